@@ -1,14 +1,14 @@
-"""The figures of the managed topics that metrics show, from ZooKeeper alone. Writes nothing."""
+"""The figures of the managed topics that metrics show: from ZooKeeper, and from what consumers have answered. Writes nothing."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.world import TopicView
-from coordinator_tasks.core.model import State
+from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, State
 from coordinator_tasks.service import store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.overview import moving_in, unowned_in
+from coordinator_tasks.service.overview import Look, moving_in, unowned_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,40 @@ class TopicFigures:
     moving: int = 0
     handoffs: int = 0
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """How far a topic is behind, by what owners say of their partitions. `unknown`: partitions whose owners do not say it.
+
+    `records`: of all others together; `seconds`: of the one that is furthest behind, if records came evenly; `None` = nobody
+    knows it.
+    """
+
+    unknown: int = 0
+    records: int | None = None
+    seconds: float | None = None
+
+
+def lags(seen: Look) -> dict[str, TopicLag]:
+    """Topic → its lag."""
+    found: dict[str, TopicLag] = {}
+    for topic, node in seen.nodes.items():
+        said = [one for one in _owned(seen, topic) if one.lag_records is not None]
+        known = [(one.lag_records or 0, one.rate or 0.0) for one in said]
+        late = [lag / rate if lag else 0.0 for lag, rate in known if rate > 0 or not lag]
+        records = sum(lag for lag, _ in known) if known else None
+        found[topic] = TopicLag(len(node.assignments) - len(known), records, max(late, default=None))
+    return found
+
+
+def _owned(seen: Look, topic: str) -> Iterator[RunningPartition]:
+    """What owners say of the partitions that they own."""
+    for partition, owner in seen.nodes[topic].assignments.items():
+        answer = seen.world.answers.get(owner)
+        said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+        if said is not None and partition in said.running:
+            yield said.running[partition]
 
 
 def figures(c: Coordinator, names: Collection[str] = ()) -> list[TopicFigures]:

@@ -5,7 +5,7 @@ whoever has made the topic Stable, by the plain loop and by `reconcile`. Each ad
 is there stays: any number of them have one effect.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -35,8 +35,8 @@ from coordinator_tasks.service.coordinator import Coordinator
 COMPLETE_S = 600.0
 """So long after a topic has become Stable its rebalance is measured; consumers tell it for a while longer."""
 AGAIN_S = 0.25
-Told: TypeAlias = Callable[[str, Sequence[Pause]], None]
-"""Is told the pauses of a topic."""
+Told: TypeAlias = Callable[[str, Pauses], None]
+"""Is told what is new of a topic's pauses: each moved partition once, and once how what stayed was disturbed."""
 _CHUNK = 32
 
 
@@ -65,7 +65,7 @@ class _Answers:
 def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: None) -> tuple[str, ...]:
     """Measure the last rebalance of each topic, if it has ended lately; returns the topics of which more may come.
 
-    `told` gets each pause that is written now, once of all who measure.
+    `told` gets what is written now, once of all who measure.
     A problem with one topic or one consumer leaves out only what it concerns. Raises `StoreUnavailable` and
     `DiscoveryUnavailable`.
     """
@@ -191,9 +191,9 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
         c.zk.transact([SetData(path, with_pauses(path, node.data, found), version)])
     except LookAgain:
         return False  # somebody else completes it, or it was pruned
-    fresh = [one for one in found.measured if one.partition in ready]
-    if fresh:
-        told(ended.topic, fresh)
+    fresh = tuple(one for one in found.measured if one.partition in ready)
+    known = record.pauses is not None and record.pauses.unmoved is not None
+    told(ended.topic, Pauses(fresh, found.missing, None if known else found.unmoved))
     return found.missing == 0
 
 

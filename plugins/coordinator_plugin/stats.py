@@ -5,24 +5,25 @@ Where the site's metrics have tags, cluster and topic are tags. Plain StatsD has
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 
 from airflow.configuration import conf
 from airflow.sdk.observability.stats import Stats
 
-from coordinator_tasks.core.model import Pause, State
+from coordinator_tasks.core.model import Pauses, State
 from coordinator_tasks.service import overview
 from coordinator_tasks.service.autoscale import last_decisions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.figures import TopicFigures, figures
+from coordinator_tasks.service.figures import TopicFigures, TopicLag, figures, lags
 from coordinator_tasks.service.pauses import Told
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
 PREFIX = "coordinator."
 MAX_TOPICS = 1_000
 MAX_FLEETS = 1_000
+MAX_CONSUMERS = 2_000
 """The first ones by name have gauges."""
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
@@ -44,31 +45,42 @@ def tell_reports(cluster: str, reports: Iterable[TopicReport]) -> None:
 
 
 def pauses_told(cluster: str) -> Told:
-    """Sends each pause of a moved partition as a timing, and counts the records that waited."""
+    """Sends each pause of a moved partition and the longest stall of what stayed as timings, and counts the records that waited."""
     return partial(_tell_pauses, cluster)
 
 
-def _tell_pauses(cluster: str, topic: str, found: Sequence[Pause]) -> None:
-    for one in found:
+def _tell_pauses(cluster: str, topic: str, found: Pauses) -> None:
+    for one in found.measured:
         if one.wait_s is not None and not one.least:
             _timing("pause", one.wait_s, cluster, topic=topic)
-    _count("pause_records", sum(one.records for one in found), cluster, topic=topic)
+    _count("pause_records", sum(one.records for one in found.measured), cluster, topic=topic)
+    if found.unmoved is not None:
+        _timing("unmoved_stall", found.unmoved.longest_s, cluster, topic=topic)
 
 
-def tell_figures(c: Coordinator) -> None:
-    """The gauges of the cluster: its topics, its consumers by what is known of them, and what growth wants. Raises the `Unavailable` kinds."""
+def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
+    """The figures of the cluster: its topics, its consumers, and what growth wants. Raises the `Unavailable` kinds.
+
+    `passed_s`: seconds since they were told last, asked only if partitions have no owner.
+    """
     if not are_on():
         return
-    cluster = c.paths.cluster
-    for one in figures(c)[:MAX_TOPICS]:
-        _tell_topic(cluster, one)
-    for presence, count in Counter(one.presence for one in overview.consumers(c)).items():
+    cluster, seen = c.paths.cluster, overview.look(c)
+    behind, told = lags(seen), figures(c)[:MAX_TOPICS]
+    since_s = passed_s() if any(one.unowned for one in told) else 0.0
+    for one in told:
+        _tell_topic(cluster, one, behind.get(one.topic, TopicLag()))
+        _count("unowned_partition_seconds", round(len(one.unowned) * since_s), cluster, topic=one.topic)
+    consumers = overview.consumers(c, seen)
+    for presence, count in Counter(one.presence for one in consumers).items():
         _gauge("consumers", count, cluster, presence=presence)
+    for who in consumers[:MAX_CONSUMERS]:
+        _gauge("consumer.incarnation", who.incarnation, cluster, consumer=who.consumer)
     for app, decision in sorted(last_decisions(c).items())[:MAX_FLEETS]:
         _gauge("fleet.consumers_desired", decision.desired, cluster, fleet=app)
 
 
-def _tell_topic(cluster: str, one: TopicFigures) -> None:
+def _tell_topic(cluster: str, one: TopicFigures, behind: TopicLag) -> None:
     _gauge("topic.unreadable", int(bool(one.problem)), cluster, topic=one.topic)
     if one.problem:
         return
@@ -81,9 +93,13 @@ def _tell_topic(cluster: str, one: TopicFigures) -> None:
         "unowned_partitions": len(one.unowned),
         "moving_partitions": one.moving,
         "handoffs": one.handoffs,
+        "lag": behind.records,
+        "lag_seconds": behind.seconds,
+        "lag_unknown_partitions": behind.unknown,
     }
     for name, value in values.items():
-        _gauge(f"topic.{name}", value, cluster, topic=one.topic)
+        if value is not None:
+            _gauge(f"topic.{name}", value, cluster, topic=one.topic)
 
 
 def _gauge(name: str, value: float, cluster: str, **tags: str) -> None:

@@ -1,7 +1,9 @@
 """Operators around the transitions: the reconciliation, the fleet, and the actions of the forms."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
@@ -19,6 +21,8 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 _ACTIVE = ["queued", "running"]
 LOOK_S = 10.0
+TURN_S = 60.0
+MOST_S = 300.0
 FOLLOW_S = 30 * 86_400.0
 """So long a run follows what it has begun; `reconcile` continues it anyway."""
 
@@ -34,7 +38,7 @@ class ReconcileOperator(ClusterOperator):
         """Reconcile, log the findings, and send the gauges."""
         with self.coordinator() as coordinator:
             findings = reconcile(coordinator)
-            tell_figures(coordinator)
+            tell_figures(coordinator, partial(passed_s, context))
             self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
         return runs(
@@ -43,6 +47,12 @@ class ReconcileOperator(ClusterOperator):
             active_rebalances=ti.get_dr_count(self.dag_ids["rebalance"], states=_ACTIVE),
             active_launches=ti.get_dr_count(self.dag_ids["consumers"], states=_ACTIVE),
         )
+
+
+def passed_s(context: Context) -> float:
+    """Seconds since the last run that worked began, at most `MOST_S`: nobody knows what was while nobody looked."""
+    before = context.get("prev_start_date_success")  # a proxy, which asks Airflow now
+    return min(max(0.0, time.time() - before.timestamp()), MOST_S) if before else TURN_S
 
 
 class AutoscaleOperator(ClusterOperator):

@@ -98,6 +98,26 @@ def test_what_nobody_has_said_yet_is_missing_and_comes_later(site: Site) -> None
     assert [one.pauses for one in history.rebalances(site.coordinator, ["orders"], 2)] == [found, None]
 
 
+def test_what_is_new_is_told_once(site: Site) -> None:
+    heard: list[Pauses] = []
+
+    def hear(topic: str, found: Pauses) -> None:
+        assert topic == "orders"
+        heard.append(found)
+
+    stayed = next(p for p in range(4) if p != moved(site))
+    told(site, "a", None, {site.node().epoch: Stall(0.004, stayed, 1)})
+    for _ in range(2):
+        pauses.complete(site.coordinator, ["orders"], hear)
+    told(site, "c", TAKEN)
+    for _ in range(2):
+        pauses.complete(site.coordinator, ["orders"], hear)
+    assert [(len(one.measured), one.unmoved.longest_s if one.unmoved is not None else None) for one in heard] == [
+        (0, 0.004),
+        (1, None),
+    ]
+
+
 def test_completed_again_it_stays_as_it_is(site: Site) -> None:
     told(site, "c", TAKEN)
     assert pauses.complete(site.coordinator, ["orders"]) == ()

@@ -1,16 +1,29 @@
 """What Airflow's own metrics get of the coordinator, in both forms: with tags, and as names of plain StatsD."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 from airflow.sdk.observability import stats as airflow_stats
-from coordinator_plugin import stats
+from coordinator_plugin import stats, upkeep
 from coordinator_plugin.operators import SettleOperator
 from coordinator_plugin.reconcile import reconcile
 
-from coordinator_tasks.core.model import Move, MoveKind, Pause, State
+from coordinator_tasks.core.model import (
+    Answer,
+    ConsumerStatus,
+    Member,
+    Move,
+    MoveKind,
+    Pause,
+    Pauses,
+    RunningPartition,
+    Silence,
+    State,
+    Unmoved,
+)
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import autoscale
 from coordinator_tasks.service.transitions import Outcome, TopicReport
@@ -19,6 +32,10 @@ from tests.unit.coordinator_tasks.service.test_autoscale import BUSY, fleet_site
 from tests.world.site import Site, stable_site
 
 Sent = dict[tuple[str, frozenset[tuple[str, str]]], list[Any]]
+
+
+def unasked() -> float:
+    raise AssertionError("every partition has an owner")
 
 
 class Backend:
@@ -70,7 +87,7 @@ def report(outcome: Outcome = Outcome.WRITTEN, after: State = State.STABLE) -> T
 def test_gauges_of_topics_and_consumers_have_tags(backend: Backend) -> None:
     site = stable_site("a", "b")
     site.dies("b", how=None)
-    stats.tell_figures(site.coordinator)
+    stats.tell_figures(site.coordinator, unasked)
     of_topic = {"cluster": "shop", "topic": "orders"}
     assert backend.of("coordinator.topic.partitions", **of_topic) == [4]
     assert backend.of("coordinator.topic.state", **of_topic, state="Stable") == [1]
@@ -80,10 +97,65 @@ def test_gauges_of_topics_and_consumers_have_tags(backend: Backend) -> None:
 
 
 @pytest.mark.usefixtures("tagged")
+def test_a_partition_without_an_owner_counts_for_the_time_since_the_last_look(backend: Backend) -> None:
+    site = stable_site("a")
+    site.dies("a")
+    site.settles()
+    stats.tell_figures(site.coordinator, lambda: 61.2)
+    assert backend.of("coordinator.unowned_partition_seconds", cluster="shop", topic="orders") == [245]
+
+
+def test_a_run_counts_from_the_last_one_that_worked_and_not_for_what_nobody_saw() -> None:
+    def ago(seconds: float) -> Any:
+        return {"prev_start_date_success": datetime.now(UTC) - timedelta(seconds=seconds)}
+
+    assert upkeep.passed_s(ago(90)) == pytest.approx(90, abs=5)
+    assert upkeep.passed_s(ago(5_000)) == upkeep.MOST_S
+    assert upkeep.passed_s(ago(-5)) == 0.0
+    assert upkeep.passed_s(cast("Any", {"prev_start_date_success": None})) == upkeep.TURN_S
+
+
+def lagging(site: Site, says: dict[int, dict[str, Any]]) -> None:
+    """From now on consumer a says this of its partitions."""
+    answer = site.processes["a"].answer
+
+    def answers(asked: Member) -> Answer:
+        status = answer(asked)
+        assert isinstance(status, ConsumerStatus)
+        topic = status.topics["orders"]
+        running: dict[int, RunningPartition] = {p: replace(one, **says[p]) for p, one in topic.running.items()}
+        return replace(status, topics={"orders": replace(topic, running=running)})
+
+    site.statuses.answers["a"] = answers
+
+
+@pytest.mark.usefixtures("tagged")
+def test_the_lag_is_what_owners_say_and_what_they_do_not_say_is_counted(backend: Backend) -> None:
+    site, of_topic = stable_site("a", "b"), {"cluster": "shop", "topic": "orders"}
+    mine = [p for p, owner in site.node().assignments.items() if owner == "a"]
+    lagging(site, {mine[0]: {"lag_records": 50, "rate": 10.0}, mine[1]: {"lag_records": 7, "rate": None}})
+    stats.tell_figures(site.coordinator, unasked)
+    assert backend.of("coordinator.topic.lag", **of_topic) == [57]
+    assert backend.of("coordinator.topic.lag_seconds", **of_topic) == [5.0]
+    assert backend.of("coordinator.topic.lag_unknown_partitions", **of_topic) == [2]
+    assert backend.of("coordinator.consumer.incarnation", cluster="shop", consumer="b") == [1]
+
+
+@pytest.mark.usefixtures("tagged")
+def test_nobody_says_a_lag_so_there_is_none(backend: Backend) -> None:
+    site, of_topic = stable_site("a"), {"cluster": "shop", "topic": "orders"}
+    site.processes["a"].silence = Silence.SILENT
+    stats.tell_figures(site.coordinator, unasked)
+    assert backend.of("coordinator.topic.lag", **of_topic) == []
+    assert backend.of("coordinator.topic.lag_seconds", **of_topic) == []
+    assert backend.of("coordinator.topic.lag_unknown_partitions", **of_topic) == [4]
+
+
+@pytest.mark.usefixtures("tagged")
 def test_what_the_growth_policy_finds_right_is_a_gauge(backend: Backend) -> None:
     site = fleet_site(BUSY)
     list(autoscale.look(site.coordinator, (), PERSON))
-    stats.tell_figures(site.coordinator)
+    stats.tell_figures(site.coordinator, unasked)
     assert backend.of("coordinator.fleet.consumers_desired", cluster="shop", fleet="billing") == [6]
 
 
@@ -105,17 +177,18 @@ def test_only_what_is_written_counts(backend: Backend) -> None:
 
 @pytest.mark.usefixtures("tagged")
 def test_a_measured_pause_is_a_timing_and_one_that_is_not_known_is_none(backend: Backend) -> None:
-    found = [Pause(0, wait_s=0.023, records=4), Pause(1, wait_s=2.0, records=1, least=True), Pause(2)]
-    stats.pauses_told("shop")("orders", found)
+    found = (Pause(0, wait_s=0.023, records=4), Pause(1, wait_s=2.0, records=1, least=True), Pause(2))
+    stats.pauses_told("shop")("orders", Pauses(found, unmoved=Unmoved(2, 0.01, 3, "a", 0.01)))
     assert backend.of("coordinator.pause", cluster="shop", topic="orders") == [0.023]
     assert backend.of("coordinator.pause_records", cluster="shop", topic="orders") == [5]
+    assert backend.of("coordinator.unmoved_stall", cluster="shop", topic="orders") == [0.01]
 
 
 @pytest.mark.usefixtures("tagged")
 def test_a_topic_that_cannot_be_read_says_only_that(backend: Backend) -> None:
     site = stable_site("a")
     site.zk.transact([SetData(site.paths.topic("orders"), b"{")])
-    stats.tell_figures(site.coordinator)
+    stats.tell_figures(site.coordinator, unasked)
     names = {name for name, tags in backend.sent if ("topic", "orders") in tags}
     assert names == {"coordinator.topic.unreadable"}
 
@@ -125,7 +198,7 @@ def test_nothing_is_asked_where_no_metrics_are_on(backend: Backend, monkeypatch:
         raise AssertionError("figures were asked for")
 
     monkeypatch.setattr(stats, "figures", refuse)
-    stats.tell_figures(stable_site("a").coordinator)
+    stats.tell_figures(stable_site("a").coordinator, unasked)
     assert backend.sent == {}
 
 
@@ -135,7 +208,9 @@ def test_reconcile_sends_the_pauses_that_it_measures(backend: Backend, monkeypat
     seen: list[str] = []
     monkeypatch.setattr(
         "coordinator_tasks.service.pauses.complete",
-        lambda _c, _topics, told: (seen.append("asked"), told("orders", [Pause(0, wait_s=0.01, records=1)]))[1] or (),
+        lambda _c, _topics, told: (
+            (seen.append("asked"), told("orders", Pauses((Pause(0, wait_s=0.01, records=1),))))[1] or ()
+        ),
     )
     reconcile(site.coordinator)
     assert seen == ["asked"]
@@ -151,5 +226,5 @@ def test_settle_sends_what_it_has_written_and_measured(backend: Backend, monkeyp
     )
     SettleOperator(task_id="settle").completed(site.coordinator, [report()])
     (tell,) = told
-    tell("orders", [Pause(0, wait_s=0.5)])  # type: ignore[operator]
+    tell("orders", Pauses((Pause(0, wait_s=0.5),)))  # type: ignore[operator]
     assert backend.of("coordinator.pause", cluster="shop", topic="orders") == [0.5]

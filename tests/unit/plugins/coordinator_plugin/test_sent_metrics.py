@@ -1,0 +1,202 @@
+"""What reaches a site's StatsD and OpenTelemetry: a process begins Airflow's metrics as a task does, and sockets of ours receive them."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from coordinator_plugin import hook, stats
+from coordinator_plugin.upkeep import ReconcileOperator
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Move, MoveKind, Pause, Pauses, State, Unmoved
+from coordinator_tasks.service.transitions import Outcome, TopicReport
+from tests.airflow_process import said_by_airflow
+from tests.world.site import stable_site
+
+ROOT = Path(__file__).parents[4]
+SINCE_S = 90
+
+
+def one_turn() -> None:
+    """One run of `reconcile` and what the tasks of `rebalance` send: a lags behind in orders.eu, and nobody owns payments."""
+    site = stable_site("a", names=("orders.eu",))
+    answer = site.processes["a"].answer
+
+    def answers(asked: Member) -> Answer:
+        status = answer(asked)
+        assert isinstance(status, ConsumerStatus)
+        topic = status.topics["orders.eu"]
+        late = {p: replace(one, lag_records=100 * p, rate=10.0) for p, one in topic.running.items() if p}
+        return replace(status, topics={"orders.eu": replace(topic, running={**topic.running, **late})})
+
+    site.statuses.answers["a"] = answers
+    site.add_topic("payments")
+    setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))  # noqa: B010 - in a process of its own
+    before = datetime.now(UTC) - timedelta(seconds=SINCE_S)
+    ti = SimpleNamespace(get_dr_count=lambda *_, **__: 0)
+    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+    context: Any = {"ti": ti, "prev_start_date_success": before}
+    ReconcileOperator(task_id="look", dag_ids=names).execute(context)
+    moves = (Move(0, "a", "b", MoveKind.HANDOFF), Move(1, "a", "b", MoveKind.HANDOFF))
+    ended = TopicReport("orders.eu", State.STARTING, State.STABLE, Outcome.WRITTEN, "", moves)
+    stats.tell_reports("shop", [ended])
+    found = Pauses((Pause(0, wait_s=0.023, records=4),), unmoved=Unmoved(2, 0.012, 3, "a", 0.01))
+    stats.pauses_told("shop")("orders.eu", found)
+
+
+SEND = f"""
+from airflow.sdk.configuration import conf
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+legacy = conf.getboolean("metrics", "legacy_names_on")
+stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=legacy)
+from {__name__} import {one_turn.__name__} as turn
+turn()
+print("{{}}")
+"""
+
+
+def told(home: Path, **metrics: str) -> None:
+    """Let such a process send it."""
+    said_by_airflow(SEND, home=home, path=f"{ROOT}:{ROOT / 'plugins'}", **metrics)
+
+
+TOLD = {
+    "topic.partitions {orders}": "4|g",
+    "topic.state {orders} state=Stable": "1|g",
+    "topic.lag {orders}": "600|g",
+    "topic.lag_seconds {orders}": "30.0|g",
+    "topic.lag_unknown_partitions {orders}": "1|g",
+    "topic.unowned_partitions {payments}": "4|g",
+    "consumers presence=live": "1|g",
+    "consumer.incarnation consumer=a": "1|g",
+    "moves {orders} kind=handoff": "2|c",
+    "rebalances {orders}": "1|c",
+    "pause {orders}": "23.000000|ms",
+    "pause_records {orders}": "4|c",
+    "unmoved_stall {orders}": "12.000000|ms",
+}
+"""Name and tags → value and kind, as StatsD has them."""
+NAMED = {"orders": "topic=orders.eu", "payments": "topic=payments"}
+
+
+@contextmanager
+def statsd() -> Iterator[tuple[int, dict[str, str]]]:
+    """A server of StatsD: its port, and what it has got, once the block has ended."""
+    found: dict[str, str] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        server.bind(("127.0.0.1", 0))
+        yield server.getsockname()[1], found
+        server.setblocking(False)
+        while True:
+            try:
+                line = server.recv(4096).decode()
+            except BlockingIOError:
+                return
+            name, _, value = line.rpartition(":")
+            found[name] = value
+
+
+def plain(said: str) -> str:
+    """The name of plain StatsD: the values of the tags stand behind it."""
+    name, *tags = said.split()
+    values = [tag.partition("=")[2].replace(".", "__") for tag in ("cluster=shop", *tags)]
+    return ".".join((f"airflow.coordinator.{name}", *values))
+
+
+def tagged(said: str) -> str:
+    """The same with the tags of InfluxDB."""
+    name, *tags = said.split()
+    return ",".join((f"airflow.coordinator.{name}", "cluster=shop", *tags))
+
+
+@pytest.mark.parametrize(("influx", "written"), [("False", plain), ("True", tagged)], ids=["plain", "tags"])
+def test_a_statsd_server_gets_every_kind_of_figure(influx: str, written: Any, tmp_path: Path) -> None:
+    with statsd() as (port, found):
+        told(
+            tmp_path,
+            AIRFLOW__METRICS__STATSD_ON="True",
+            AIRFLOW__METRICS__STATSD_PORT=str(port),
+            AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED=influx,
+        )
+    wanted = {written(name.format(**NAMED)): value for name, value in TOLD.items()}
+    assert {name: found.get(name) for name in wanted} == wanted
+    lasting, kind = found[written("unowned_partition_seconds topic=payments")].split("|")
+    assert kind == "c"
+    assert 4 * SINCE_S <= int(lasting) < 4 * (SINCE_S + 60)
+    assert written("unowned_partition_seconds topic=orders.eu") not in found
+    assert written("topic.lag topic=payments") not in found, "nobody says it"
+
+
+class Collector:
+    """A receiver of OpenTelemetry's metrics by HTTP: the newest value of each name and its tags."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        keep = self._keep
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                keep(self.path, self.rfile.read(int(self.headers["Content-Length"])))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
+
+    def _keep(self, path: str, body: bytes) -> None:
+        assert path == "/v1/metrics"
+        request = ExportMetricsServiceRequest.FromString(body)
+        every = (one for of in request.resource_metrics for scope in of.scope_metrics for one in scope.metrics)
+        for metric in every:
+            kind = metric.WhichOneof("data")
+            for point in getattr(metric, kind).data_points:
+                tags = frozenset((tag.key, tag.value.string_value) for tag in point.attributes)
+                self.values[metric.name, tags] = (
+                    point.sum if kind == "exponential_histogram" else getattr(point, point.WhichOneof("value"))
+                )
+
+    def of(self, said: str) -> float | None:
+        name, *tags = said.split()
+        pairs = [tuple(tag.split("=")) for tag in ("cluster=shop", *tags)]
+        return self.values.get((f"airflow.coordinator.{name}", frozenset(pairs)))  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector()
+    yield made
+    made.close()
+
+
+def test_a_collector_of_opentelemetry_gets_them_with_their_tags(collector: Collector, tmp_path: Path) -> None:
+    began_s = time.monotonic()
+    port = collector.server.server_address[1]
+    told(
+        tmp_path,
+        AIRFLOW__METRICS__OTEL_ON="True",
+        OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=f"http://127.0.0.1:{port}/v1/metrics",
+    )
+    wanted = {name: float(value.split("|")[0]) for name, value in TOLD.items()}
+    assert {name: collector.of(name.format(**NAMED)) for name in wanted} == wanted
+    lasting = collector.of("unowned_partition_seconds topic=payments")
+    assert lasting is not None
+    assert 4 * SINCE_S <= lasting < 4 * (SINCE_S + time.monotonic() - began_s + 1)
