@@ -1,6 +1,7 @@
 """Real Airflow runs the transitions: many topics in one run, runs at once, tasks again, a person asked."""
 
 import itertools
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import clear_tasks, task_log, wait_for_run
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually, idle, state_of
 from tests.integration.stub_consumer import StubConsumer
+from tests.receiver import Receiver
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -29,6 +31,7 @@ PERSON = Actor("command", "ada")
 TASKS = ["plan", "confirm_closed", "start", "confirm_started", "settle", "further_run"]
 RUN_LIMIT_S = 180.0
 STUCK_AFTER_S = 6
+PASSWORD = "pager-key"
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +40,21 @@ def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow], receiver: Receiver
+) -> Iterator[EmbeddedAirflow]:
     policy = {"policy": {"stuck_after_s": STUCK_AFTER_S}}
     dags = {"rebalance", "reconcile", "stuck_topic", "isolate"}
-    with airflow_of(settings, airflow_factory, dags, zookeeper=policy) as server:
+    chat = json.dumps({"conn_type": "http", "host": receiver.address, "password": PASSWORD})
+    told = {"COORDINATOR_NOTIFY_CONN_ID": "chat", "AIRFLOW_CONN_CHAT": chat}
+    with airflow_of(settings, airflow_factory, dags, zookeeper=policy, env=told) as server:
         yield server
 
 
@@ -140,7 +154,11 @@ def test_a_strategy_from_the_form_is_noticed_and_its_plan_is_kept(
 
 
 def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_blocker(
-    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
+    airflow: EmbeddedAirflow,
+    coordinator: Coordinator,
+    settings: Settings,
+    consumers: list[StubConsumer],
+    receiver: Receiver,
 ) -> None:
     (topic,) = make_topics(coordinator, settings, 1)
     eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
@@ -160,6 +178,12 @@ def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_
     assert [len(one) for one in (*asked().values(), *runs.values())] == [1, 1, 1, 1]
     run_id, withdrawn = (runs[topic][0]["dag_run_id"] for topic in both)
     assert runs[other][0]["conf"]["consumer"] == "b"
+    for asking in (run_id, withdrawn):  # each question is told once, with everything that is stuck then
+        ((key, text),) = eventually(lambda asking=asking: told_by(receiver, asking))
+        assert key == f"Bearer {PASSWORD}"
+        assert any(line.startswith(f"{other} is stuck in Starting: ") for line in text.splitlines()), text
+        assert PASSWORD not in text
+    assert PASSWORD not in task_log(airflow.client, "stuck_topic", run_id, "ask")
     path = f"/dags/stuck_topic/dagRuns/{run_id}/taskInstances/ask/-1/hitlDetails"
     airflow.client.request("PATCH", path, json={"chosen_options": ["isolate"], "params_input": {}})
     assert wait_for_run(airflow.client, "stuck_topic", run_id, RUN_LIMIT_S) == "success"
@@ -202,6 +226,12 @@ def _woken_by_a_run(airflow: EmbeddedAirflow, began: str) -> list[dict[str, Any]
     paths = [f"/dags/rebalance/dagRuns/{quote(one['dag_run_id'])}/upstreamAssetEvents" for one in runs]
     events = [event for path in paths for event in airflow.client.request("GET", path)["asset_events"]]
     return [one for one in events if one["source_task_id"] == "further_run" and one["timestamp"] >= began]
+
+
+def told_by(receiver: Receiver, run_id: str) -> list[tuple[str, str]]:
+    """What the question of this run has posted."""
+    first = f"stuck_topic, task ask, run {run_id}:"
+    return [(key, text) for key, text in list(receiver.posts) if text.splitlines()[0] == first]
 
 
 def _waits(airflow: EmbeddedAirflow, run_id: str) -> bool:
