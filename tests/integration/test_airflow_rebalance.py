@@ -24,6 +24,7 @@ from tests.airflow_calls import clear_tasks, task_log, wait_for_run
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually, idle, state_of
 from tests.integration.stub_consumer import StubConsumer
 from tests.receiver import Receiver
+from tests.statsd_server import StatsdServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -47,14 +48,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
+def statsd() -> Iterator[StatsdServer]:
+    made = StatsdServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
 def airflow(
-    settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow], receiver: Receiver
+    settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow], receiver: Receiver, statsd: StatsdServer
 ) -> Iterator[EmbeddedAirflow]:
     policy = {"policy": {"stuck_after_s": STUCK_AFTER_S}}
     dags = {"rebalance", "reconcile", "stuck_topic", "isolate"}
     chat = json.dumps({"conn_type": "http", "host": receiver.address, "password": PASSWORD})
     told = {"COORDINATOR_NOTIFY_CONN_ID": "chat", "AIRFLOW_CONN_CHAT": chat}
-    with airflow_of(settings, airflow_factory, dags, zookeeper=policy, env=told) as server:
+    metrics = {"AIRFLOW__METRICS__STATSD_ON": "True", "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port)}
+    with airflow_of(settings, airflow_factory, dags, zookeeper=policy, env={**told, **metrics}) as server:
         yield server
 
 
@@ -151,6 +160,33 @@ def test_a_strategy_from_the_form_is_noticed_and_its_plan_is_kept(
     assert [name for name, _ in itertools.groupby(plan.strategy for plan in plans)] == ["weighted", "balanced"]
     first = [plan for plan in plans if plan.strategy == "weighted"][-1]
     assert "above the tolerance of 5 %" in first.moves[0].text
+
+
+def test_the_sites_statsd_is_told_of_moves_and_of_partitions_without_an_owner(
+    airflow: EmbeddedAirflow,
+    coordinator: Coordinator,
+    settings: Settings,
+    consumers: list[StubConsumer],
+    statsd: StatsdServer,
+) -> None:
+    assert consumers
+
+    def sent(name: str) -> list[str]:
+        return statsd.sent.get(f"airflow.coordinator.{name}", [])
+
+    airflow.client.set_paused("rebalance", True)
+    (topic,) = make_topics(coordinator, settings, 1)
+    of_topic = f"{settings.cluster}.{topic}"
+    run = airflow.client.trigger("reconcile")
+    assert wait_for_run(airflow.client, "reconcile", run, RUN_LIMIT_S) == "success"
+    assert eventually(lambda: sent(f"topic.unowned_partitions.{of_topic}"))[-1] == "4|g"
+    seconds = eventually(lambda: sent(f"unowned_partition_seconds.{of_topic}"))
+    assert all(0 < int(one.removesuffix("|c")) <= 4 * 300 for one in seconds)
+    assert sent(f"consumer.incarnation.{settings.cluster}.a")[-1] == f"{consumers[0].incarnation}|g"
+    airflow.client.set_paused("rebalance", False)
+    eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
+    assert sent(f"moves.{of_topic}.start") == ["4|c"]
+    assert sent(f"rebalances.{of_topic}") == ["1|c"]
 
 
 def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_blocker(

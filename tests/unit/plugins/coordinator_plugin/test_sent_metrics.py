@@ -1,10 +1,9 @@
 """What reaches a site's StatsD and OpenTelemetry: a process begins Airflow's metrics as a task does, and sockets of ours receive them."""
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -20,6 +19,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Move, MoveKind, Pause, Pauses, State, Unmoved
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 from tests.airflow_process import said_by_airflow
+from tests.statsd_server import StatsdServer
 from tests.world.site import stable_site
 
 ROOT = Path(__file__).parents[4]
@@ -89,24 +89,6 @@ TOLD = {
 NAMED = {"orders": "topic=orders.eu", "payments": "topic=payments"}
 
 
-@contextmanager
-def statsd() -> Iterator[tuple[int, dict[str, str]]]:
-    """A server of StatsD: its port, and what it has got, once the block has ended."""
-    found: dict[str, str] = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        server.bind(("127.0.0.1", 0))
-        yield server.getsockname()[1], found
-        server.setblocking(False)
-        while True:
-            try:
-                line = server.recv(4096).decode()
-            except BlockingIOError:
-                return
-            name, _, value = line.rpartition(":")
-            found[name] = value
-
-
 def plain(said: str) -> str:
     """The name of plain StatsD: the values of the tags stand behind it."""
     name, *tags = said.split()
@@ -122,16 +104,19 @@ def tagged(said: str) -> str:
 
 @pytest.mark.parametrize(("influx", "written"), [("False", plain), ("True", tagged)], ids=["plain", "tags"])
 def test_a_statsd_server_gets_every_kind_of_figure(influx: str, written: Any, tmp_path: Path) -> None:
-    with statsd() as (port, found):
-        told(
-            tmp_path,
-            AIRFLOW__METRICS__STATSD_ON="True",
-            AIRFLOW__METRICS__STATSD_PORT=str(port),
-            AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED=influx,
-        )
-    wanted = {written(name.format(**NAMED)): value for name, value in TOLD.items()}
+    statsd = StatsdServer()
+    told(
+        tmp_path,
+        AIRFLOW__METRICS__STATSD_ON="True",
+        AIRFLOW__METRICS__STATSD_PORT=str(statsd.port),
+        AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED=influx,
+    )
+    statsd.close()
+    found = statsd.sent
+    wanted = {written(name.format(**NAMED)): [value] for name, value in TOLD.items()}
     assert {name: found.get(name) for name in wanted} == wanted
-    lasting, kind = found[written("unowned_partition_seconds topic=payments")].split("|")
+    (lasted,) = found[written("unowned_partition_seconds topic=payments")]
+    lasting, kind = lasted.split("|")
     assert kind == "c"
     assert 4 * SINCE_S <= int(lasting) < 4 * (SINCE_S + 60)
     assert written("unowned_partition_seconds topic=orders.eu") not in found
