@@ -250,8 +250,10 @@ def markdown(result: Mapping[str, Any]) -> str:
     for one in result["summary"]:
         load = f"{one['load_least']:.1f}, {one['load_median']:.1f}, {one['load_most']:.1f}"
         target = verdict((one["error_ms_median"] < TARGET_MS, f"median < {TARGET_MS:g} ms"))
-        rows.append([one["clocks"], load, *(f"{one[name]:,}" for name in _COLUMNS), target])
-    titles = ("clocks", "load of the machine (least, median, most)", *_COLUMNS.values(), "target")
+        within = f"{100 * one['within_stated']:.0f} %"
+        rows.append([one["clocks"], load, *(f"{one[name]:,}" for name in _COLUMNS), within, target])
+    every = (*_COLUMNS.values(), "within the error that the history states")
+    titles = ("clocks", "load of the machine (least, median, most)", *every, "target")
     how = f"{asked['partitions']} partitions with {asked['per_second']:g} records/s each"
     return f"{told(result['circumstances'], how)}\n\n{grid(titles, rows, ('target',))}"
 
