@@ -41,11 +41,20 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 class StubConsumer:
     """Runs in a thread of its own between `start` and `stop`; `deaf` = it goes on answering, and acts on nothing.
 
-    `spark_ui`: where it says that its Spark UI is.
+    `topics`: those that it wants, none = any; `spark_ui`: where it says that its Spark UI is; `step_s`: between two looks.
     """
 
-    def __init__(self, settings: Settings, consumer: str, topics: tuple[str, ...] = (), *, spark_ui: str = "") -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        consumer: str,
+        topics: tuple[str, ...] = (),
+        *,
+        spark_ui: str = "",
+        step_s: float = STEP_S,
+    ) -> None:
         self.settings = settings
+        self.step_s = step_s
         self.topics = topics
         self.spark_ui = spark_ui
         self.consumer = consumer
@@ -86,7 +95,7 @@ class StubConsumer:
             )
             session.registry.register(member)
             self._ready.set()
-            while not self._stop.wait(STEP_S):
+            while not self._stop.wait(self.step_s):
                 if not self.deaf:
                     self._step(session)
             with suppress(Malformed):  # a test has overwritten the registration; it ends with the session
@@ -94,7 +103,7 @@ class StubConsumer:
 
     def _step(self, session: ConsumerSession) -> None:
         try:
-            names = session.zk.children(session.paths.assignments)
+            names = self.topics or session.zk.children(session.paths.assignments)
             nodes = session.zk.get_many([session.paths.topic(name) for name in names])
             path = session.paths.directive(self.consumer)
             directive = session.zk.find(path)

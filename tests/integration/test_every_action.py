@@ -1,0 +1,606 @@
+"""Every action of an operator on real ZooKeeper and Kafka, by its command and by its form in a real Airflow.
+
+What each of them does stands in `action_table`. Both ways do the same on a site of their own, whose topics the plain loop plans.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+from unittest import mock
+from urllib.parse import quote
+
+import pytest
+from confluent_kafka import Producer
+
+from coordinator_tasks import cli
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.cli.base import user
+from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.model import Committed, Fleet
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.errors import AirflowUnavailable
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import approving, fleet, history, topics, upgrades
+from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.parameters import REQUIRED
+from coordinator_tasks.service.redeployment import all_stable
+from coordinator_tasks.settings import Settings
+from coordinator_tasks.wiring import open_coordinator, settings_from_environment
+from tests.airflow_calls import FINAL_STATES, xcom
+from tests.fakes.cluster import PERSON
+from tests.integration.action_table import APPLICATION, BUDGET_MOVES, RULE, TABLE, WHY, Bad, Nodes, owners
+from tests.integration.airflow_site import ROOT, airflow_of, cluster_of, eventually
+from tests.integration.stub_consumer import StubConsumer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+WAYS = ("command", "form")
+LIMIT_S = 120.0
+STEP_S = 0.25
+PARTITIONS = {"approved": 8, "upgraded": 4, "judged": 4}
+"""Of these topics; the others have two."""
+OF_ALL = ("added", "removed", "strategy", "paused", "frozen", "pinned", "reset", "imported")
+CONSUMERS: Mapping[str, tuple[str, ...]] = {
+    "a": OF_ALL,
+    "b": OF_ALL,
+    "c-1": ("approved", "back"),
+    "d-1": ("drained",),
+    "e-1": ("none",),
+    "g-1": ("grown",),
+    "i-1": ("isolated",),
+    "rd-1": ("none",),
+    "rd-2": ("none",),
+    "s": ("drained", "isolated"),
+    "u-1": ("upgraded",),
+}
+"""Who is there from the beginning, and the topics that each of them wants."""
+LATER = {"c-2": ("approved", "back"), "j-1": ("judged",), "j-2": ("judged",)}
+FLEETS = {
+    "drained": ["d-1"],
+    "grown": ["g-1"],
+    "judged": ["j-1"],
+    "redeployed": ["rd-1", "rd-2"],
+    "scaled": ["sc-1"],
+    "upgraded": ["u-1"],
+}
+JUDGED = {"app": "judged", "version": "v2", "code": "v2", "steps": [50, 100], "rule": RULE, "hold_minutes": 1}
+FOLDERS = ("config", "directives", "fleet", "upgrades", "history/:growth", "assignments")
+Asked: TypeAlias = tuple[str, Mapping[str, Any]]
+"""The name of an action and its parameters."""
+
+
+# A site --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ActionSite:
+    """A cluster with the topics, consumers and fleets of the table; `words` are those that stand in braces there."""
+
+    settings: Settings
+    environment: Mapping[str, str]
+    c: Coordinator
+    stack: ExitStack
+    words: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> Nodes:
+        """What stands in ZooKeeper."""
+        zk, base, found = self.c.zk, self.c.paths.base, {}
+        for folder in FOLDERS:
+            names = zk.children(f"{base}/{folder}") if zk.find(f"{base}/{folder}") is not None else []
+            for name in names:
+                node = zk.find(f"{base}/{folder}/{name}")
+                if node is not None and node.data:
+                    found[f"{folder}/{name}"] = json.loads(node.data)
+        return found
+
+    def resolved(self, value: Any) -> Any:
+        """The value with the words of this site."""
+        match value:
+            case str():
+                return self.words.get(value, value)
+            case list() | tuple():
+                return type(value)(self.resolved(one) for one in value)
+            case dict():
+                return {name: self.resolved(one) for name, one in value.items()}
+        return value
+
+    def starts(self, consumer: str, wanted: tuple[str, ...]) -> None:
+        stub = StubConsumer(self.settings, consumer, wanted, step_s=STEP_S)
+        stub.lag = 0
+        self.stack.enter_context(stub)
+
+    def typed(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, output and errors of a command."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, self.environment),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            cli.main(arguments)
+        return int(str(ended.value.code)), out.getvalue(), err.getvalue()
+
+    def listed(self, *arguments: str) -> list[dict[str, Any]]:
+        """What a command prints as JSON."""
+        code, out, err = self.typed(*arguments, "--json")
+        assert code == 0, err
+        found: list[dict[str, Any]] = json.loads(out)
+        return found
+
+    def prepare(self) -> None:
+        """Everything that the table names, until all of it stands still."""
+        c = self.c
+        group = self.words["{group}"] = f"group-{self.settings.cluster}"
+        for app, consumers in FLEETS.items():
+            fleet.set_fleet(c, Fleet(app, APPLICATION, tuple(consumers), code="v1"))
+        for consumer, wanted in CONSUMERS.items():
+            self.starts(consumer, wanted)
+        self.starts("j-1", LATER["j-1"])
+        for topic in sorted(names() - {"added"}):
+            eventually(lambda topic=topic: added(c, topic, group))
+        for topic in ("reset", "imported"):
+            ConfluentGroupOffsets(self.settings.kafka, group).commit(topic, dict.fromkeys((0, 1), Committed(80)))
+        self.stack.enter_context(planning(self.environment))
+        settled = {topic: sorted(who for who, all_of in CONSUMERS.items() if topic in all_of) for topic in OF_ALL[1:]}
+        settled |= {"back": ["c-1"], "drained": ["d-1", "s"], "isolated": ["i-1", "s"], "approved": ["c-1"]}
+        settled |= {"grown": ["g-1"], "upgraded": ["u-1"], "judged": ["j-1"]}
+        eventually(lambda: self.stand(settled))
+        self.starts("c-2", LATER["c-2"])
+        eventually(lambda: self.stand({"back": ["c-1", "c-2"]}))
+        self.words["{rebalance}"] = history.rebalances(c, ["back"], 1)[0].rebalance
+        self.words["{digest}"] = eventually(lambda: approving.waiting(c, ["approved"]))["approved"].digest
+
+    def stand(self, settled: Mapping[str, list[str]]) -> bool:
+        """Whether these topics are Stable with these owners, and all others Stable."""
+        nodes = self.nodes
+        return all(owners(topic)(nodes) == who for topic, who in settled.items()) and all_stable(self.c)
+
+    def shown(self, names: Sequence[str]) -> dict[str, Any]:
+        """What is to be seen of these actions."""
+        nodes = self.nodes
+        return {name: TABLE[name].shows(nodes) for name in names}
+
+
+def names() -> set[str]:
+    """The topics of the table."""
+    found = {topic for wanted in (*CONSUMERS.values(), *LATER.values()) for topic in wanted}
+    return found - {"none"}
+
+
+def added(c: Coordinator, topic: str, group: str) -> bool:
+    """A fresh broker makes its groups topic first, which may take longer than one request waits."""
+    with suppress(KafkaUnavailable):
+        topics.add_topic(c, topic, group, actor=PERSON)
+        return True
+    return False
+
+
+@contextmanager
+def planning(environment: Mapping[str, str]) -> Iterator[None]:
+    """`coordinator run` as a process of its own."""
+    loop = subprocess.Popen(
+        [sys.executable, "-m", "coordinator_tasks", "run"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+        assert loop.poll() is None, "the loop has ended"
+    finally:
+        loop.kill()
+        loop.wait()
+
+
+# Both ways -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How an action has ended, and all that it has said; `run` of Airflow, if there was one."""
+
+    done: bool
+    said: str
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The commands, in this process."""
+
+    site: ActionSite
+    folder: Path
+
+    def ask(self, name: str, given: Mapping[str, Any], *, dry_run: bool = False) -> Callable[[], Told]:
+        """Do it, when the result is asked for."""
+        return lambda: self._done(self.words(name, given, dry_run=dry_run))
+
+    def words(self, name: str, given: Mapping[str, Any], *, dry_run: bool) -> list[str]:
+        """The command as it is typed: its options and arguments are those of the action."""
+        action = ACTIONS[name]
+        if name == "import_offsets":
+            file = self.folder / "offsets.csv"
+            file.write_text(given["offsets"])
+            return [*action.words.split(), "--from-file", str(file), "--why", given["why"], "--execute"]
+        options = {one.name: one.option for one in action.parameters if one.option is not None}
+        given = {"yes": True, "execute": True, "dry_run": dry_run, **given}
+        words: list[str] = []
+        for option, value in sorted(
+            ((options[one], given[one]) for one in options if one in given),
+            key=lambda both: (bool(both[0].flag), both[0].default is not REQUIRED),
+        ):
+            values = value if isinstance(value, list) else [value]
+            if option.pairs:
+                values = [f"{key}={text}" for key, text in value.items()]
+            if isinstance(value, bool):
+                words += [option.flag] * value
+            else:
+                words += [word for one in values for word in ([option.flag] if option.flag else []) + [str(one)]]
+        return [*action.words.split(), *words]
+
+    def _done(self, words: Sequence[str]) -> Told:
+        code, out, err = self.site.typed(*words)
+        return Told(code == 0, out if code == 0 else err)
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The forms in Airflow: each call starts a run, and its result waits for the action's task."""
+
+    site: ActionSite
+    airflow: EmbeddedAirflow
+
+    def ask(self, name: str, given: Mapping[str, Any], *, dry_run: bool = False) -> Callable[[], Told]:
+        action = ACTIONS[name]
+        conf = {one.name: given[one.name] for one in action.parameters if one.form is not None and one.name in given}
+        match name:
+            case "approve":
+                return self._begun("approve_plan", "apply_approval", {one: given[one] for one in ("topic", "digest")})
+            case "autoscale":
+                return self._begun(name, "look", {})
+            case _:
+                return self._begun(name, name, conf if action.reads else {**conf, "dry_run": dry_run})
+
+    def _begun(self, dag: str, task: str, conf: Mapping[str, Any]) -> Callable[[], Told]:
+        try:
+            run = self.airflow.client.trigger(dag, conf)
+        except AirflowUnavailable as error:
+            refusal = Told(False, str(error))
+            return lambda: refusal
+        return lambda: self._ended(dag, task, run)
+
+    def _ended(self, dag: str, task: str, run: str) -> Told:
+        client = self.airflow.client
+
+        def state() -> str:
+            found = {one["task_id"]: one["state"] for one in client.task_instances(dag, run)}
+            if found.get("ask") in ("awaiting_input", "deferred"):
+                self._approve(run)
+            return found[task] if found[task] in (*FINAL_STATES, "skipped", "upstream_failed") else ""
+
+        ended = eventually(state, LIMIT_S)
+        if ended == "success":
+            return Told(True, "\n".join(xcom(client, dag, run, task)), run)
+        tried = "ask" if dag == "approve_plan" else task
+        path = f"/dags/{dag}/dagRuns/{run}/taskInstances/{tried}/logs/1"
+        return Told(False, json.dumps(client.request("GET", path, params={"full_content": True})), run)
+
+    def _approve(self, run: str) -> None:
+        path = f"/dags/approve_plan/dagRuns/{run}/taskInstances/ask/-1/hitlDetails"
+        with suppress(AirflowUnavailable):  # the question is not there yet, or answered already
+            answer = {"chosen_options": ["Approve"], "params_input": {}}
+            self.airflow.client.request("PATCH", path, json=answer)
+
+
+Way: TypeAlias = Commands | Forms
+
+
+# What is done --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Result:
+    """What came of one action in one way: told and shown at first, a second time, and when it was taken back."""
+
+    before: Any = None
+    told: list[Told] = field(default_factory=list)
+    shown: list[Any] = field(default_factory=list)
+    bad: list[tuple[Bad, Told]] = field(default_factory=list)
+
+
+@dataclass
+class Everything:
+    """The results of both ways; `untouched`: what bad input has changed."""
+
+    ways: Mapping[str, Way]
+    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    untouched: dict[str, set[str]] = field(default_factory=dict)
+    others: dict[tuple[str, str], Told] = field(default_factory=dict)
+
+    def ask(self, asked: Mapping[str, Asked]) -> dict[tuple[str, str], Told]:
+        """Ask for all of these in both ways, at once in Airflow; way and key → the result."""
+        wait = {
+            (way, key): self.ways[way].ask(name, given_of(self.ways[way].site, name, given), dry_run=key == "dry run")
+            for way in ("form", "command")
+            for key, (name, given) in asked.items()
+            if not (way == "form" and key.startswith("bad") and not has_form(name))
+        }
+        done = {at: told() for at, told in wait.items() if at[0] == "command"}
+        return done | {at: told() for at, told in wait.items() if at[0] == "form"}
+
+    def turn(self, rows: Sequence[str], beside: Mapping[str, Asked]) -> None:
+        """Do these actions, wait for what they do, and do them again."""
+        sites = {way: one.site for way, one in self.ways.items()}
+        for way, site in sites.items():
+            shown = site.shown(rows)
+            self.results |= {(way, name): Result(before=shown[name]) for name in rows}
+        self.others |= self._keep(self.ask({**{name: (name, TABLE[name].given) for name in rows}, **beside}))
+        for way, site in sites.items():
+            wanted = {name: site.resolved(TABLE[name].after) for name in rows}
+            with suppress(AssertionError):  # the test of the action says what is missing
+                eventually(lambda site=site, wanted=wanted: site.shown(rows) == wanted, LIMIT_S)
+            self._look(way, site, rows)
+        self._keep(self.ask({name: (name, TABLE[name].given) for name in rows}))
+        for way, site in sites.items():
+            self._look(way, site, rows)
+
+    def _keep(self, told: Mapping[tuple[str, str], Told]) -> dict[tuple[str, str], Told]:
+        """Keep what the actions have told; returns the rest."""
+        for at in told.keys() & self.results.keys():
+            self.results[at].told.append(told[at])
+        return {at: one for at, one in told.items() if at not in self.results}
+
+    def _look(self, way: str, site: ActionSite, rows: Sequence[str]) -> None:
+        for name, shown in site.shown(rows).items():
+            self.results[way, name].shown.append(shown)
+
+
+def given_of(site: ActionSite, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters for this site, with a reason if the action takes one."""
+    reason = {"why": WHY} if any(one.name == "why" for one in ACTIONS[name].parameters) else {}
+    return {**reason, **site.resolved(dict(given))}
+
+
+def has_form(name: str) -> bool:
+    """Whether a person can give it something in Airflow: `autoscale` has a DAG without parameters."""
+    return bool(ACTIONS[name].form) or name == "approve"
+
+
+def bad_of(name: str, *, later: bool) -> dict[str, Asked]:
+    """The bad input of an action, by a key for each."""
+    row = TABLE[name]
+    return {
+        f"bad {name} {number}": (name, {**row.given, **one.given})
+        for number, one in enumerate(row.bad)
+        if one.later is later
+    }
+
+
+@pytest.fixture(scope="module")
+def everything(
+    zookeeper: EmbeddedZooKeeper,
+    kafka: EmbeddedKafka,
+    airflow_factory: Callable[..., EmbeddedAirflow],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Everything]:
+    """All actions are done, again, and with bad input, turn by turn."""
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    make_topics(servers)
+    with ExitStack() as stack:
+        sites = {way: opened(zookeeper, kafka, stack) for way in WAYS}
+        sites["command"].words["{paused}"], sites["form"].words["{paused}"] = (
+            f"by {who}: {WHY}" for who in (user(), "admin")
+        )
+        rules = {"rules": {RULE: sites["form"].settings.rules[RULE]}}
+        env = {"COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES), "COORDINATOR_DAGS_PAUSED": "true"}
+        dags = {"approve_plan", "autoscale", *(name for name, one in ACTIONS.items() if one.form)}
+        airflow = stack.enter_context(
+            airflow_of(sites["form"].settings, airflow_factory, dags, zookeeper=rules, env=env)
+        )
+        for site in sites.values():
+            site.prepare()
+        for dag in sorted(dags):
+            airflow.client.set_paused(dag, False)
+        commands = Commands(sites["command"], tmp_path_factory.mktemp("files"))
+        found = Everything({"command": commands, "form": Forms(sites["form"], airflow)})
+        do_everything(found, sites)
+        yield found
+
+
+def make_topics(servers: Mapping[str, str]) -> None:
+    """The topics of the table, with 100 records in each partition of those whose offsets are changed."""
+    admin, producer = ConfluentKafkaAdmin(servers), Producer({**servers})
+    for topic in sorted(names()):
+        admin.create_topic(topic, PARTITIONS.get(topic, 2))
+    for topic in ("reset", "imported"):
+        for number in range(200):
+            producer.produce(topic, b"x", partition=number % 2)
+    producer.flush()
+
+
+def opened(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, stack: ExitStack) -> ActionSite:
+    """A new cluster, whose settings stand in the environment."""
+    environment = {
+        "COORDINATOR_CLUSTER": cluster_of(zookeeper, kafka).cluster,
+        "COORDINATOR_ZOOKEEPER": zookeeper.connect_string,
+        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES),
+        f"COORDINATOR_RULES_{RULE.upper()}": "tests.integration.raising_rule:rule",
+        "COORDINATOR_POLICY_SETTLE_S": "0.2",
+    }
+    settings = settings_from_environment(environment)
+    return ActionSite(settings, environment, stack.enter_context(open_coordinator(settings)), stack)
+
+
+def do_everything(found: Everything, sites: Mapping[str, ActionSite]) -> None:
+    turns: dict[int, list[str]] = {}
+    for name, row in TABLE.items():
+        turns.setdefault(row.turn, []).append(name)
+    found.turn(turns[0], {})
+    before = {way: site.nodes for way, site in sites.items()}
+    bad = {key: asked for name in TABLE for key, asked in bad_of(name, later=False).items()}
+    found.turn(turns[1], {**bad, "dry run": ("scale", TABLE["scale"].given)})
+    for way, site in sites.items():
+        after = site.nodes
+        changed = {path for path in {*before[way], *after} if before[way].get(path) != after.get(path)}
+        found.untouched[way] = {path for path in changed if not path.endswith("/grown")}
+    found.turn(turns[2], {"judged": ("upgrade", JUDGED)})
+    for site in sites.values():
+        site.starts("j-2", LATER["j-2"])
+    back = {f"back {name}": (name, {**row.given, **row.back}) for name, row in TABLE.items() if row.back}
+    found.turn(turns[3], back)
+    found.turn(turns[4], bad_of("upgrade", later=True))
+    found.turn(turns[5], {})
+    for site in sites.values():
+        with suppress(AssertionError):  # the test says what is missing
+            eventually(lambda site=site: site.nodes["upgrades/judged"].get("paused") or advanced(site), LIMIT_S)
+
+
+def advanced(site: ActionSite) -> None:
+    """Do the next step of the upgrade that is judged, as whoever comes next."""
+    list(upgrades.advance(site.c, [], ["judged"]))
+
+
+# What is asked of each of them ---------------------------------------------------------------------------------------
+
+EACH = [(way, name) for name in TABLE for way in WAYS]
+
+
+def test_every_action_stands_in_the_table() -> None:
+    assert TABLE.keys() == ACTIONS.keys()
+    assert all(row.bad for row in TABLE.values())
+
+
+@pytest.mark.parametrize(("way", "name"), EACH)
+def test_it_has_its_effect(everything: Everything, way: str, name: str) -> None:
+    row, found, site = TABLE[name], everything.results[way, name], everything.ways[way].site
+    assert found.told[0].done, found.told[0].said
+    assert row.says in found.told[0].said
+    assert (found.before, found.shown[0]) == (site.resolved(row.before), site.resolved(row.after))
+    if row.back:
+        taken_back = everything.others[way, f"back {name}"]
+        assert taken_back.done, taken_back.said
+        assert site.shown([name])[name] == site.resolved(row.before)
+
+
+@pytest.mark.parametrize(("way", "name"), [one for one in EACH if TABLE[one[1]].changed[0]])
+def test_the_history_says_who_why_and_what_it_was_before(everything: Everything, way: str, name: str) -> None:
+    row, site = TABLE[name], everything.ways[way].site
+    found = asked_for(site, name)
+    assert len(found) == 1 + row.renews + bool(row.back), "neither bad input nor the same again is recorded"
+    first = found[-1]
+    check_actor(first["actor"], way, name)
+    assert first["why"] == given_of(site, name, {}).get("why", "") or name in ("approve", "autoscale")
+    (change,) = [one for one in first["changes"] if (one["node"], one["field"]) == row.changed]
+    was = json.loads(change["before"] or "null")
+    if isinstance(was, dict) and isinstance(row.was, dict):
+        was = {key: was.get(key) for key in row.was}
+    assert was == site.resolved(row.was)
+    assert change["after"] != change["before"]
+
+
+def asked_for(site: ActionSite, name: str) -> list[dict[str, Any]]:
+    """The records of an action, newest first, as `history --actions` lists them."""
+    given = site.resolved(dict(TABLE[name].given))
+    about = next(given[one] for one in ("topic", "consumer", "app") if one in given)
+    return [one for one in site.listed("history", "--actions", about, "--limit", "500") if one["action"] == name]
+
+
+def check_actor(actor: Mapping[str, Any], way: str, name: str) -> None:
+    if way == "command":
+        assert (actor["kind"], actor["who"]) == ("command", user())
+        return
+    dag, who = {"approve": ("approve_plan", ["admin"]), "autoscale": (name, ["admin", ""])}.get(name, (name, ["admin"]))
+    assert (actor["kind"], actor["dag"]) == ("airflow", dag)
+    assert actor["who"] in who
+
+
+@pytest.mark.parametrize(("way", "name"), [one for one in EACH if TABLE[one[1]].reset])
+def test_the_history_of_a_topic_says_who_has_reset_it_why_and_from_where(
+    everything: Everything, way: str, name: str
+) -> None:
+    row, site = TABLE[name], everything.ways[way].site
+    plans = [
+        (record["plan"], record["actor"], one["cause"])
+        for one in site.listed("history", row.reset)
+        for record in one["records"]
+        if (record["plan"] or {}).get("strategy") == "reset offsets"
+    ]
+    mine = [one for one in plans if bool(one[0]["undoes"]) == (name == "undo_offsets")]
+    assert len(mine) == 1 + row.renews
+    plan, actor, cause = mine[-1]
+    check_actor(actor, way, name)
+    assert plan["was_at"] == row.was
+    assert cause.endswith(f"(by {actor['who']}: {WHY})")
+
+
+@pytest.mark.parametrize(("way", "name"), EACH)
+def test_the_same_again_changes_nothing_or_says_so(everything: Everything, way: str, name: str) -> None:
+    row, found, site = TABLE[name], everything.results[way, name], everything.ways[way].site
+    again = found.told[1]
+    assert again.done or (row.again and row.again in again.said), again.said
+    assert found.shown[1] == site.resolved(row.after)
+
+
+@pytest.mark.parametrize(
+    ("way", "name", "number"),
+    [
+        (way, name, number)
+        for way, name in EACH
+        for number, _ in enumerate(TABLE[name].bad)
+        if way == "command" or has_form(name)
+    ],
+)
+def test_bad_input_is_refused_with_one_sentence(everything: Everything, way: str, name: str, number: int) -> None:
+    bad, told = TABLE[name].bad[number], everything.others[way, f"bad {name} {number}"]
+    assert not told.done, told.said
+    if way == "form" and bad.form:
+        assert bad.form in told.said
+        return
+    assert bad.says in told.said
+    if way == "form":
+        assert f"{bad.code}: " in told.said
+        return
+    assert told.said.startswith(f"error: {bad.code}: ")
+    assert told.said.count("\n") == 1, told.said
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_bad_input_changes_nothing(everything: Everything, way: str) -> None:
+    assert everything.untouched[way] == set()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_upgrade_whose_rule_raises_pauses_and_says_so(everything: Everything, way: str) -> None:
+    site = everything.ways[way].site
+    assert everything.others[way, "judged"].done
+    paused = site.nodes["upgrades/judged"]["paused"]
+    assert paused.startswith(f"KPC-025: the rule '{RULE}' (tests.integration.raising_rule:rule) failed with ")
+    assert "no price is known" in paused
+    assert f"paused: {paused}" in site.typed("upgrade-report", "judged")[1]
+
+
+def test_the_tab_of_a_run_says_whether_it_was_a_dry_run_was_done_or_has_failed(everything: Everything) -> None:
+    forms = everything.ways["form"]
+    assert isinstance(forms, Forms)
+    runs = {
+        "Dry run: nothing was changed": ("scale", everything.others["form", "dry run"]),
+        "scale is done": ("scale", everything.results["form", "scale"].told[0]),
+        "import_offsets has failed": ("import_offsets", everything.others["form", "bad import_offsets 0"]),
+    }
+    forms.airflow.client.dag_ids()  # signs in
+    for title, (dag, told) in runs.items():
+        answer = forms.airflow.client._http.get(f"/coordinator/runs/{dag}/{quote(told.run)}")
+        assert answer.status_code == 200, answer.text
+        assert title in answer.text

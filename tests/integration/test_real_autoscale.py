@@ -1,0 +1,153 @@
+"""A fleet that grows by a backlog and shrinks when it is idle, on real servers, by the commands and the real measurement."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import pytest
+
+from coordinator_tasks import cli
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
+from coordinator_tasks.cli.base import user
+from coordinator_tasks.core.growth import Kind
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import autoscale, fleet
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import open_coordinator
+from spark_apps import plain
+from spark_apps.plain import Record, Sink
+from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.real_site import LIMIT_S, QUICK, Consumer, Ledger, Managed
+from tests.stable import stable_node
+
+pytestmark = pytest.mark.integration
+APP, PARTITIONS = "billing", 4
+READ, WRITTEN = 400.0, 25.0
+"""Records per second: what a consumer reads of all its partitions, and what is written to each partition."""
+BACKLOG = 8_000
+"""Records of each partition: one consumer has a backlog during two looks."""
+LIMITS = ("--min", "1", "--max", "2", "--catch-up", "30", "--start-up", "1", "--window", "1")
+PAUSES = ("--grow-pause", "1", "--shrink-pause", "10")
+
+
+@dataclass
+class PacedLedger(Ledger):
+    """A sink that takes so many records per second from each consumer."""
+
+    per_second: float = READ
+
+    def sink(self, consumer: Consumer) -> Sink:
+        take, never = super().sink(consumer), threading.Event()
+
+        def paced(topic: str, records: Sequence[Record]) -> None:
+            never.wait(len(records) / self.per_second)
+            take(topic, records)
+
+        return paced
+
+
+@pytest.fixture
+def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
+    """Batches are small, so that positions move evenly, as those of a slow sink do."""
+    monkeypatch.setattr(plain, "MOST_MESSAGES", 100)
+    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS))
+    made.ledger = PacedLedger()
+    monkeypatch.setenv("COORDINATOR_CLUSTER", made.site.cluster)
+    monkeypatch.setenv("COORDINATOR_ZOOKEEPER", made.site.zookeeper)
+    monkeypatch.setenv("COORDINATOR_KAFKA_BOOTSTRAP_SERVERS", made.site.kafka)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def c(managed: Managed) -> Iterator[Coordinator]:
+    with open_coordinator(replace(managed.site.settings, policy=QUICK)) as coordinator, managed.looping():
+        yield coordinator
+
+
+@pytest.fixture
+def traffic(managed: Managed) -> Iterator[Traffic]:
+    """A backlog in each partition, and records that flow."""
+    managed.site.produce(BACKLOG)
+    made = Traffic(managed.site, WRITTEN, str)
+    yield made
+    made.close()
+
+
+def owners(managed: Managed) -> set[str]:
+    """Who owns something, while the topic is Stable."""
+    node = stable_node(managed.site.zk.find, managed.site.paths, managed.site.topic)
+    return set(node.assignments.values()) if node is not None and len(node.assignments) == PARTITIONS else set()
+
+
+def launched(managed: Managed, c: Coordinator) -> list[str]:
+    """Do what a launcher does."""
+    found = [one.consumer for one in fleet.missing(c)]
+    for consumer in found:
+        managed.join(consumer)
+    return found
+
+
+def test_a_backlog_grows_the_fleet_and_idleness_shrinks_it_and_the_history_says_why(
+    managed: Managed, c: Coordinator, traffic: Traffic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert isinstance(managed.ledger, PacedLedger)
+
+    def ran(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+        said = capsys.readouterr()
+        assert ended.value.code == 0, said.err
+        return said.out
+
+    ran("set-fleet", APP, "--application", OWN_APPLICATIONS[0], "--consumer", "b-1")
+    assert launched(managed, c) == ["b-1"]
+    wait_for(lambda: owners(managed) == {"b-1"}, "the fleet owns everything", LIMIT_S)
+    managed.ledger.grown(range(PARTITIONS), "all are read")
+
+    ran("set-growth", APP, *LIMITS, *PAUSES, "--why", "to watch it")
+    said = ran("autoscale", APP)
+    assert said.startswith("billing: would grow to 2 consumers: "), said
+    assert fleet.fleet_of(c, APP).consumers == ("b-1",), "in shadow mode it is only said"
+
+    ran("set-growth", APP, *LIMITS, *PAUSES, "--act", "--why", "it was right")
+    said = ran("autoscale", APP)
+    assert said.startswith("billing: grow to 2 consumers: "), said
+    assert "records/s are needed, and 1 x " in said
+    assert launched(managed, c) == ["b-2"]
+    wait_for(lambda: owners(managed) == {"b-1", "b-2"}, "the new one has its share", LIMIT_S)
+
+    sent = BACKLOG + traffic.close()
+    managed.ledger.per_second = inf
+    ends = [sent] * PARTITIONS
+    committed = lambda: [one.offset for _, one in sorted(managed.site.committed().items())]  # noqa: E731
+    wait_for(lambda: committed() == ends, "the backlog is read", LIMIT_S)
+    said = ran("autoscale", APP)
+    assert said.startswith("billing: shrink to 1 consumer: 0 records/s are needed, and 2 x "), said
+    (left,) = {"b-1", "b-2"} - set(fleet.fleet_of(c, APP).consumers)
+    stays = fleet.fleet_of(c, APP).consumers[0]
+    wait_for(lambda: owners(managed) == {stays}, f"{left} has given everything away", LIMIT_S)
+    wait_for(lambda: managed.consumers[left].code == 0, f"{left} has left", LIMIT_S)
+    assert [len(managed.ledger.offsets(p)) for p in range(PARTITIONS)] == ends, "nothing is lost, nothing is read twice"
+
+    shrunk, grown, acting, shadow, begun = json.loads(ran("history", APP, "--actions", "--json"))
+    names = ["autoscale", "autoscale", "set_growth", "set_growth", "set_fleet"]
+    assert [one["action"] for one in (shrunk, grown, acting, shadow, begun)] == names
+    assert {one["actor"]["who"] for one in (shrunk, grown, acting, shadow, begun)} == {user()}
+    assert [acting["why"], shadow["why"]] == ["it was right", "to watch it"]
+    assert grown["why"].startswith("grow to 2 consumers: ")
+    assert consumers(grown) == ('["b-1"]', '["b-1", "b-2"]')
+    assert shrunk["why"].startswith("shrink to 1 consumer: ")
+    assert consumers(shrunk) == ('["b-1", "b-2"]', f'["{stays}"]')
+    decided = autoscale.growth_of(c, APP).memory.decisions
+    assert [(one.kind, one.acted) for one in decided] == [(Kind.GROW, False), (Kind.GROW, True), (Kind.SHRINK, True)]
+
+
+def consumers(asked: Mapping[str, Any]) -> tuple[str, str]:
+    """The fleet's consumers before and after."""
+    (found,) = [one for one in asked["changes"] if one["field"] == "consumers"]
+    return found["before"], found["after"]
