@@ -86,9 +86,9 @@ def _put(c: Coordinator, growth: Growth) -> Operation:
 
 
 def look(c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str] | None = None) -> Iterator[Looked]:
-    """Look at these fleets (none = all with limits), and do what is to be done. What cannot be read is a problem of one fleet.
+    """Look at these fleets (none = all with limits), and do what is to be done. What stops one of all of them is a problem.
 
-    Raises the `Unavailable` errors; `NotManaged` for a fleet that is named and has no limits.
+    Raises the `Unavailable` errors; for a fleet that is named all that stops it, `NotManaged` if it has no limits.
     """
     problems = problems if problems is not None else []
     for app in apps or growth_store.growing(c):
@@ -98,6 +98,8 @@ def look(c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str
             if apps:
                 raise
         except (Malformed, Refused, LookAgain) as error:
+            if apps:
+                raise
             problems.append(f"the fleet {app} is left as it is: {error}")
 
 
@@ -184,7 +186,7 @@ def _unsure(c: Coordinator, fleet: Fleet) -> str:
     except Refused as error:
         return str(error)
     if pending := redeployment.pending(c, fleet):
-        return f"the fleet is being redeployed: {', '.join(sorted(pending)[:10])} still run as before"
+        return f"the fleet is being redeployed: {redeployment.still_run(pending)}"
     absent = [one for one in fleet.consumers if one not in members]
     if absent:
         return f"{absent[0]} is wanted and not there yet"

@@ -1,6 +1,5 @@
 """The actions for the growth of a fleet: its limits, and one look at it."""
 
-from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.growth import Limits
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service import autoscale
@@ -26,8 +25,6 @@ def _set(limits: Limits, app: str) -> Done:
 def _autoscale(c: Coordinator, given: Given, actor: Actor) -> Done:
     problems: list[str] = []
     found = list(autoscale.look(c, [given["app"]] if given.get("app") else [], actor, problems))
-    if problems and not found and given.get("app"):
-        raise Malformed(c.paths.growth(given["app"]), problems[0])
     lines = (*(one.text for one in found), *problems) or ("no fleet has limits of growth",)
     return Done(found, "\n".join(lines), lines)
 

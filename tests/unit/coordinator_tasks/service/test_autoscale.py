@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.growth_codec import decode_growth, encode_growth
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
-from coordinator_tasks.core.errors import BadGrowth, Malformed, NotManaged, StoreUnavailable
+from coordinator_tasks.core.errors import BadFleet, BadGrowth, Malformed, NotManaged, StoreUnavailable
 from coordinator_tasks.core.growth import Kind, Limits
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Fleet, Member, Silence, Unreachable
 from coordinator_tasks.core.ports import Operation, SetData, Stat
@@ -247,6 +248,17 @@ def test_an_unreadable_node_stops_no_other_fleet() -> None:
     assert len(problems) == 1
     assert site.paths.growth(APP) in problems[0]
     assert desired(site) == {"web": 1}
+
+
+def test_what_stops_a_fleet_that_is_named_is_refused_as_what_it_is() -> None:
+    site = fleet_site(BUSY, act=True)
+    site.coordinator = replace(site.coordinator, allowed=AllowedLaunches())
+    before = site.server.zxid
+    with pytest.raises(BadFleet, match="fleet 'billing' is not launched"):
+        ACTIONS["autoscale"].run(site.coordinator, {"app": APP}, PERSON, dry_run=False)
+    assert site.server.zxid == before
+    every = ACTIONS["autoscale"].run(site.coordinator, {"app": ""}, PERSON, dry_run=False)
+    assert every.text.startswith("the fleet billing is left as it is: fleet 'billing' is not launched")
 
 
 def test_what_is_kept_is_read_back_the_same_and_limits_that_cannot_be_are_malformed() -> None:
