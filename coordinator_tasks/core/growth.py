@@ -213,7 +213,7 @@ def _decided(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float],
         return replace(_said(Kind.MOVE, seen, count, why), moves=moves)
     if desired < count:
         return _fewer(limits, seen, memory, needs, desired)
-    return _said(Kind.HOLD, seen, count, f"{counted(count, 'consumer')} are enough: {_balance(needs, memory, count)}")
+    return _said(Kind.HOLD, seen, count, f"{_are(count)} enough: {_balance(needs, memory, count)}")
 
 
 def _capacity(limits: Limits, seen: Seen, memory: Memory) -> float:
@@ -344,7 +344,7 @@ def _hot_text(memory: Memory) -> Callable[[Load], str]:
 def _bounded(limits: Limits, seen: Seen, count: int, outside: int, why: str) -> Decision:
     if outside == count:
         return _said(Kind.HOLD, seen, count, why)
-    said = f"{counted(count, 'consumer')} are outside of {limits.least} to {limits.most}"
+    said = f"{_are(count)} outside of {limits.least} to {limits.most}"
     if outside > count:
         return _said(Kind.GROW, seen, outside, said)
     return replace(_said(Kind.SHRINK, seen, outside, said), leaves=_cheapest(seen, count - outside))
@@ -402,6 +402,10 @@ def _recent(memory: Memory, now: float, kinds: frozenset[Kind] | set[Kind], with
 
 def _balance(needs: Sequence[float], memory: Memory, count: int) -> str:
     return f"{sum(needs):,.0f} records/s are needed, and {count} x {memory.capacity:,.0f} are there"
+
+
+def _are(count: int) -> str:
+    return f"{counted(count, 'consumer')} {'is' if count == 1 else 'are'}"
 
 
 def _said(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:

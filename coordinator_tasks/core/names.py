@@ -107,7 +107,8 @@ def _checked(name: object, kind: str, pattern: re.Pattern[str], limit: int, rule
     shown = repr(name if len(name) <= 80 else name[:77] + "...")
     if len(name) > limit:
         raise InvalidName(f"the {kind} {shown} has {len(name)} characters, more than {limit}; give a shorter one")
-    raise InvalidName(f"{shown} cannot be a {kind}: {rule}; choose another name")
+    article = "an" if kind[0] in "aeiou" else "a"
+    raise InvalidName(f"{shown} cannot be {article} {kind}: {rule}; choose another name")
 
 
 class _Folder:

@@ -5,14 +5,14 @@ held for a time and judged. After the last one the old consumers leave. A step t
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil
 from typing import TypeAlias
 
 from coordinator_tasks.core.model import FleetVersion
-from coordinator_tasks.core.partition_text import because, counted, named, shown
+from coordinator_tasks.core.partition_text import agreed, because, counted, named, shown
 
 BASELINE_S = 10.0
 """So long the records of each partition are counted before anything moves."""
@@ -295,13 +295,15 @@ def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade
         return upgrade
     if upgrade.step + 1 < len(upgrade.steps):
         return _moving_on(upgrade, seen, upgrade.step + 1)
-    text = f"all steps have passed: {shown(upgrade.old_consumers)} give the rest away and leave"
+    who = upgrade.old_consumers
+    give = agreed(who, "gives the rest away and leaves", "give the rest away and leave")
+    text = f"all steps have passed: {shown(who)} {give}"
     return entered(upgrade, Phase.DRAINING, seen.now, text)
 
 
 def _draining(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
     if _have_left(upgrade.old_consumers, seen):
-        return entered(upgrade, Phase.FINISHING, seen.now, f"{shown(upgrade.old_consumers)} have left")
+        return entered(upgrade, Phase.FINISHING, seen.now, _have_left_said(upgrade.old_consumers))
     return upgrade
 
 
@@ -310,13 +312,14 @@ def _restoring(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
     if missing and not _late(upgrade, seen):
         return upgrade
     lacking = f"; {shown(missing)} did not start" if missing else ""
-    text = f"{shown(upgrade.new_consumers)} give everything away and leave{lacking}"
+    give = agreed(upgrade.new_consumers, "gives everything away and leaves", "give everything away and leave")
+    text = f"{shown(upgrade.new_consumers)} {give}{lacking}"
     return entered(upgrade, Phase.RETURNING, seen.now, text, chosen={})
 
 
 def _returning(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
     if _have_left(upgrade.new_consumers, seen):
-        return entered(upgrade, Phase.FINISHING, seen.now, f"{shown(upgrade.new_consumers)} have left")
+        return entered(upgrade, Phase.FINISHING, seen.now, _have_left_said(upgrade.new_consumers))
     return upgrade
 
 
@@ -363,6 +366,10 @@ def _not_arrived(upgrade: Upgrade, seen: Seen) -> dict[str, str]:
 
 def _unstable(seen: Seen) -> dict[str, str]:
     return {topic: one.waits or "not Stable" for topic, one in seen.topics.items() if not one.stable}
+
+
+def _have_left_said(consumers: Sequence[str]) -> str:
+    return f"{shown(consumers)} {agreed(consumers, 'has', 'have')} left"
 
 
 def _have_left(consumers: Collection[str], seen: Seen) -> bool:

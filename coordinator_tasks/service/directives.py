@@ -101,7 +101,7 @@ def would_expect_restart(
     by, why = check_words(by, "name"), check_words(why, "reason")
     if not 0 <= within_s <= MAX_RESTART_S:
         raise Refused(
-            f"a restart takes 0 to {duration(MAX_RESTART_S)}, and not {within_s:g} s; give fewer minutes, or drain the consumer"
+            f"a restart takes 0 to {duration(MAX_RESTART_S)}, and not {duration(within_s)}; give fewer minutes, or drain the consumer"
         )
     if not within_s:
         return None

@@ -3,7 +3,7 @@
 The fleet keeps which incarnations are to end, so every call continues where the last one stopped, whoever makes it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs import codec
@@ -11,6 +11,7 @@ from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_
 from coordinator_tasks.core.errors import BadFleet, LookAgain, Malformed
 from coordinator_tasks.core.model import Directive, Draining, Fleet, State
 from coordinator_tasks.core.names import check_words
+from coordinator_tasks.core.partition_text import agreed, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.znodes import compare_and_set, find_many, put, written
 from coordinator_tasks.service import fleet as fleets
@@ -59,8 +60,8 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
         found = would_redeploy(c, app)
         if left := sorted(pending(c, found.fleet)):
             raise BadFleet(
-                f"the fleet {app!r} is being redeployed: {', '.join(left[:10])} still run as before; wait for it, or "
-                "remove them from the fleet"
+                f"the fleet {app!r} is being redeployed: {still_run(left)}; wait for it, or remove "
+                f"{agreed(left, 'it', 'them')} from the fleet"
             )
         wanted = replace(found.fleet, replaced=found.replaced)
         if wanted == found.fleet:
@@ -116,6 +117,11 @@ def pending(c: Coordinator, fleet: Fleet) -> set[str]:
         for one, incarnation in fleet.replaced.items()
         if one in fleet.consumers and one in members and members[one].incarnation <= incarnation
     }
+
+
+def still_run(consumers: Collection[str]) -> str:
+    """The end of a sentence about a fleet that is being redeployed."""
+    return f"{shown(sorted(consumers))} still {agreed(consumers, 'runs', 'run')} as before"
 
 
 def _is_ours(directive: Directive, app: str) -> bool:

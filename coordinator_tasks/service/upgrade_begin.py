@@ -1,6 +1,6 @@
 """The begin of an upgrade: what it would do, what is refused, and the one transaction that begins it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
@@ -8,7 +8,7 @@ from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_
 from coordinator_tasks.core.errors import BadFleet, BadUpgrade, NotManaged
 from coordinator_tasks.core.model import Fleet, FleetVersion, Split, TopicConfig
 from coordinator_tasks.core.names import check_app, check_words
-from coordinator_tasks.core.partition_text import counted, named, shown
+from coordinator_tasks.core.partition_text import agreed, counted, named, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.upgrade import Event, Rule, Seen, TopicSeen, Upgrade, more
 from coordinator_tasks.core.znodes import compare_and_set, put
@@ -16,7 +16,7 @@ from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import store, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import read_directive
-from coordinator_tasks.service.redeployment import pending
+from coordinator_tasks.service.redeployment import pending, still_run
 from coordinator_tasks.service.scaling import MAX_CONSUMERS, free_ids, pattern_of
 from coordinator_tasks.service.upgrade_look import site_rule
 
@@ -62,9 +62,7 @@ class Beginning:
     def lines(self) -> tuple[str, ...]:
         """For a person: who starts, what moves in which step, and by what it is judged."""
         one, rule = self.upgrade, self.upgrade.rule
-        said = [
-            f"{shown(one.new_consumers)} start with {one.new_name} beside {shown(one.old_consumers)} ({one.old_name})"
-        ]
+        said = [f"{_starts(one.new_consumers, one.new_name, one.old_consumers)} ({one.old_name})"]
         owners = {t: dict.fromkeys(which, one.old_consumers[0]) for t, which in self.owned.items()}
         seen = Seen(0.0, {}, frozenset(), {topic: TopicSeen(each) for topic, each in owners.items()})
         for number, percent in enumerate(one.steps, start=1):
@@ -78,6 +76,10 @@ class Beginning:
         return (*said, f"everything goes back at {', '.join(judged[:-1])} or {judged[-1]}")
 
 
+def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:
+    return f"{shown(new)} {agreed(new, 'starts', 'start')} with {version} beside {shown(old)}"
+
+
 def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> Beginning:
     """What `begin` would do; raises what it raises."""
     _check_wish(c, wish)
@@ -88,15 +90,15 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
         raise BadUpgrade(
             f"the {record.said} is {record.phase.value}; wait for it, or roll it back with `roll-back-upgrade {wish.app}`"
         )
-    if left := sorted(pending(c, fleet)):
-        raise BadUpgrade(f"the fleet {wish.app!r} is being redeployed: {shown(left)} run as before; wait for it")
+    if left := pending(c, fleet):
+        raise BadUpgrade(f"the fleet {wish.app!r} is being redeployed: {still_run(left)}; wait for it")
     new = _version(fleet, wish)
     fleets.check_texts(fleets.in_version(fleet, new))
     old_name = fleet.name or fleet.code or FIRST
     owned, configs = _owned(c, fleet, wish)
     consumers = _new_ids(c, fleet, wish)
     now = c.clock.now()
-    event = Event(now, f"{shown(consumers)} start with {wish.name} beside {shown(fleet.consumers)}")
+    event = Event(now, _starts(consumers, wish.name, fleet.consumers))
     name = old_name if old_name != wish.name else f"{old_name}-before"
     upgrade = Upgrade(
         app=wish.app,

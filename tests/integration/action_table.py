@@ -338,7 +338,7 @@ TABLE: Mapping[str, Row] = {
         back={"within": 0},
         bad=(
             Bad({"consumer": "zoe"}, "KPC-012", NOBODY),
-            Bad({"within": 1_441}, "KPC-010", "a restart takes 0 to", form="1441"),
+            Bad({"within": 1_441}, "KPC-010", "a restart takes 0 to 1440 min, and not 1441 min", form="1441"),
         ),
     ),
     # Fleets

@@ -144,7 +144,7 @@ def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, monkeypatch: pytest
         (("drain", TOO_LONG, "--why", "x"), "has 65 characters"),
         (("undrain", "a\tb"), "cannot be a consumer id"),
         (("set-fleet", "app", "--application", "a.py", "--consumer", "a b"), "cannot be a consumer id"),
-        (("set-fleet", "../app", "--application", "a.py", "--consumer", "a"), "cannot be a application name"),
+        (("set-fleet", "../app", "--application", "a.py", "--consumer", "a"), "cannot be an application name"),
         (("isolate", "nobody", "--why", "x"), "has never seen a consumer 'nobody'"),
     ],
 )

@@ -29,6 +29,8 @@ def test_enough_is_left_as_it_is() -> None:
     assert (found.kind, found.desired) == (Kind.HOLD, 2)
     assert found.reasons == ("2 consumers are enough: 170 records/s are needed, and 2 x 100 are there",)
     assert memory.latest == found
+    found, _ = decide(LIMITS, seen(("a", 80, 0), consumers="a"), KNOWN)
+    assert found.reasons == ("1 consumer is enough: 80 records/s are needed, and 1 x 100 are there",)
     assert memory.decisions == ()
 
 
@@ -67,6 +69,8 @@ def test_it_at_most_doubles_and_stays_within_its_limits() -> None:
     assert decide(replace(LIMITS, most=3), seen(*each), KNOWN)[0].desired == 3
     low, _ = decide(replace(LIMITS, least=4), seen(("a", 1, 0), ("b", 1, 0)), KNOWN)
     assert (low.kind, low.desired, low.reasons) == (Kind.GROW, 4, ("2 consumers are outside of 4 to 10",))
+    single, _ = decide(replace(LIMITS, least=2), seen(("a", 1, 0), consumers="a"), KNOWN)
+    assert single.reasons == ("1 consumer is outside of 2 to 10",)
     high, _ = decide(replace(LIMITS, most=1), seen(("a", 1, 0), ("b", 1, 5)), KNOWN)
     assert (high.kind, high.desired, high.leaves) == (Kind.SHRINK, 1, ("a",))
 

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,15 @@ def test_these_are_none_and_the_error_is_one_line(check: object, name: object) -
     with pytest.raises(InvalidName) as raised:
         check(name)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [(check_consumer, "a consumer id"), (check_cluster, "a cluster name"), (check_app, "an application name")],
+)
+def test_the_error_names_what_it_cannot_be(check: Callable[[object], str], kind: str) -> None:
+    with pytest.raises(InvalidName, match=f"'a b' cannot be {kind}: it begins with"):
+        check("a b")
 
 
 @pytest.mark.parametrize("name", ["orders", "_private", "-x", "a.b", "__consumer_offsets", "x" * 249, "..."])

@@ -593,7 +593,7 @@ REFUSED: list[tuple[str, Callable[[UpgradingSite], None], dict[str, Any], type[C
     ("variable", nothing, {"version": FleetVersion("a.py", environment={"1": ""})}, BadFleet, "'1' cannot name a var"),
     ("frozen", frozen, {}, BadUpgrade, "'orders' is frozen, .* unfreeze it first"),
     ("another one", runs_already, {}, BadFleet, "is being upgraded to 'v2'; wait for it, or roll it back"),
-    ("redeployment", being_redeployed, {}, BadUpgrade, "is being redeployed: b-1, b-2 run as before; wait"),
+    ("redeployment", being_redeployed, {}, BadUpgrade, "is being redeployed: b-1, b-2 still run as before; wait"),
     ("other split", split_by_another, {}, BadUpgrade, "part of the upgrade of 'other'; wait for that one"),
 ]
 
@@ -673,6 +673,22 @@ def test_a_dry_run_says_what_each_step_moves_and_writes_nothing(site: UpgradingS
         "step 2 (100 %): partitions 0-7 of orders; held for 60 s",
         "everything goes back at a lag of more than 30 s, more than 0 errors or less than 50% of the records per second before",
     )
+
+
+def test_one_consumer_is_spoken_of_as_one(site: UpgradingSite) -> None:
+    scaling.scale(site.coordinator, APP, 1, by="ada", why="")
+    while site.processes.keys() != {"b-1"}:
+        site.turn()
+    site.lingering = {"b-1"}
+    begun = to_v2(site, steps=(100,))
+    assert begun.lines[0] == "b-2 starts with v2 beside b-1 (v1)"
+    site.turns_until(lambda one: one.phase is Phase.DRAINING)
+    upgrades.roll_back(site.coordinator, APP, by="ada", why="")
+    said = [one.text for one in site.ends().events]
+    assert said[0] == "b-2 starts with v2 beside b-1"
+    assert "all steps have passed: b-1 gives the rest away and leaves" in said
+    assert "b-2 gives everything away and leaves" in said
+    assert "b-2 has left" in said
 
 
 def test_a_drained_old_consumer_stays_drained_after_a_roll_back(site: UpgradingSite) -> None:
