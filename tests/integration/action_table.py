@@ -249,11 +249,11 @@ TABLE: Mapping[str, Row] = {
         ),
     ),
     "import_offsets": Row(
-        {"offsets": "imported,0,20\nimported,1,70\n"},
+        {"offsets": "imported,0,20\nimported,1,5000\n"},
         2,
         offsets("imported"),
         {},
-        {"0": 20, "1": 70},
+        {"0": 20, "1": 100},
         reset="imported",
         was={"0": 80, "1": 80},
         renews=True,
@@ -276,9 +276,9 @@ TABLE: Mapping[str, Row] = {
         ),
     ),
     "preview": Row(
-        {"topics": ["paused"], "join": 2},
+        {"topics": ["grown"], "join": 1},
         2,
-        says="paused: ",
+        says="grown: 1 partition would move",
         bad=(
             Bad({"leave": ["zoe"]}, "KPC-010", "consumer 'zoe' is not registered"),
             Bad({"topics": ["nothing"]}, "KPC-012", NO_TOPIC),

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -263,6 +264,8 @@ class Forms:
 
     def ask(self, name: str, given: Mapping[str, Any], *, dry_run: bool = False) -> Callable[[], Told]:
         action = ACTIONS[name]
+        if name == "autoscale":  # each minute it would look by itself
+            self.airflow.client.set_paused(name, False)
         conf = {one.name: given[one.name] for one in action.parameters if one.form is not None and one.name in given}
         match name:
             case "approve":
@@ -283,14 +286,18 @@ class Forms:
     def _ended(self, dag: str, task: str, run: str) -> Told:
         client = self.airflow.client
 
-        def state() -> str:
+        def ended() -> str:
             found = {one["task_id"]: one["state"] for one in client.task_instances(dag, run)}
             if found.get("ask") in ("awaiting_input", "deferred"):
                 self._approve(run)
-            return found[task] if found[task] in (*FINAL_STATES, "skipped", "upstream_failed") else ""
+            state = found.get(task) or ""
+            return state if state in (*FINAL_STATES, "skipped", "upstream_failed") else ""
 
-        ended = eventually(state, LIMIT_S)
-        if ended == "success":
+        try:
+            state = eventually(ended, LIMIT_S)
+        except AssertionError as late:
+            return Told(False, f"{task} of {dag} has not ended {late}", run)
+        if state == "success":
             return Told(True, "\n".join(xcom(client, dag, run, task)), run)
         tried = "ask" if dag == "approve_plan" else task
         path = f"/dags/{dag}/dagRuns/{run}/taskInstances/{tried}/logs/1"
@@ -405,13 +412,15 @@ def everything(
         rules = {"rules": {RULE: sites["form"].settings.rules[RULE]}}
         env = {"COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES), "COORDINATOR_DAGS_PAUSED": "true"}
         dags = {"approve_plan", "autoscale", *(name for name, one in ACTIONS.items() if one.form)}
-        airflow = stack.enter_context(
-            airflow_of(sites["form"].settings, airflow_factory, dags, zookeeper=rules, env=env)
-        )
-        for site in sites.values():
-            site.prepare()
-        for dag in sorted(dags):
-            airflow.client.set_paused(dag, False)
+        with ThreadPoolExecutor() as pool:
+            prepared = [pool.submit(site.prepare) for site in sites.values()]
+            airflow = stack.enter_context(
+                airflow_of(sites["form"].settings, airflow_factory, dags, zookeeper=rules, env=env)
+            )
+            for dag in sorted(dags - {"autoscale"}):
+                airflow.client.set_paused(dag, False)
+            for one in prepared:
+                one.result()
         commands = Commands(sites["command"], tmp_path_factory.mktemp("files"))
         found = Everything({"command": commands, "form": Forms(sites["form"], airflow)})
         do_everything(found, sites)
@@ -589,6 +598,20 @@ def test_an_upgrade_whose_rule_raises_pauses_and_says_so(everything: Everything,
     assert paused.startswith(f"KPC-025: the rule '{RULE}' (tests.integration.raising_rule:rule) failed with ")
     assert "no price is known" in paused
     assert f"paused: {paused}" in site.typed("upgrade-report", "judged")[1]
+
+
+def test_form_and_command_preview_the_same_and_a_file_of_the_site_replays_it(
+    everything: Everything, tmp_path: Path
+) -> None:
+    said = everything.results["command", "preview"].told[0].said
+    assert said.splitlines()[0] == "grown: 1 partition would move; then g-1 1, new-1 1"
+    assert everything.results["form", "preview"].told[0].said == said.rstrip("\n")
+    file, site = str(tmp_path / "site.json"), everything.ways["command"].site
+    assert site.typed("snapshot", file)[0] == 0
+    code, out, _ = site.typed("simulate", "--from", file, "--topic", "grown", "join=1", "leave=g-1")
+    assert code == 0
+    assert "then g-1 1, new-1 1" in out
+    assert "then new-1 2" in out
 
 
 def test_the_tab_of_a_run_says_whether_it_was_a_dry_run_was_done_or_has_failed(everything: Everything) -> None:
