@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.names import check_app, check_consumer, check_topic, check_words
 from coordinator_tasks.service import parameters as p
-from coordinator_tasks.service.asked import recording
+from coordinator_tasks.service.asked import done_by, recording
 from coordinator_tasks.service.coordinator import Coordinator
 
 Given: TypeAlias = Mapping[str, Any]
@@ -25,6 +26,7 @@ class Done:
 
 
 NOTHING = Done(None, "")
+ONCE = "another try of this task has done it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,21 @@ class Action:
         return self.command or self.name.replace("_", "-")
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
-        """What the command does. What it changes is recorded in the same transaction, with the actor."""
+        """What the command does. What it changes is recorded in the same transaction, with the actor.
+
+        A task of Airflow that is tried again is not refused for what its earlier try has done.
+        """
         _check_names(given)
         if dry_run:
             return self.preview(c, given)
         about = next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
         why = check_words(given.get("why", ""), "reason")
-        return self.do(recording(c, self.name, about, actor, why), given, actor)
+        try:
+            return self.do(recording(c, self.name, about, actor, why), given, actor)
+        except Refused:
+            if not done_by(c, self.name, about, actor):
+                raise
+            return Done(None, ONCE, (ONCE,))
 
     def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
         """What the form's task does; returns what it logs. Parameters that are no fields of the form are left out."""

@@ -35,6 +35,14 @@ def asked(c: Coordinator, about: str = "", limit: int = 100) -> tuple[Asked, ...
     return tuple(islice((one for one in _backwards(c) if about in ("", one.about)), limit))
 
 
+def done_by(c: Coordinator, action: str, about: str, actor: Actor) -> bool:
+    """Whether an earlier try of this task of Airflow has done this action."""
+    same = (action, actor.dag, actor.run, actor.task)
+    return actor.attempt > 1 and any(
+        (one.action, one.actor.dag, one.actor.run, one.actor.task) == same for one in asked(c, about)
+    )
+
+
 def names(c: Coordinator) -> list[str]:
     """The names of the records, oldest first."""
     return numbered(c.zk, c.paths.asked)

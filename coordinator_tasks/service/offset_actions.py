@@ -6,13 +6,11 @@ from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import offset_undo, positions
 from coordinator_tasks.service import parameters as p
-from coordinator_tasks.service.action import Action, Done, Given
+from coordinator_tasks.service.action import ONCE, Action, Done, Given
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.position_rules import offsets_of
 from coordinator_tasks.service.positions import Reset, Shift, Wish
 from coordinator_tasks.service.topics import list_topics
-
-ONCE = "another try of this task has done it"
 
 
 def wishes_of(c: Coordinator, text: str) -> list[Wish]:

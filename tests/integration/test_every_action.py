@@ -30,13 +30,14 @@ from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import approving, fleet, history, topics, upgrades
+from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.parameters import REQUIRED
 from coordinator_tasks.service.redeployment import all_stable
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator, settings_from_environment
-from tests.airflow_calls import FINAL_STATES, xcom
+from tests.airflow_calls import FINAL_STATES, clear_tasks, xcom
 from tests.fakes.cluster import PERSON
 from tests.integration.action_table import APPLICATION, BUDGET_MOVES, RULE, TABLE, WHY, Bad, Nodes, owners
 from tests.integration.airflow_site import ROOT, airflow_of, cluster_of, eventually
@@ -74,6 +75,8 @@ FLEETS = {
 }
 JUDGED = {"app": "judged", "version": "v2", "code": "v2", "steps": [50, 100], "rule": RULE, "hold_minutes": 1}
 FOLDERS = ("config", "directives", "fleet", "upgrades", "history/:growth", "assignments")
+REFUSED_AGAIN = ("upgrade", "redeploy")
+"""Actions whose second request is refused, while a second try of the same task is none."""
 Asked: TypeAlias = tuple[str, Mapping[str, Any]]
 """The name of an action and its parameters."""
 
@@ -273,6 +276,11 @@ class Forms:
             case _:
                 return self._begun(name, name, conf if action.reads else {**conf, "dry_run": dry_run})
 
+    def again(self, name: str, run: str) -> Told:
+        """Clear the task, so that Airflow tries it once more."""
+        clear_tasks(self.airflow.client, name, run, [name])
+        return self._ended(name, name, run)
+
     def _looked(self) -> Callable[[], Told]:
         """The first look is that of the schedule, which begins when the DAG is turned on; a person asks for a second one."""
         client, dag = self.airflow.client, "autoscale"
@@ -471,6 +479,9 @@ def do_everything(found: Everything, sites: Mapping[str, ActionSite]) -> None:
         changed = {path for path in {*before[way], *after} if before[way].get(path) != after.get(path)}
         found.untouched[way] = {path for path in changed if not path.endswith("/grown")}
     found.turn(turns[2], {"judged": ("upgrade", JUDGED)})
+    if isinstance(forms := found.ways["form"], Forms):
+        for name in REFUSED_AGAIN:
+            found.others["form", f"tried {name}"] = forms.again(name, found.results["form", name].told[0].run)
     for site in sites.values():
         site.starts("j-2", LATER["j-2"])
     back = {f"back {name}": (name, {**row.given, **row.back}) for name, row in TABLE.items() if row.back}
@@ -565,6 +576,12 @@ def test_the_same_again_changes_nothing_or_says_so(everything: Everything, way: 
     again = found.told[1]
     assert again.done or (row.again and row.again in again.said), again.said
     assert found.shown[1] == site.resolved(row.after)
+
+
+@pytest.mark.parametrize("name", REFUSED_AGAIN)
+def test_a_task_that_is_tried_again_is_not_refused_for_what_it_has_done(everything: Everything, name: str) -> None:
+    told = everything.others["form", f"tried {name}"]
+    assert (told.done, told.said) == (True, ONCE)
 
 
 @pytest.mark.parametrize(
