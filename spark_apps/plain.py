@@ -50,6 +50,7 @@ ENDS_EVERY_S = 1.0
 WARM_UP_TIMEOUT_S = 5.0
 JOIN_TIMEOUT_S = 30.0
 STUCK_S = 5.0
+SLOW_SINK_STUCK_S = 300.0  # where the sink is the limit: records may wait in the client for so long
 AGAIN_S = 1.0
 MOST_MESSAGES = 5_000
 
@@ -110,7 +111,9 @@ class PlainTopic(TopicReader):
         self._stuck_at = 0.0
         self._heard: set[int] = set()  # partitions that have brought something since they were assigned
         self._polled_at = -inf
-        self._waiting: dict[int, int] = {}  # stalled partition at the last check -> its position
+        self._waiting: dict[
+            int, tuple[int, float]
+        ] = {}  # stalled partition -> its position, and when it was first seen there
         self._thread = threading.Thread(
             target=within(self._run, topic=runner.topic), name=f"plain-{runner.topic}", daemon=True
         )
@@ -174,20 +177,29 @@ class PlainTopic(TopicReader):
         self._heard -= set(gone)
 
     def _replace_stuck_client(self) -> None:
-        """Replace the client if a partition has brought no records between two checks.
+        """Replace the client if a partition has brought no records between two checks, although polls have left nothing in it.
 
         When its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch some partition again, even
-        after a new assignment.
+        after a new assignment. But where the sink is slow, records wait in the client behind those of other partitions.
         """
-        before, self._waiting = self._waiting, self.runner.see(self._stalled)
-        stuck = sorted(p for p, position in self._waiting.items() if before.get(p) == position and p in self._assigned)
+        now, before, stalled = time.monotonic(), self._waiting, self.runner.see(self._stalled)
+        self._waiting = {
+            p: (at, before[p][1] if p in before and before[p][0] == at else now) for p, at in stalled.items()
+        }
+        stuck = sorted(
+            p for p, (_, since) in self._waiting.items() if p in self._assigned and self._had_time(since, now)
+        )
         if not stuck:
             return
+        self._waiting.clear()
         log.warning("topic %s: partitions %s bring no records: using a new client", self.runner.topic, stuck)
         old, self._kafka = self._kafka, Consumer(self._settings, logger=LIBRARY_LOG)
         self._assigned.clear()
         self._heard.clear()
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
+
+    def _had_time(self, since: float, now: float) -> bool:
+        return self._polled_at >= since + STUCK_S / 2 or now >= since + SLOW_SINK_STUCK_S
 
     @staticmethod
     def _stalled(ownership: TopicOwnership) -> dict[int, int]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import inf
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -321,8 +322,34 @@ def test_what_is_no_longer_assigned_has_brought_nothing(stage: Stage, monkeypatc
     stage.topic._replace_stuck_client()
     assert stage.topic._assigned.keys() == {1}, "it had no time yet"
     monkeypatch.setattr(stage.client, "close", bool, raising=False)
+    stage.clock.advance(plain.STUCK_S)
+    stage.topic._polled_at = stage.clock.monotonic()
     stage.topic._replace_stuck_client()
     assert (stage.topic._heard, stage.topic._assigned) == (set(), {})
+
+
+def test_a_client_whose_records_wait_for_a_slow_sink_is_kept_for_long(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looks(*, polled_at: float) -> bool:
+        """Whether the client is kept after some time, with the last poll that left nothing in it at this time."""
+        stage.clock.advance(plain.STUCK_S)
+        stage.topic._polled_at = polled_at
+        stage.topic._replace_stuck_client()
+        return bool(stage.topic._assigned)
+
+    stage.own(0, 1)
+    stage.turn()
+    monkeypatch.setattr(stage.client, "close", bool, raising=False)
+    monkeypatch.setattr(stage.topic, "_stalled", lambda _: {1: 10})
+    began = stage.clock.monotonic()
+    assert looks(polled_at=began)
+    assert looks(polled_at=began), "no poll has come since it was seen first"
+    while stage.clock.monotonic() - began < plain.SLOW_SINK_STUCK_S:
+        assert looks(polled_at=-inf), "each poll brings as much as it can: what is missing may wait behind that"
+    assert not looks(polled_at=-inf)
+    stage.topic._assigned = {1: 2}
+    assert looks(polled_at=stage.clock.monotonic()), "the new one has its time"
 
 
 def test_a_client_is_given_time_and_the_logs_end_is_asked_for_now_and_then(
