@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from coordinator_tasks import cli
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
@@ -15,12 +16,13 @@ from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.growth import Kind
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import autoscale, fleet
+from coordinator_tasks.service import autoscale, fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps import plain
 from spark_apps.plain import Record, Sink
-from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.fakes.cluster import PERSON
+from tests.integration.agent_site import QUIET, Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, QUICK, Consumer, Ledger, Managed
 from tests.stable import stable_node
 
@@ -28,8 +30,8 @@ pytestmark = pytest.mark.integration
 APP, PARTITIONS = "billing", 4
 READ, WRITTEN = 400.0, 25.0
 """Records per second: what a consumer reads of all its partitions, and what is written to each partition."""
-BACKLOG = 8_000
-"""Records of each partition: one consumer has a backlog during two looks."""
+BACKLOG = 12_000
+"""Records of each partition: one consumer has enough to read for two minutes, also where the machine is busy."""
 LIMITS = ("--min", "1", "--max", "2", "--catch-up", "30", "--start-up", "1", "--window", "1")
 PAUSES = ("--grow-pause", "1", "--shrink-pause", "10")
 
@@ -50,11 +52,21 @@ class PacedLedger(Ledger):
         return paced
 
 
+class SlowlyRead(Managed):
+    """The records are small, and so is what is fetched of a partition at once: one partition does not wait for another's backlog."""
+
+    def add_topic(self) -> None:
+        properties, site = {"max.partition.fetch.bytes": "4096"}, self.site
+        site.producer = Producer({**QUIET, "bootstrap.servers": site.kafka, "linger.ms": 2, "batch.num.messages": 100})
+        with open_coordinator(site.settings) as c:
+            topics.add_topic(c, site.topic, site.group, properties=properties, actor=PERSON)
+
+
 @pytest.fixture
 def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
-    """Batches are small, so that positions move evenly, as those of a slow sink do."""
+    """A slow sink gets a few records of each partition at a time."""
     monkeypatch.setattr(plain, "MOST_MESSAGES", 100)
-    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS))
+    made = SlowlyRead(Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS))
     made.ledger = PacedLedger()
     monkeypatch.setenv("COORDINATOR_CLUSTER", made.site.cluster)
     monkeypatch.setenv("COORDINATOR_ZOOKEEPER", made.site.zookeeper)
@@ -93,7 +105,11 @@ def launched(managed: Managed, c: Coordinator) -> list[str]:
 
 
 def test_a_backlog_grows_the_fleet_and_idleness_shrinks_it_and_the_history_says_why(
-    managed: Managed, c: Coordinator, traffic: Traffic, capsys: pytest.CaptureFixture[str]
+    managed: Managed,
+    c: Coordinator,
+    traffic: Traffic,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert isinstance(managed.ledger, PacedLedger)
 
@@ -107,7 +123,7 @@ def test_a_backlog_grows_the_fleet_and_idleness_shrinks_it_and_the_history_says_
     ran("set-fleet", APP, "--application", OWN_APPLICATIONS[0], "--consumer", "b-1")
     assert launched(managed, c) == ["b-1"]
     wait_for(lambda: owners(managed) == {"b-1"}, "the fleet owns everything", LIMIT_S)
-    managed.ledger.grown(range(PARTITIONS), "all are read")
+    wait_for(lambda: managed.ledger.rows, "something is read", LIMIT_S)
 
     ran("set-growth", APP, *LIMITS, *PAUSES, "--why", "to watch it")
     said = ran("autoscale", APP)
@@ -118,11 +134,12 @@ def test_a_backlog_grows_the_fleet_and_idleness_shrinks_it_and_the_history_says_
     said = ran("autoscale", APP)
     assert said.startswith("billing: grow to 2 consumers: "), said
     assert "records/s are needed, and 1 x " in said
+    managed.ledger.per_second = inf
+    monkeypatch.setattr(plain, "MOST_MESSAGES", 5_000)
     assert launched(managed, c) == ["b-2"]
     wait_for(lambda: owners(managed) == {"b-1", "b-2"}, "the new one has its share", LIMIT_S)
 
     sent = BACKLOG + traffic.close()
-    managed.ledger.per_second = inf
     ends = [sent] * PARTITIONS
     committed = lambda: [one.offset for _, one in sorted(managed.site.committed().items())]  # noqa: E731
     wait_for(lambda: committed() == ends, "the backlog is read", LIMIT_S)
