@@ -109,6 +109,7 @@ def _replaced(nodes: Nodes) -> list[str]:
 _UPGRADE = {"app": "upgraded", "version": "v2", "code": "v2", "steps": [50, 100]}
 _LIMITS = {"app": "grown", "least": 2, "most": 3, "act": True}
 _UPGRADED = ["u-1", "u-2"]
+_NOBODY_ASKED = "does not wait for an answer: nobody is asked"
 TABLE: Mapping[str, Row] = {
     # Topics
     "add_topic": Row(
@@ -218,7 +219,8 @@ TABLE: Mapping[str, Row] = {
         ["c-1"],
         ["c-1", "c-2"],
         ("config/approved", "approval"),
-        bad=(Bad({"digest": "0" * 16}, "KPC-027", "is not the one that waits now"),),
+        again=_NOBODY_ASKED,
+        bad=(Bad({"digest": "0" * 16}, "KPC-027", "is not the one that waits now", form=_NOBODY_ASKED),),
     ),
     "reset_offsets": Row(
         {"topic": "reset", "to": "earliest", "partitions": [0]},
