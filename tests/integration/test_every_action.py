@@ -74,6 +74,8 @@ FLEETS = {
     "upgraded": ["u-1"],
 }
 JUDGED = {"app": "judged", "version": "v2", "code": "v2", "steps": [50, 100], "rule": RULE, "hold_minutes": 1}
+APPROVERS = ("admin", user())
+BUDGET = {"COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES), "COORDINATOR_BUDGET_APPROVERS": ";".join(APPROVERS)}
 FOLDERS = ("config", "directives", "fleet", "upgrades", "history/:growth", "assignments")
 REFUSED_AGAIN = ("upgrade", "redeploy")
 """Actions whose second request is refused, while a second try of the same task is none."""
@@ -264,13 +266,14 @@ class Forms:
 
     site: ActionSite
     airflow: EmbeddedAirflow
+    question: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, name: str, given: Mapping[str, Any], *, dry_run: bool = False) -> Callable[[], Told]:
         action = ACTIONS[name]
         conf = {one.name: given[one.name] for one in action.parameters if one.form is not None and one.name in given}
         match name:
             case "approve":
-                return self._begun("approve_plan", "apply_approval", {one: given[one] for one in ("topic", "digest")})
+                return self._answered({one: given[one] for one in ("topic", "digest")})
             case "autoscale":
                 return self._looked()
             case _:
@@ -280,6 +283,21 @@ class Forms:
         """Clear the task, so that Airflow tries it once more."""
         clear_tasks(self.airflow.client, name, run, [name])
         return self._ended(name, name, run)
+
+    def _answered(self, plan: Mapping[str, str]) -> Callable[[], Told]:
+        """The run in which a person answers: `reconcile` begins it for a plan that waits, a person for any other one."""
+        client, dag, task = self.airflow.client, "approve_plan", "apply_approval"
+        asked = [one["conf"] for one in client.dag_runs(dag)]
+        if plan["digest"] != self.site.words["{digest}"] or plan in asked:
+            return self._begun(dag, task, plan)
+        client.set_paused("reconcile", False)
+
+        def ended() -> Told:
+            run = eventually(lambda: [one for one in client.dag_runs(dag) if one["conf"] == plan])[0]["dag_run_id"]
+            client.set_paused("reconcile", True)
+            return self._ended(dag, task, run)
+
+        return ended
 
     def _looked(self) -> Callable[[], Told]:
         """The first look is that of the schedule, which begins when the DAG is turned on; a person asks for a second one."""
@@ -320,6 +338,7 @@ class Forms:
     def _approve(self, run: str) -> None:
         path = f"/dags/approve_plan/dagRuns/{run}/taskInstances/ask/-1/hitlDetails"
         with suppress(AirflowUnavailable):  # the question is not there yet, or answered already
+            self.question.update(self.airflow.client.request("GET", path))
             answer = {"chosen_options": ["Approve"], "params_input": {}}
             self.airflow.client.request("PATCH", path, json=answer)
 
@@ -424,14 +443,14 @@ def everything(
             f"by {who}: {WHY}" for who in (user(), "admin")
         )
         rules = {"rules": {RULE: sites["form"].settings.rules[RULE]}}
-        env = {"COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES), "COORDINATOR_DAGS_PAUSED": "true"}
-        dags = {"approve_plan", "autoscale", *(name for name, one in ACTIONS.items() if one.form)}
+        env = {**BUDGET, "COORDINATOR_DAGS_PAUSED": "true"}
+        dags = {"approve_plan", "autoscale", "reconcile", *(name for name, one in ACTIONS.items() if one.form)}
         with ThreadPoolExecutor() as pool:
             prepared = [pool.submit(site.prepare) for site in sites.values()]
             airflow = stack.enter_context(
                 airflow_of(sites["form"].settings, airflow_factory, dags, zookeeper=rules, env=env)
             )
-            for dag in sorted(dags - {"autoscale"}):
+            for dag in sorted(dags - {"autoscale", "reconcile"}):
                 airflow.client.set_paused(dag, False)
             for one in prepared:
                 one.result()
@@ -458,7 +477,7 @@ def opened(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, stack: ExitStack)
         "COORDINATOR_CLUSTER": cluster_of(zookeeper, kafka).cluster,
         "COORDINATOR_ZOOKEEPER": zookeeper.connect_string,
         "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES),
+        **BUDGET,
         f"COORDINATOR_RULES_{RULE.upper()}": "tests.integration.raising_rule:rule",
         "COORDINATOR_POLICY_SETTLE_S": "0.2",
     }
@@ -634,6 +653,15 @@ def test_form_and_command_preview_the_same_and_a_file_of_the_site_replays_it(
     assert code == 0
     assert "then g-1 1, new-1 1" in out
     assert "then new-1 2" in out
+
+
+def test_the_question_about_a_plan_names_it_and_may_be_answered_by_who_may_approve(everything: Everything) -> None:
+    forms = everything.ways["form"]
+    assert isinstance(forms, Forms)
+    assert forms.question["subject"] == "approved: a plan waits for approval"
+    assert "4 partitions would move" in forms.question["body"]
+    assert forms.site.words["{digest}"] in forms.question["body"]
+    assert [one["id"] for one in forms.question["assigned_users"]] == list(APPROVERS)
 
 
 def test_the_tab_of_a_run_says_whether_it_was_a_dry_run_was_done_or_has_failed(everything: Everything) -> None:
