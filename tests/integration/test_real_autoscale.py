@@ -16,7 +16,7 @@ from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.growth import Kind
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import autoscale, fleet, topics
+from coordinator_tasks.service import fleet, growth_store, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps import plain
@@ -160,7 +160,7 @@ def test_a_backlog_grows_the_fleet_and_idleness_shrinks_it_and_the_history_says_
     assert consumers(grown) == ('["b-1"]', '["b-1", "b-2"]')
     assert shrunk["why"].startswith("shrink to 1 consumer: ")
     assert consumers(shrunk) == ('["b-1", "b-2"]', f'["{stays}"]')
-    decided = autoscale.growth_of(c, APP).memory.decisions
+    decided = growth_store.read(c, APP).memory.decisions
     assert [(one.kind, one.acted) for one in decided] == [(Kind.GROW, False), (Kind.GROW, True), (Kind.SHRINK, True)]
 
 
