@@ -256,8 +256,10 @@ def _runs_nothing(
     granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
     # The isolation of one incarnation ends with that incarnation's answer or end; any other isolation needs those of all
     # incarnations that may run. An incarnation drawn beside a live registration (by a second process of the id) was never
-    # admitted: its end proves nothing about the one that had registered and answered.
-    present = {member.incarnation} if member is not None else {claim.incarnation, claim.answered}
+    # admitted: its end proves nothing about the one that had registered and answered. A registry may show an older list: the
+    # claim has who registered last.
+    registered = {max(member.incarnation, claim.registered)} if member is not None else set[int]()
+    present = registered or {claim.incarnation, claim.answered}
     unknown = ({isolated} if isolated else present | granted) - claim.ended.keys() - {0}
     if not unknown:
         return True

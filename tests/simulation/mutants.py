@@ -439,6 +439,12 @@ MUTANTS = (
         "readmission waits until nothing runs",
     ),
     Mutant(
+        "_runs_nothing",
+        "max(member.incarnation, claim.registered)",
+        "member.incarnation",
+        "readmission waits for who has registered last",
+    ),
+    Mutant(
         "_acted_on",
         "and status.acted_epoch >= node.epoch",
         "",

@@ -200,6 +200,25 @@ def test_a_new_incarnations_word_does_not_stand_for_its_predecessor(shop: Cluste
     assert complete_readmissions(shop.coordinator) == ("a",)
 
 
+def test_the_end_of_whom_an_older_list_shows_does_not_stand_for_who_has_registered_since(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = shop.coordinator.discovery.members()
+    shop.server.sessions[-1].close()
+    shop.join("a")
+    record_end(shop.coordinator, "a", 1, Ending.REAPED)
+    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(replace(NODE, incarnations={})))])
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    shop.statuses.answers["a"] = status(incarnation=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(shop.coordinator.discovery), "members", lambda _: older)
+        shop.statuses.answers["a"] = status(incarnation=2, running=True)
+        assert complete_readmissions(shop.coordinator) == ()
+    shop.statuses.answers["a"] = status(incarnation=2)
+    assert complete_readmissions(shop.coordinator) == ("a",)
+
+
 def test_a_detached_consumer_is_asked_at_its_last_address(shop: Cluster) -> None:
     shop.server.sessions[-1].close()
     isolate(shop.coordinator, "a", by="ada", why="x")
