@@ -83,6 +83,7 @@ NO_FAILPOINT: Mapping[str, str] = {
     "ZooKeeper.listen": "adds a listener in this process",
     "ZooKeeper.session_id": "reads a number of this process",
     "ZooKeeper.session_timeout_s": "reads a number of this process",
+    "GroupOffsets.fences": "says how the client commits",
     "StatusClient.unreachable": "the watcher under Airflow asks it, and what follows is one write of a claim",
     "RecordSampler.mean_bytes": "nothing waits for it, and what it reads is written nowhere",
     "Clock.now": "no neighbour",

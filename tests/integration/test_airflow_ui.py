@@ -538,6 +538,7 @@ def test_a_stranger_learns_who_asked_how_long_each_partition_stood_still_and_wha
     browser.open("/coordinator/rebalances")
     browser.find("input[name=topic]").send_keys(read.site.topic)
     browser.find("form button").click()
+    browser.until(lambda: f"topic={read.site.topic}" in browser.driver.current_url, "the filtered list")
     (row,) = [one for one in browser.find_all("table.cards tbody tr") if "eli" in one.text and "draining" in one.text]
     told = {one.get_attribute("data-label"): one.text for one in row.find_elements(By.TAG_NAME, "td")}
     assert told["Why"] == f"eli is draining (by {airflow.username}: new disk)"

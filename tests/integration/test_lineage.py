@@ -55,7 +55,7 @@ def test_a_topic_and_its_sink_are_told_when_a_consumer_begins_and_ends(
         )
         os.kill(plain.pid, signal.SIGTERM)
         assert spark.leave() == 0
-        wait_for(lambda: not plain.running, "the plain consumer has left")
+        wait_for(lambda: not plain.running, "the plain consumer has left", 60)
     finally:
         spark.close()
         plain.kill()
