@@ -7,11 +7,10 @@ commits at most twenty times a second. Alternating, so that a busy machine is bu
 """
 
 import argparse
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -24,13 +23,12 @@ from rich.table import Table
 from benchmarks.circumstances import noted, told
 from benchmarks.plain_loop import looping
 from benchmarks.result import grid, report
+from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Committed, StartRule, Token
 from coordinator_tasks.core.ports import GroupOffsets
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import topics
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
 from coordinator_tasks.wiring import Settings, open_coordinator
@@ -172,11 +170,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    with ExitStack() as stack:
-        result = stack.enter_context(noted(rounds=ROUNDS, records=given.records, commits=[], throughput=[]))
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fence-")))
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
-        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers
+    asked = noted(rounds=ROUNDS, records=given.records, commits=[], throughput=[])
+    with asked as result, served("fence") as (_, zookeeper, kafka):
         for partitions in PARTITIONS:
             for fence in FENCES:
                 result["commits"].append(commits(kafka, fence, partitions, given.commits))

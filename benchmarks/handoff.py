@@ -41,7 +41,6 @@ from benchmarks.handoff_lanes import (
     BROKER,
     CLIENTS,
     EVERY,
-    FENCED,
     JAVA,
     JAVA_CLIENTS,
     OF_THREE,
@@ -265,7 +264,7 @@ class Bench:
         for name in names:
             folder = self.folder / f"{self.count}-{name}"
             given = (name, self.kafka, f"{name}-{partitions}", partitions, folder, self.per_second)
-            if name in (OURS, FENCED, OF_THREE):
+            if name in (OURS, *OPTIONAL):
                 found.append(OurLane(*given, **self._ours(name)))
             elif name == SPARK:
                 found.append(SparkLane(*given, **self._ours(name), batch_interval_s=self.batch_interval_s))

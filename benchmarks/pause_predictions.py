@@ -10,7 +10,6 @@ has every move, and the load of the machine before each of them.
 import argparse
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,13 +27,12 @@ from rich.table import Table
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
 from benchmarks.result import grid, report, verdict
+from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.pause_prediction import Prediction
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import history, pauses, preview, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.redeployment import all_stable
@@ -257,10 +255,7 @@ def main() -> None:
     parser.add_argument("--per-second", type=float, default=50.0)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="predictions-")))
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
-        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers
+    with served("predictions") as (_, zookeeper, kafka):
         moves = run(zookeeper, kafka, given)
     asked = {"partitions": given.partitions, "per_second": given.per_second}
     result = {"circumstances": circumstances(), "asked": asked, "summary": summed_up(moves)}

@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -29,14 +28,13 @@ from benchmarks.circumstances import PROJECT, circumstances, told
 from benchmarks.pause_predictions import ACTOR, LIMIT_S, MEASURE_S, TOPIC, owners, traffic, until
 from benchmarks.plain_loop import looping
 from benchmarks.result import grid, report, verdict
+from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Record
 from coordinator_tasks.demo import stalls
 from coordinator_tasks.demo.evidence import Produced, Row
 from coordinator_tasks.demo.stalls import Stall
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import history, pauses, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import Settings, open_coordinator
@@ -281,10 +279,7 @@ def main() -> None:
     summary: list[dict[str, Any]] = []
     every: list[dict[str, Any]] = []
     for clocks, shift_s in CLOCKS.items():
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="truth-")))
-            zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
-            kafka = stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers
+        with served("truth") as (folder, zookeeper, kafka):
             found, loads = run(zookeeper, kafka, given, shift_s, folder)
         summary.append(summed_up(clocks, found, loads))
         every += [{"clocks": clocks, **one.row} for one in found]

@@ -1,0 +1,27 @@
+"""The servers that most benchmarks run on: one ZooKeeper and one broker, for as long as a block lasts."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+
+
+class Servers(NamedTuple):
+    """Addresses, and a temporary folder that the benchmark may use as well."""
+
+    folder: Path
+    zookeeper: str
+    kafka: str
+
+
+@contextmanager
+def served(name: str) -> Iterator[Servers]:
+    """Servers that belong to this benchmark alone; `name` begins the name of their folder."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-")))
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
+        yield Servers(folder, zookeeper, stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers)
