@@ -13,7 +13,7 @@ from math import ceil, inf
 from statistics import median
 
 from coordinator_tasks.core.errors import BadGrowth
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import agreed, counted
 
 MAX_CONSUMERS = 1_000
 MAX_KEPT = 50
@@ -405,7 +405,7 @@ def _balance(needs: Sequence[float], memory: Memory, count: int) -> str:
 
 
 def _are(count: int) -> str:
-    return f"{counted(count, 'consumer')} {'is' if count == 1 else 'are'}"
+    return f"{counted(count, 'consumer')} {agreed(count, 'is', 'are')}"
 
 
 def _said(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:

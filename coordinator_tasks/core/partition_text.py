@@ -1,6 +1,6 @@
 """Partition numbers in a few characters: `0-3,7`, and other parts of sentences. Pure."""
 
-from collections.abc import Collection, Iterable, Sequence, Sized
+from collections.abc import Collection, Iterable, Sequence
 
 _SHOWN = 10  # names in one sentence
 MAX_PARTITIONS = 1_000_000  # of one range that is read; a larger one, by mistake, would fill the memory
@@ -32,9 +32,9 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def agreed(names: Sized, one: str, several: str) -> str:
-    """The verb for these: `agreed(["a"], "starts", "start")`."""
-    return one if len(names) == 1 else several
+def agreed(number: int, one: str, several: str) -> str:
+    """The verb or pronoun for so many: `agreed(1, "starts", "start")`."""
+    return one if number == 1 else several
 
 
 def shown(names: Sequence[object]) -> str:

@@ -296,7 +296,7 @@ def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade
     if upgrade.step + 1 < len(upgrade.steps):
         return _moving_on(upgrade, seen, upgrade.step + 1)
     who = upgrade.old_consumers
-    give = agreed(who, "gives the rest away and leaves", "give the rest away and leave")
+    give = agreed(len(who), "gives the rest away and leaves", "give the rest away and leave")
     text = f"all steps have passed: {shown(who)} {give}"
     return entered(upgrade, Phase.DRAINING, seen.now, text)
 
@@ -312,7 +312,7 @@ def _restoring(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
     if missing and not _late(upgrade, seen):
         return upgrade
     lacking = f"; {shown(missing)} did not start" if missing else ""
-    give = agreed(upgrade.new_consumers, "gives everything away and leaves", "give everything away and leave")
+    give = agreed(len(upgrade.new_consumers), "gives everything away and leaves", "give everything away and leave")
     text = f"{shown(upgrade.new_consumers)} {give}{lacking}"
     return entered(upgrade, Phase.RETURNING, seen.now, text, chosen={})
 
@@ -360,7 +360,7 @@ def _not_arrived(upgrade: Upgrade, seen: Seen) -> dict[str, str]:
             if one.owners.get(p) not in upgrade.new_consumers and p not in one.apart
         ]
         if away:
-            found[topic] = f"{named(away)} {'is' if len(away) == 1 else 'are'} with others{because(one.waits)}"
+            found[topic] = f"{named(away)} {agreed(len(away), 'is', 'are')} with others{because(one.waits)}"
     return found
 
 
@@ -369,7 +369,7 @@ def _unstable(seen: Seen) -> dict[str, str]:
 
 
 def _have_left_said(consumers: Sequence[str]) -> str:
-    return f"{shown(consumers)} {agreed(consumers, 'has', 'have')} left"
+    return f"{shown(consumers)} {agreed(len(consumers), 'has', 'have')} left"
 
 
 def _have_left(consumers: Collection[str], seen: Seen) -> bool:

@@ -10,7 +10,7 @@ from functools import partial
 
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
-from coordinator_tasks.core.partition_text import counted, named
+from coordinator_tasks.core.partition_text import agreed, counted, named
 from coordinator_tasks.service import directives, fleet, overrides, overview, positions, store, topics, transitions
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
@@ -88,7 +88,7 @@ def _would_pause(paused: bool, c: Coordinator, given: Given) -> Done:
     topic = given["topic"]
     changes = positions.would_pause(c, topic, given.get("partitions") or (), paused=paused)
     state = "paused" if paused else "read again"
-    what = f"{named(changes)} of {topic} {'is' if len(changes) == 1 else 'are'} {state}"
+    what = f"{named(changes)} of {topic} {agreed(len(changes), 'is', 'are')} {state}"
     line = what if changes else f"no partition of {topic} changes"
     return Done(changes, f"{_of(topic, changes)} would be {state}", (line,))
 

@@ -12,7 +12,7 @@ from coordinator_tasks.core.machine import rollback, split
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
@@ -112,7 +112,7 @@ def _pinned(c: Coordinator, config: TopicConfig, consumer: str, partitions: Coll
         unknown = sorted(set(partitions) - config.pins.keys())
         if unknown:
             raise Refused(
-                f"{named(unknown)} of topic {config.topic!r} {'has' if len(unknown) == 1 else 'have'} no pin; name others, or none for all"
+                f"{named(unknown)} of topic {config.topic!r} {agreed(len(unknown), 'has', 'have')} no pin; name others, or none for all"
             )
         return sorted(set(partitions) or config.pins)
     check_known(c, check_consumer(consumer))

@@ -61,7 +61,7 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
         if left := sorted(pending(c, found.fleet)):
             raise BadFleet(
                 f"the fleet {app!r} is being redeployed: {still_run(left)}; wait for it, or remove "
-                f"{agreed(left, 'it', 'them')} from the fleet"
+                f"{agreed(len(left), 'it', 'them')} from the fleet"
             )
         wanted = replace(found.fleet, replaced=found.replaced)
         if wanted == found.fleet:
@@ -121,7 +121,7 @@ def pending(c: Coordinator, fleet: Fleet) -> set[str]:
 
 def still_run(consumers: Collection[str]) -> str:
     """The end of a sentence about a fleet that is being redeployed."""
-    return f"{shown(sorted(consumers))} still {agreed(consumers, 'runs', 'run')} as before"
+    return f"{shown(sorted(consumers))} still {agreed(len(consumers), 'runs', 'run')} as before"
 
 
 def _is_ours(directive: Directive, app: str) -> bool:

@@ -77,7 +77,7 @@ class Beginning:
 
 
 def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:
-    return f"{shown(new)} {agreed(new, 'starts', 'start')} with {version} beside {shown(old)}"
+    return f"{shown(new)} {agreed(len(new), 'starts', 'start')} with {version} beside {shown(old)}"
 
 
 def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> Beginning:

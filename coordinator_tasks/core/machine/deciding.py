@@ -25,6 +25,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicState,
 )
+from coordinator_tasks.core.partition_text import agreed
 
 
 class Deciding:
@@ -276,7 +277,7 @@ class Deciding:
             limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"
             return Decision(
                 Verdict.HOLD,
-                f"{causes.listed(unowned)} {'has' if len(unowned) == 1 else 'have'} no owner: {limits}; start one that may have them, or change "
+                f"{causes.listed(unowned)} {agreed(len(unowned), 'has', 'have')} no owner: {limits}; start one that may have them, or change "
                 "its limits, bans or zones",
             )
         if self.view.node is None:

@@ -20,6 +20,7 @@ from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
+from coordinator_tasks.core.partition_text import agreed
 
 
 def decide(
@@ -80,7 +81,7 @@ def seek(
     moving = [p for p in sorted(offsets) if not draft.owners(p) <= {draft.assignments.get(p, "")}]
     if recovery.needed(view, world) is not None or touched or moving:
         which = (
-            f"{causes.listed(moving)} {'is' if len(moving) == 1 else 'are'} being moved"
+            f"{causes.listed(moving)} {agreed(len(moving), 'is', 'are')} being moved"
             if moving
             else "another plan goes first"
         )
