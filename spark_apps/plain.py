@@ -111,9 +111,8 @@ class PlainTopic(TopicReader):
         self._stuck_at = 0.0
         self._heard: set[int] = set()  # partitions that have brought something since they were assigned
         self._polled_at = -inf
-        self._waiting: dict[
-            int, tuple[int, float]
-        ] = {}  # stalled partition -> its position, and when it was first seen there
+        # Stalled partition -> its position, and when it was first seen there.
+        self._waiting: dict[int, tuple[int, float]] = {}
         self._thread = threading.Thread(
             target=within(self._run, topic=runner.topic), name=f"plain-{runner.topic}", daemon=True
         )
@@ -199,6 +198,7 @@ class PlainTopic(TopicReader):
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 
     def _had_time(self, since: float, now: float) -> bool:
+        """Whether a poll has emptied the client since then, or it has lasted longer than a slow sink explains."""
         return self._polled_at >= since + STUCK_S / 2 or now >= since + SLOW_SINK_STUCK_S
 
     @staticmethod

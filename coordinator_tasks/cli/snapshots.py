@@ -129,9 +129,7 @@ def _growing(step: str, value: str) -> Growing:
         raise Refused(f"{step[:80]!r} {what}; give growth=capacity=1000 and any of {known}")
     named = {_LIMITS[name]: one for name, one in given.items() if name in _LIMITS}
     limits = autoscale.limits_of({name: int(one) if name in _WHOLE else one for name, one in named.items()})
-    growing = Growing(limits, given["capacity"], given.get("load", 1.0), int(given.get("minutes", 60)))
-    growing.check()
-    return growing
+    return Growing(limits, given["capacity"], given.get("load", 1.0), int(given.get("minutes", 60)))
 
 
 def _figure(step: str, name: str, text: str) -> float:

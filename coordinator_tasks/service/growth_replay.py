@@ -5,8 +5,10 @@ Records come as they did when the snapshot was taken, times a factor, and every 
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.growth import CHANGES, Decision, Kind, Limits, Load, Memory, Seen, decide
@@ -21,6 +23,10 @@ TICK_S, TICKS = 5.0, 12
 """Records come and are read once in a tick; the policy looks after so many."""
 MAX_MINUTES = 1_440
 _JOINS = "the new consumers read"
+Places: TypeAlias = NDArray[np.int64]
+"""By row, where its owner stands among the consumers."""
+Figures: TypeAlias = NDArray[np.float64]
+"""By row, a number of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +148,13 @@ class _Replay:
         lag = round(float(self._lag.sum()))
         return Replayed(tuple(self._happened), len(self._consumers), self._moves, lag, round(worst), after_s)
 
-    def _owners(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    def _owners(self) -> Places:
         """By row, the place of its owner among the consumers; one more = nobody."""
         place = {one: at for at, one in enumerate(self._consumers)}
         due = {name: what_if.due_owners(view) for name, view in self.site.topics.items()}
         return np.array([place.get(due[name].get(p, ""), len(place)) for name, p in self._rows], np.int64)
 
-    def _read(
-        self, owners: "np.ndarray[tuple[int], np.dtype[np.int64]]", busy: set[str]
-    ) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    def _read(self, owners: Places, busy: set[str]) -> Figures:
         """The records of one tick. Who has more than it can read shares what it reads among its partitions by their backlog."""
         self._lag += self._come
         most = self._growing.capacity * TICK_S
@@ -165,8 +169,8 @@ class _Replay:
 
     def _look(
         self,
-        owners: "np.ndarray[tuple[int], np.dtype[np.int64]]",
-        read: "np.ndarray[tuple[int], np.dtype[np.float64]]",
+        owners: Places,
+        read: Figures,
         busy: set[str],
     ) -> None:
         names = [*self._consumers, ""]

@@ -296,7 +296,7 @@ class Requests:
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, alone: bool, now: float) -> None:
-        # A sink with our token takes no rows under an older one, a broker that fences no commit: no need to wait.
+        # The sink takes no rows under an older token, or the broker no commit: then nobody waits for one.
         refused = alone or self._holdings.terms.claims
         for partition, held in self._holdings.of_request(offsets, number):
             held.acknowledge(offsets[partition].offset, held.grant.via is Via.GUARDED and not refused, now)

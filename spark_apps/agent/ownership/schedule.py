@@ -139,7 +139,7 @@ class Schedule:
 
     @property
     def _ends_first(self) -> bool:
-        """A batch waits for the log's ends: they go before a commit that nobody waits for, once before each."""
+        """Whether the log's ends come before the next commit that nobody waits for: a batch waits for them. Once before each."""
         return self._ends_wanted and self._ends_listed_at <= self._commit_at
 
     @property
