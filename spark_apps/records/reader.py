@@ -244,19 +244,25 @@ class _Reading:
         """Ask again after so long without progress; well within the time limit."""
         return min(NUDGE_S, self._job.progress_timeout_s / 4)
 
-    def _wanted(self) -> int:
-        """How many records to ask for. A fetch waits for all of them, so never ask for more than can come.
+    def _next(self) -> Fetched:
+        """What comes next. A fetch waits for all that it asks for, so never ask for more than can come.
 
-        Once a record from behind a range's end came, many more of them may come before the wanted ones.
+        Once a record from behind a range's end came, many more of them may come before the wanted ones, or none.
         """
         left = sum(one.end - int(self._position[p]) for p, one in self._open.items())
-        most = min(MOST_MESSAGES, int(BATCH_BYTES / self._bytes_per_message))
-        return max(1, most if self._discarded else min(left, most))
+        most = max(1, min(MOST_MESSAGES, int(BATCH_BYTES / self._bytes_per_message)))
+        if not self._discarded:
+            return self._client.fetch(min(left, most), POLL_S)
+        here = self._client.fetch(most, 0.0)
+        if here.partitions.size or here.problems:
+            return here
+        with here:
+            return self._client.fetch(1, POLL_S)
 
     def _fetch(self) -> list[tuple[pa.RecordBatch, int]]:
         """The wanted records of a fetch, in batches of at most about `BATCH_BYTES`, with their sizes."""
         try:
-            fetched = self._client.fetch(self._wanted(), POLL_S)
+            fetched = self._next()
         except Unfit as reason:
             self._read_by_consume(reason)
             return []
