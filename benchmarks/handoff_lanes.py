@@ -50,6 +50,8 @@ FRESH_S, FRESH_RECORDS = 1.0, 3
 """Who keeps up has processed something of each partition within so long, or within the time of so many records."""
 JAVA_CLASS, BYTES = "HandoffConsumer", "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
+ASK_S = 0.5
+"""All consumers are on this host: one that answers does so within milliseconds, and one that hangs delays every look so long."""
 POLICY = {"flap_registrations": 1_000_000, "absent_after_s": 5.0}
 """A consumer that is restarted by every round would be held back as flapping. Kafka's sessions here are short, so is this wait."""
 
@@ -429,6 +431,7 @@ class OurLane(ForkedLane):
             client,
             session_timeout_s=SESSION_S,
             answer_timeout_s=ANSWER_S,
+            ask_timeout_s=ASK_S,
             policy=Policy(**POLICY),
         )
         if self.name == FENCED:
