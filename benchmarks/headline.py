@@ -8,7 +8,7 @@ while the tables differ from these files.
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -105,26 +105,41 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
     )
 
 
-def short_table(result: Mapping[str, Any]) -> str:
-    """Markdown: the README's figures, of few contenders and events."""
-    cells, tick_ms = _cells(result, PARTITIONS), tick_ms_of(result)
-    dates = {call["measured_on"] for call in result["calls"]}
-    rows = []
-    for contender in SHORT:
-        own = [cells.get((contender, kind)) for kind in SHORT_EVENTS]
-        if all(own):
-            found = [_middle(cell["moved"], tick_ms) for cell in own if cell is not None]
-            rows.append(f"| {' | '.join([TITLES[contender], *found])} |")
+def short_table(result: Mapping[str, Any], under_airflow: Mapping[str, Any] | None = None) -> str:
+    """Markdown: the README's figures, of few contenders and events; ours under Airflow, and beside it by the plain loop."""
+    tick_ms, calls = tick_ms_of(result), [*result["calls"], *(under_airflow["calls"] if under_airflow else ())]
+    dates = {call["measured_on"] for call in calls}
+    asked = [(one, TITLES[one], result) for one in SHORT if one in OF_KAFKA]
+    for one in SHORT:
+        if one not in OF_KAFKA:
+            asked += [(one, f"{TITLES[one]}, under Airflow", under_airflow)] if under_airflow else []
+            asked.append((one, f"{TITLES[one]}, the plain loop", result))
+    rows = [row for contender, title, of in asked if (row := _short_row(title, of, contender))]
     return "\n".join(
         [
             f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst). {PARTITIONS} "
             f"partitions, {tick_ms:g} ms between two records, measured on {' and '.join(sorted(dates))}.",
             "",
-            f"| | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
-            "|---|" + "--:|" * len(SHORT_EVENTS),
+            f"| | undisturbed | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
+            "|---|--:|" + "--:|" * len(SHORT_EVENTS),
             *rows,
         ]
     )
+
+
+def _short_row(title: str, result: Mapping[str, Any], contender: str) -> str:
+    """A row of the README's table; empty if not all of its events were measured."""
+    cells, tick_ms = _cells(result, PARTITIONS), tick_ms_of(result)
+    own = [cells[contender, kind] for kind in SHORT_EVENTS if (contender, kind) in cells]
+    if len(own) < len(SHORT_EVENTS):
+        return ""
+    return f"| {' | '.join([title, _undisturbed(own), *(_middle(cell['moved'], tick_ms) for cell in own)])} |"
+
+
+def _undisturbed(cells: Collection[Mapping[str, Any]]) -> str:
+    """What the control showed beside these events: its median and its worst."""
+    quiet = [one["control"] for one in cells]
+    return f"{number(median(one['median'] for one in quiet))} ({number(max(one['worst'] for one in quiet))})"
 
 
 def _cells(result: Mapping[str, Any], partitions: int) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -143,15 +158,13 @@ def _row(title: str, result: Mapping[str, Any], partitions: int, contender: str)
     if not own:
         return ""
     moved = [_middle(own[kind]["moved"], tick_ms) if kind in own else "–" for kind in EVENTS]
-    quiet = [one["control"] for one in own.values()]
-    control = f"{number(median(one['median'] for one in quiet))} ({number(max(one['worst'] for one in quiet))})"
     stay = [one["unmoved"] for one in own.values() if one["unmoved"]["n"]]
     worst = None if any(one["worst"] is None for one in stay) else max((one["worst"] for one in stay), default=0.0)
     others = beyond_tick(worst, tick_ms) if stay else "–"
     asked = [one for one in result["targets"] if (one["partitions"], one["contender"]) == (partitions, contender)]
     missed = [TITLES_OF_KINDS[kind] for kind in EVENTS if any(one["kind"] == kind and not one["met"] for one in asked)]
     target = f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
-    return f"| {' | '.join([title, control, *moved, others, target])} |"
+    return f"| {' | '.join([title, _undisturbed(own.values()), *moved, others, target])} |"
 
 
 def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
@@ -224,8 +237,8 @@ def placed(text: str, made: str, place: str) -> str:
     return f"{before}{begin}\n{made}\n{end}{after}"
 
 
-def _in_readme(plain: Result) -> str:
-    return short_table(joined([plain]))
+def _in_readme(plain: Result | None, airflow: Result | None) -> str:
+    return "" if plain is None else short_table(joined([plain]), None if airflow is None else joined([airflow]))
 
 
 def _in_comparison(plain: Result | None, airflow: Result | None) -> str:
@@ -252,7 +265,7 @@ class Place(NamedTuple):
 
 
 PLACES = (
-    Place(README, HAND_OFFS, ("handoff",), _in_readme),
+    Place(README, HAND_OFFS, ("handoff", "handoff-airflow"), _in_readme),
     Place(COMPARED, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
     Place(MEASUREMENTS, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
     Place(APPENDIX, HAND_OFFS, ("handoff",), _in_full),

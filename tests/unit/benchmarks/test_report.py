@@ -9,7 +9,7 @@ import pytest
 from benchmarks import growth
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
-from benchmarks.headline import PLACES, Place, details, pages, placed, table, tables
+from benchmarks.headline import PLACES, Place, details, pages, placed, short_table, table, tables
 from benchmarks.result import report
 
 
@@ -186,6 +186,25 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "| **missed**: kill -9 that nobody reports |",
         "",
         "Sessions, after which a dead consumer is missed: eager `range`: 10 s; ours, plain clients: 4 s.",
+    ]
+
+
+def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -> None:
+    def result(date: str, *contenders: str) -> dict[str, Any]:
+        runs = [
+            run(one, kind, [[90.0, 30.0]], []) for one in contenders for kind in ("join", "leave", "crash", "silent")
+        ]
+        found = [{**cell, "partitions": 12} for cell in summary(runs)]
+        return {"summary": found, "calls": [{**CALL, "measured_on": date}], "per_second": 20.0}
+
+    plain = result("2026-11-25", "kip848-1s", "ours", "spark")
+    assert short_table(plain, result("2026-11-26", "ours")).splitlines()[2:] == [
+        "| | undisturbed | join | clean leave | kill -9, reported by the launcher | kill -9 that nobody reports |",
+        "|---|--:|--:|--:|--:|--:|",
+        "| KIP-848, heartbeat 1 s | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
+        "| ours, plain clients, under Airflow | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
+        "| ours, plain clients, the plain loop | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
+        "| ours, Spark applications, the plain loop | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
     ]
 
 
