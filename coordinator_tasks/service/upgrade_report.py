@@ -1,9 +1,10 @@
 """What an upgrade has done so far, and what it has cost: how long each partition that moved stood still, and the others."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.model import Unmoved
-from coordinator_tasks.core.partition_text import because, counted, shown
+from coordinator_tasks.core.partition_text import because, counted, named, shown
 from coordinator_tasks.core.upgrade import Phase, Upgrade
 from coordinator_tasks.service import history, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
@@ -32,12 +33,35 @@ class MovedPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionStall:
+    """How long one partition stood still at most because of the upgrade.
+
+    `moves`: how often it moved; `measured`: how many of these are known, and `stall_s` is the longest of them (`None` = nothing
+    waited); `least`: it may have been longer. `beside_s`: while others moved, it stood still no longer than this (`None` =
+    unknown, or it always moved too).
+    """
+
+    topic: str
+    partition: int
+    moves: int = 0
+    measured: int = 0
+    stall_s: float | None = None
+    error_s: float = 0.0
+    least: bool = False
+    beside_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """`moved`: the moves since it began; `control`: topic → the longest stall of those that did not move meanwhile."""
+    """`moved`: the moves since it began; `control`: topic → the longest stall of those that did not move meanwhile.
+
+    `partitions`: all that the fleet had before anything moved, sorted.
+    """
 
     upgrade: Upgrade
     moved: tuple[MovedPartition, ...]
     control: dict[str, Unmoved]
+    partitions: tuple[PartitionStall, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -62,6 +86,9 @@ class UpgradeReport:
         said = [f"{counted(len(self.moved), 'move')}, {len(known)} measured, in {len(waited)} of them a record waited"]
         said += [_stalled(one) for one in waited[:SHOWN_STALLS]]
         said += [f"and {len(waited) - SHOWN_STALLS} more with shorter stalls"] if len(waited) > SHOWN_STALLS else []
+        said += _counted("nothing waited", [one for one in known if one.stall_s is None])
+        said += _counted("not measured", [one for one in self.moved if not one.measured])
+        said += _counted("did not move", [one for one in self.partitions if not one.moves])
         for topic, one in self.control.items():
             said.append(
                 f"control: of {counted(one.partitions, 'partition')} of {topic} that did not move, {one.partition} of "
@@ -75,7 +102,8 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
     upgrade = upgrade_store.read(c, app)
     moved: list[MovedPartition] = []
     control: dict[str, Unmoved] = {}
-    for one in _rebalances(c, upgrade):
+    every = _rebalances(c, upgrade)
+    for one in every:
         pauses = {pause.partition: pause for pause in one.pauses.measured} if one.pauses is not None else {}
         for move in one.moves:
             if upgrade.new_consumers and not {move.giver, move.taker} & set(upgrade.new_consumers):
@@ -86,13 +114,45 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
         unmoved = one.pauses.unmoved if one.pauses is not None else None
         if unmoved is not None and unmoved.longest_s > control.get(one.topic, unmoved).longest_s - 1e-9:
             control[one.topic] = unmoved
-    return UpgradeReport(upgrade, tuple(moved), control)
+    return UpgradeReport(upgrade, tuple(moved), control, tuple(_partitions(upgrade, moved, every)))
+
+
+def _partitions(
+    upgrade: Upgrade, moved: Sequence[MovedPartition], every: Sequence[history.Rebalance]
+) -> Iterator[PartitionStall]:
+    """What the moves of each partition add up to, and what the moves of others did to it."""
+    mine: dict[tuple[str, int], list[MovedPartition]] = {
+        (topic, p): [] for topic, rates in upgrade.baseline.items() for p in rates
+    }
+    for one in moved:
+        mine.setdefault((one.topic, one.partition), []).append(one)
+    disturbed = [
+        (one.topic, {move.partition for move in one.moves}, one.pauses.unmoved.longest_s)
+        for one in every
+        if one.pauses is not None and one.pauses.unmoved is not None
+    ]
+    for (topic, partition), its in sorted(mine.items()):
+        known = [one for one in its if one.measured]
+        waits = [one for one in known if one.stall_s is not None]
+        found = PartitionStall(topic, partition, len(its), len(known), least=len(known) < len(its))
+        if waits:
+            longest = max(waits, key=lambda one: one.stall_s or 0.0)
+            least = found.least or longest.least
+            found = replace(found, stall_s=longest.stall_s, error_s=longest.error_s, least=least)
+        beside = [longest_s for one, those, longest_s in disturbed if one == topic and partition not in those]
+        yield replace(found, beside_s=max(beside, default=None))
 
 
 def _rebalances(c: Coordinator, upgrade: Upgrade) -> list[history.Rebalance]:
     """Those since it began, the oldest first."""
     found = [one for topic in upgrade.topics for one in history.rebalances(c, [topic], MAX_REBALANCES)]
     return sorted((one for one in found if one.began_at >= upgrade.began_at), key=lambda one: one.began_at)
+
+
+def _counted(what: str, found: Sequence[MovedPartition | PartitionStall]) -> Iterator[str]:
+    """A line for each topic that has any of them."""
+    for topic in dict.fromkeys(one.topic for one in found):
+        yield f"{what}: {named({one.partition for one in found if one.topic == topic})} of {topic}"
 
 
 def _stalled(one: MovedPartition) -> str:

@@ -18,6 +18,7 @@ from coordinator_tasks.core.errors import (
     Refused,
 )
 from coordinator_tasks.core.model import Actor, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
+from coordinator_tasks.core.partition_text import ranges
 from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.upgrade import Phase, Rule, Upgrade
 from coordinator_tasks.core.upgrade_rule import Facts
@@ -37,6 +38,7 @@ from coordinator_tasks.service import (
 )
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.topics import configuration
+from coordinator_tasks.service.upgrade_report import PartitionStall
 from tests.fakes.cluster import PERSON
 from tests.world.upgrading import APP, NEW, OLD, UpgradingSite, to_v2, upgrading_site
 
@@ -762,6 +764,33 @@ def test_the_report_has_the_stall_of_each_move_and_the_control(site: UpgradingSi
         line.startswith(f"orders/{top} from ") and line.endswith(f"{top / 10:.3f} s (± 0.010 s)") for line in lines
     )
     assert ("at least" in "".join(lines)) == (3 in there)
+
+
+def test_the_report_has_a_stall_of_every_partition_also_of_those_that_did_not_move(site: UpgradingSite) -> None:
+    to_v2(site)
+    site.turns_until(at(Phase.HOLDING, 1))
+    with_pauses(site)
+    site.lag["b-4"] = 5_000
+    site.ends()
+    found = upgrade_report.report(site.coordinator, APP)
+    there = {one.partition for one in found.moved}
+    rest = set(range(8)) - there
+    assert len(there) == 4
+    assert found.partitions == tuple(
+        PartitionStall("orders", p, 2, 1, p / 10 or None, 0.01 * bool(p), least=True, beside_s=0.004)
+        if p in there
+        else PartitionStall("orders", p, beside_s=0.004)
+        for p in range(8)
+    ), "nobody has measured the moves back"
+    assert f"not measured: partitions {ranges(there)} of orders" in found.lines
+    assert f"did not move: partitions {ranges(rest)} of orders" in found.lines
+    with_pauses(site)
+    found = upgrade_report.report(site.coordinator, APP)
+    assert {one.partition: (one.moves, one.measured, one.least) for one in found.partitions} == {
+        p: (2, 2, p == 3) if p in there else (0, 0, False) for p in range(8)
+    }
+    assert ("nothing waited: partition 0 of orders" in found.lines) == (0 in there)
+    assert "not measured" not in "".join(found.lines)
 
 
 def test_a_report_before_anything_has_moved_says_so(site: UpgradingSite) -> None:
