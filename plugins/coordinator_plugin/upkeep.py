@@ -13,9 +13,9 @@ from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperat
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
-from coordinator_plugin.stats import tell_figures
+from coordinator_plugin.stats import pauses_told, tell_figures
 from coordinator_tasks.logs import about
-from coordinator_tasks.service import autoscale, fleet
+from coordinator_tasks.service import autoscale, fleet, pauses, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -118,7 +118,10 @@ class ActionOperator(UntemplatedOperator):
 
 
 class WatchSensor(UntemplatedOperator, BaseSensorOperator):
-    """Repeats what an action's `watch` does, and logs it, until that is over; between two looks it has no worker."""
+    """Repeats what an action's `watch` does, and logs it, until that is over; between two looks it has no worker.
+
+    Each look first measures what the last moves have cost: after the next ones nobody can.
+    """
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:
         super().__init__(mode="reschedule", poke_interval=LOOK_S, timeout=FOLLOW_S, **kwargs)
@@ -130,6 +133,8 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
         if watch is None:
             return True
         with opened(given) as coordinator:
+            told = pauses_told(coordinator.paths.cluster)
+            pauses.complete(coordinator, transitions.topics(coordinator), told)
             ended, lines = watch(coordinator, given)
             self.say(lines)
         return ended

@@ -9,9 +9,9 @@ from coordinator_plugin import hook
 from coordinator_plugin.upkeep import WatchSensor, given_of
 
 from coordinator_tasks.core.upgrade import Phase
-from coordinator_tasks.service import upgrade_store, upgrades
+from coordinator_tasks.service import history, upgrade_store, upgrades
 from tests.fakes.cluster import PERSON
-from tests.world.upgrading import APP, UpgradingSite, to_v2, upgrading_site
+from tests.world.upgrading import APP, NEW, UpgradingSite, to_v2, upgrading_site
 
 GIVEN: dict[str, Any] = {"params": {"cluster": "", "app": APP, "dry_run": False}}
 
@@ -45,6 +45,16 @@ def test_it_ends_when_a_person_has_paused_the_upgrade(site: UpgradingSite) -> No
     assert not sensor.poke(GIVEN)  # type: ignore[arg-type]
     upgrades.pause(site.coordinator, APP, by=PERSON.named, why="")
     assert sensor.poke(GIVEN)  # type: ignore[arg-type]
+
+
+def test_each_look_measures_what_has_moved_before_more_of_it_moves(site: UpgradingSite) -> None:
+    to_v2(site, steps=(50, 100))
+    sensor = WatchSensor(task_id="follow", action="upgrade")
+    site.turns_until(lambda _: sensor.poke(GIVEN))  # type: ignore[arg-type]
+    found = history.rebalances(site.coordinator, ["orders"])
+    steps = [one for one in found if {move.taker for move in one.moves} == set(NEW)]
+    assert [len(one.moves) for one in steps] == [2, 2]
+    assert all(one.pauses is not None for one in steps)
 
 
 def test_an_upgrade_that_is_not_there_fails_the_task_in_one_line(site: UpgradingSite) -> None:
