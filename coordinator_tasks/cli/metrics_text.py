@@ -34,6 +34,7 @@ def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float)
         _add_consumers(families, mine, found)
         _add_fleets(families, mine, found)
         _add_groups(families, mine, found)
+        _add_audit(families, mine, found)
     return families.text()
 
 
@@ -127,6 +128,15 @@ def _add_fleets(families: Families, mine: dict[str, str], found: Survey) -> None
         text = "Consumers that the growth policy finds right, in shadow mode too"
         families.gauge("coordinator_fleet_consumers_desired", text, labels, decision.desired)
         families.gauge("coordinator_fleet_desired_timestamp_seconds", "When it has found that", labels, decision.at)
+
+
+def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
+    for kind, count in found.audited.counts.items():
+        text = "Findings of the last ownership audit, by kind"
+        families.gauge("coordinator_audit_findings", text, {**mine, "kind": kind}, count)
+    left_out = len(found.audited.problems)
+    families.gauge("coordinator_audit_left_out", "What the last audit could not look at", mine, left_out)
+    families.gauge("coordinator_audit_timestamp_seconds", "End of the last audit", mine, found.audited_at)
 
 
 def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None:

@@ -1,12 +1,13 @@
 """The ownership audit of a running cluster: two looks at what `core.machine.audit` compares. Writes nothing."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import audit as rules
-from coordinator_tasks.core.machine.audit import Committer, Finding, Trace
+from coordinator_tasks.core.machine.audit import Committer, Finding, Kind, Trace
 from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import Committed
 from coordinator_tasks.service import observe, store, transitions
@@ -30,6 +31,12 @@ class Audit:
     def alarms(self) -> tuple[Finding, ...]:
         """The findings that a person should look at soon."""
         return tuple(one for one in self.findings if one.alarm)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Every kind in a word → how many findings."""
+        found = Counter(one.code for one in self.findings)
+        return {kind.word: found[kind] for kind in Kind}
 
 
 @dataclass(slots=True)

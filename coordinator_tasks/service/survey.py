@@ -3,6 +3,7 @@
 What has happened is counted from the histories since the first look. It writes nothing, and needs no Airflow.
 """
 
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from coordinator_tasks.core.model import Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.znodes import find_many
-from coordinator_tasks.service import autoscale, history, overview, store
+from coordinator_tasks.service import audit, autoscale, history, overview, store
+from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures, figures
 from coordinator_tasks.service.fleet import fleets
@@ -25,6 +27,8 @@ from coordinator_tasks.service.pauses import COMPLETE_S
 
 MAX_RECORDS = 500
 """Records of one topic in one look; older ones are skipped."""
+AUDIT_EVERY_S = 30.0
+"""An audit asks every consumer and every group, and a doubt takes a second look: it is made more rarely than a look."""
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ class Survey:
     """One look. `oldest_unowned_s`: topic → how long its oldest partition without an owner has been seen so.
 
     `wanted`: how many consumers the fleets want; `desired`: fleet → the last decision of its growth, in shadow mode too; `groups`: Burrow's status of each; `unknown`: groups of which Kafka does not
-    tell the offsets, with the reason.
+    tell the offsets, with the reason; `audited`: the last ownership audit, and when it was.
     """
 
     cluster: str
@@ -80,6 +84,8 @@ class Survey:
     groups: Mapping[str, LagStatus]
     unknown: Mapping[str, str]
     desired: Mapping[str, Decision] = field(default_factory=dict)
+    audited: Audit = field(default_factory=Audit)
+    audited_at: float = 0.0
 
 
 class Surveyor:
@@ -88,6 +94,8 @@ class Surveyor:
     def __init__(self, c: Coordinator, every_s: float) -> None:
         self._c = c
         self._every_s = every_s
+        self._audited: tuple[float, Audit] = (0.0, Audit())
+        self._audit_at_s = -math.inf
         self._events: dict[str, _Events] = {}
         self._lags: dict[tuple[str, int], _LagWindow] = {}
         self._unowned: dict[str, dict[int, float]] = {}
@@ -104,6 +112,7 @@ class Surveyor:
         for one in lags:
             by_group.setdefault(one.group, []).append(one.status)
         now = c.clock.monotonic()
+        audited_at, audited = self._audit()
         return Survey(
             cluster=c.paths.cluster,
             topics=topics,
@@ -115,7 +124,18 @@ class Surveyor:
             groups={group: group_status(found) for group, found in by_group.items()},
             unknown=unknown,
             desired=autoscale.last_decisions(c),
+            audited=audited,
+            audited_at=audited_at,
         )
+
+    def _audit(self) -> tuple[float, Audit]:
+        """The last audit and when it was; a new one if it is due."""
+        clock = self._c.clock
+        if clock.monotonic() >= self._audit_at_s:
+            found = audit.audit(self._c, always=False)
+            self._audited = (clock.now(), found)
+            self._audit_at_s = clock.monotonic() + AUDIT_EVERY_S
+        return self._audited
 
     # What has happened -----------------------------------------------------------------------------------------------
 

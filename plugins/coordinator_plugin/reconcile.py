@@ -37,13 +37,14 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result: due topics, consumers to launch, questions to people (approvals as well), and lines for the log."""
+    """The result: due topics, consumers to launch, questions to people (approvals as well), lines for the log, and the audit."""
 
     due: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     approvals: tuple[Approval, ...] = ()
     lines: list[str] = field(default_factory=list)
+    audited: Audit = field(default_factory=Audit)
 
 
 def reconcile(c: Coordinator) -> Findings:
@@ -76,7 +77,7 @@ def reconcile(c: Coordinator) -> Findings:
     approvals = tuple(
         Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting
     )
-    return Findings(due, missing, found[:MAX_QUESTIONS], approvals[:MAX_QUESTIONS], lines)
+    return Findings(due, missing, found[:MAX_QUESTIONS], approvals[:MAX_QUESTIONS], lines, audited)
 
 
 def _told(audited: Audit) -> list[str]:

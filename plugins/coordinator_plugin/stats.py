@@ -14,6 +14,7 @@ from airflow.sdk.observability.stats import Stats
 
 from coordinator_tasks.core.model import Pauses, State
 from coordinator_tasks.service import overview
+from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.autoscale import last_decisions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures, TopicLag, figures, lags
@@ -78,6 +79,13 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
         _gauge("consumer.incarnation", who.incarnation, cluster, consumer=who.consumer)
     for app, decision in sorted(last_decisions(c).items())[:MAX_FLEETS]:
         _gauge("fleet.consumers_desired", decision.desired, cluster, fleet=app)
+
+
+def tell_audit(cluster: str, found: Audit) -> None:
+    """How many findings of each kind an ownership audit has, and what it could not look at."""
+    for kind, count in found.counts.items():
+        _gauge("audit.findings", count, cluster, kind=kind)
+    _gauge("audit.left_out", len(found.problems), cluster)
 
 
 def _tell_topic(cluster: str, one: TopicFigures, behind: TopicLag) -> None:

@@ -13,7 +13,7 @@ from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperat
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
-from coordinator_plugin.stats import pauses_told, tell_figures
+from coordinator_plugin.stats import pauses_told, tell_audit, tell_figures
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import autoscale, fleet, pauses, transitions
 from coordinator_tasks.service.actions import ACTIONS
@@ -39,6 +39,7 @@ class ReconcileOperator(ClusterOperator):
         with self.coordinator() as coordinator:
             findings = reconcile(coordinator)
             tell_figures(coordinator, partial(passed_s, context))
+            tell_audit(coordinator.paths.cluster, findings.audited)
             self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
         return runs(

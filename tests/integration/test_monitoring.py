@@ -6,11 +6,12 @@ import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer as KafkaConsumer
 
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port
@@ -124,7 +125,25 @@ def test_what_prometheus_says_is_true_and_a_stopped_consumer_raises_an_alert(mon
     wait_for(lambda: not ask.firing(), "the alert ends", LIMIT_S)
     wait_for(lambda: not ask.values('kafka_consumergroup_group_lag{consumer_id="b"}'), "b has no series any more")
     traffic.close()
+    a_client_that_subscribes_with_the_group_raises_the_alarm_of_the_audit(monitored)
     every_line_of_the_log_says_what_it_is_about(monitored)
+
+
+def a_client_that_subscribes_with_the_group_raises_the_alarm_of_the_audit(monitored: Monitored) -> None:
+    ask, site = monitored.prometheus, monitored.site
+    intruders = 'coordinator_audit_findings{kind="intruder"}'
+    assert ask.value(intruders) == 0
+    with closing(KafkaConsumer({**site.settings.kafka, "group.id": site.group, "client.id": "tool"})) as intruder:
+        intruder.subscribe([site.topic])
+
+        def fires() -> bool:
+            intruder.poll(0.2)
+            return "CoordinatorOwnershipDisputed" in ask.firing()
+
+        took_s = wait_for(fires, "the alert fires", LIMIT_S)
+        assert ask.value(intruders) == 1
+    print(f"an intruder in the group raised its alert after {took_s:.1f} s")
+    wait_for(lambda: not ask.firing(), "the alert ends with it", LIMIT_S)
 
 
 def every_line_of_the_log_says_what_it_is_about(monitored: Monitored) -> None:

@@ -25,6 +25,11 @@ class Kind(StrEnum):
     OLD_CODE = "KPC-084"
     NO_WORD = "KPC-085"
 
+    @property
+    def word(self) -> str:
+        """Its name for programs and metrics, such as `two_owners`."""
+        return self.name.lower()
+
 
 ALARMS = frozenset({Kind.TWO_OWNERS, Kind.NO_OWNER, Kind.INTRUDER, Kind.STALE})
 """A person should look at these soon; the others only limit what is known, or are normal during an upgrade."""

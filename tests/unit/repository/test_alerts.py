@@ -66,6 +66,32 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'coordinator_consumer_fences_total{cluster_name="shop",consumer_id="a",topic="t"}': "0x57 1 1 1"},
         {'coordinator_consumer_fences_total{cluster_name="shop",consumer_id="a",topic="t"}': "1x60"},
     ),
+    "CoordinatorOwnershipDisputed": (
+        {'coordinator_audit_findings{cluster_name="shop",kind="intruder"}': "0x59 1"},
+        {
+            f'coordinator_audit_findings{{cluster_name="shop",kind="{kind}"}}': value
+            for kind, value in {
+                "two_owners": "0x60",
+                "intruder": "0x60",
+                "stale": "1x58 0x2",
+                "no_owner": "3x60",
+                "old_code": "3x60",
+                "no_word": "3x60",
+            }.items()
+        },
+    ),
+    "CoordinatorPartitionsNotRun": (
+        {'coordinator_audit_findings{cluster_name="shop",kind="no_owner"}': "0x57 1x3"},
+        {'coordinator_audit_findings{cluster_name="shop",kind="no_owner"}': "0x58 1x2"},
+    ),
+    "CoordinatorConsumersOld": (
+        {'coordinator_audit_findings{cluster_name="shop",kind="old_code"}': "2x60"},
+        {'coordinator_audit_findings{cluster_name="shop",kind="old_code"}': "0x40 2x20"},
+    ),
+    "CoordinatorAuditBlind": (
+        {'coordinator_audit_left_out{cluster_name="shop"}': "1x60"},
+        {'coordinator_audit_left_out{cluster_name="shop"}': "0x60"},
+    ),
     "CoordinatorPausesLong": (
         {
             'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="1.0"}': "0x60",

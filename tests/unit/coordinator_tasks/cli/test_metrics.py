@@ -135,6 +135,25 @@ def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted(monkeyp
     assert values(raw, "coordinator_consumers", presence="live") == [4], "the sums count all of them"
 
 
+def test_findings_of_the_audit_are_counted_by_kind_and_a_kind_without_any_is_zero() -> None:
+    site = stable_site("a", "b")
+    site.kafka.members["g"] = ("tool at 10.0.0.7",)
+    site.kafka.stored["g", "orders", 0] = (3, "")
+    raw = look(site).metrics
+    kinds = ("two_owners", "no_owner", "intruder", "stale", "old_code", "no_word")
+    counts = {kind: values(raw, "coordinator_audit_findings", cluster_name="shop", kind=kind) for kind in kinds}
+    assert counts == {kind: [{"intruder": 2, "old_code": 2}.get(kind, 0)] for kind in kinds}
+    assert len(values(raw, "coordinator_audit_findings")) == len(kinds), "topics add no series"
+    assert values(raw, "coordinator_audit_left_out") == [0]
+    assert values(raw, "coordinator_audit_timestamp_seconds") == [site.clock.now()]
+
+
+def test_what_the_audit_cannot_look_at_is_counted() -> None:
+    site = stable_site("a")
+    site.kafka.down = True
+    assert values(look(site).metrics, "coordinator_audit_left_out") == [2]
+
+
 # The look ------------------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from coordinator_tasks.core.lag import WINDOW, LagStatus
 from coordinator_tasks.core.model import Committed, Pause, Pauses, Silence, State, Token, Unmoved
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import figures, transitions
-from coordinator_tasks.service.survey import PartitionLag, Surveyor
+from coordinator_tasks.service.survey import AUDIT_EVERY_S, PartitionLag, Surveyor
 from coordinator_tasks.service.topics import remove_topic
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
@@ -119,6 +119,18 @@ def test_partitions_without_an_owner_add_up_seconds(site: Site) -> None:
     site.starts("c")
     site.settles()
     assert one.look().oldest_unowned_s == {}
+
+
+def test_the_audit_is_made_again_when_it_is_due(site: Site) -> None:
+    one = surveyor(site)
+    first = one.look()
+    site.kafka.members["g"] = ("tool at 10.0.0.7",)
+    site.clock.advance(AUDIT_EVERY_S - 1)
+    assert one.look().audited is first.audited
+    site.clock.advance(1)
+    later = one.look()
+    assert later.audited.counts["intruder"] == 1
+    assert first.audited_at < later.audited_at == site.clock.now()
 
 
 def test_consumers_are_counted_by_what_is_known_of_them(site: Site) -> None:

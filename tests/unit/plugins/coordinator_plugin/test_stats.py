@@ -1,16 +1,20 @@
 """What Airflow's own metrics get of the coordinator, in both forms: with tags, and as names of plain StatsD."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from airflow.sdk.observability import stats as airflow_stats
 from coordinator_plugin import stats, upkeep
+from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import SettleOperator
 from coordinator_plugin.reconcile import reconcile
 
+from coordinator_tasks.core.machine.audit import Kind
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -157,6 +161,19 @@ def test_what_the_growth_policy_finds_right_is_a_gauge(backend: Backend) -> None
     list(autoscale.look(site.coordinator, (), PERSON))
     stats.tell_figures(site.coordinator, unasked)
     assert backend.of("coordinator.fleet.consumers_desired", cluster="shop", fleet="billing") == [6]
+
+
+@pytest.mark.usefixtures("tagged")
+def test_the_findings_of_reconciles_audit_are_gauges_by_kind(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = stable_site("a", "b")
+    site.kafka.members["g"] = ("tool at 10.0.0.7",)
+    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
+    names = dict.fromkeys(("rebalance", "consumers", "stuck_topic", "approve_plan"), "dag")
+    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0)
+    upkeep.ReconcileOperator(task_id="look", dag_ids=names).execute(cast("Any", {"ti": task}))
+    found = {kind.word: backend.of("coordinator.audit.findings", cluster="shop", kind=kind.word) for kind in Kind}
+    assert found == {kind.word: [{"intruder": 1, "old_code": 2}.get(kind.word, 0)] for kind in Kind}
+    assert backend.of("coordinator.audit.left_out", cluster="shop") == [0]
 
 
 @pytest.mark.usefixtures("plain")
