@@ -40,11 +40,18 @@ class Audit:
 
 
 @dataclass(slots=True)
-class _Look:
+class Look:
+    """What one look has found, for `compared`."""
+
     traces: dict[str, set[Trace]] = field(default_factory=dict)
     committed: dict[str, Mapping[int, Committed]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def doubtful(self) -> list[str]:
+        """The topics of which only a second look can say what is true."""
+        return [topic for topic, found in self.traces.items() if rules.suspicious(found)]
 
 
 def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BETWEEN_S, always: bool = True) -> Audit:
@@ -53,68 +60,73 @@ def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BET
     What cannot be read of one topic, group or consumer hides nothing else. Raises `StoreUnavailable` and
     `DiscoveryUnavailable`.
     """
-    first = _look(c, names or transitions.topics(c))
-    doubtful = [topic for topic, found in first.traces.items() if always or rules.suspicious(found)]
-    second = first
-    if doubtful:
-        c.clock.sleep(between_s)
-        second = _look(c, doubtful)
+    first = look(c, names)
+    again = list(first.traces) if always else first.doubtful
+    if not again:
+        return compared(first)
+    c.clock.sleep(between_s)
+    return compared(first, look(c, again), between_s)
+
+
+def compared(first: Look, second: Look | None = None, between_s: float = 0.0) -> Audit:
+    """What two looks say together, `between_s` apart; without a second one only what counts at once."""
     found = list(first.findings)
     who: list[Committer] = []
     for topic, traces in sorted(first.traces.items()):
-        found += rules.findings(topic, traces, second.traces.get(topic, ()))
-        if topic in second.committed and second is not first:
+        found += rules.findings(topic, traces, second.traces.get(topic, ()) if second is not None else traces)
+        if second is not None and topic in second.committed:
             who += rules.committers(topic, first.committed.get(topic, {}), second.committed[topic])
     found.sort(key=lambda one: one.code)
-    problems = dict.fromkeys((*first.problems, *second.problems))
-    return Audit(tuple(found), tuple(who), tuple(problems), between_s if doubtful else 0.0)
+    problems = dict.fromkeys((*first.problems, *(second.problems if second is not None else ())))
+    return Audit(tuple(found), tuple(who), tuple(problems), between_s)
 
 
-def _look(c: Coordinator, names: Collection[str]) -> _Look:
-    look, views = _Look(), list[TopicView]()
+def look(c: Coordinator, names: Collection[str] = ()) -> Look:
+    """Look once at these topics (none = all). Raises as `audit`."""
+    found, views = Look(), list[TopicView]()
     c.zk.sync()
-    for name in sorted(set(names)):
+    for name in sorted(set(names or transitions.topics(c))):
         try:
             views.append(store.load(c.zk, c.paths, name).view)
         except (Malformed, Refused, LookAgain) as error:
-            look.problems.append(f"{name} is not audited: {error.told}")
+            found.problems.append(f"{name} is not audited: {error.told}")
     snapshot = observe.snapshot(c, transitions.topics(c), note=False)
-    look.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
-    look.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
-    offsets, subscribers = _offsets(c, views, look), _subscribers(c, views, look)
+    found.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
+    found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
+    offsets, subscribers = _offsets(c, views, found), _subscribers(c, views, found)
     for view in views:
         known = offsets.get(view.topic)
         world = replace(snapshot.world, committed=known)
         who = subscribers.get(view.config.group_id, ())
-        look.traces[view.topic] = rules.traces(view, world, c.policy, c.paths.cluster, who)
+        found.traces[view.topic] = rules.traces(view, world, c.policy, c.paths.cluster, who)
         if known is not None:
-            look.committed[view.topic] = known
-    return look
+            found.committed[view.topic] = known
+    return found
 
 
-def _offsets(c: Coordinator, views: Collection[TopicView], look: _Look) -> dict[str, Mapping[int, Committed]]:
+def _offsets(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, Mapping[int, Committed]]:
     """Topic → its committed offsets; without an answer the topic is audited without them."""
     found: dict[str, Mapping[int, Committed]] = {}
     try:
         answers = observe.committed(c, views)
     except CoordinatorError as error:
-        look.problems.append(f"the committed offsets are not audited: {error.told}")
+        told.problems.append(f"the committed offsets are not audited: {error.told}")
         return found
     for topic, answer in answers.items():
         if isinstance(answer, Mapping):
             found[topic] = answer
         else:
             why = answer.told if answer is not None else "Kafka does not answer"
-            look.problems.append(f"the committed offsets of {topic} are not audited: {why}")
+            told.problems.append(f"the committed offsets of {topic} are not audited: {why}")
     return found
 
 
-def _subscribers(c: Coordinator, views: Collection[TopicView], look: _Look) -> dict[str, tuple[str, ...]]:
+def _subscribers(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, tuple[str, ...]]:
     """Group → its members in Kafka; Kafka refuses every commit of ours while there is one."""
     found: dict[str, tuple[str, ...]] = {}
     for group in sorted({view.config.group_id for view in views}):
         try:
             found[group] = c.kafka.group_members(group)
         except CoordinatorError as error:
-            look.problems.append(f"the members of group {group} are not audited: {error.told}")
+            told.problems.append(f"the members of group {group} are not audited: {error.told}")
     return found
