@@ -37,13 +37,13 @@ def wanted_of(
         consumer.strip(),
         cause.strip(),
         actor.strip(),
-        after_at=_moment(after),
-        before_at=_moment(before),
+        after_at=moment(after),
+        before_at=moment(before),
     )
 
 
-def _moment(text: str) -> float:
-    """ISO 8601, UTC where it names no zone."""
+def moment(text: str) -> float:
+    """ISO 8601, UTC where it names no zone; 0 for an empty text. Raises `Refused`."""
     if not text.strip():
         return 0.0
     try:

@@ -60,6 +60,20 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
         **ICONS,
     },
     {
+        "name": "Actions",
+        "href": f"{pages_address()}/actions",
+        "destination": "nav",
+        "url_route": "asked_actions",
+        **ICONS,
+    },
+    {
+        "name": "Ownership audit",
+        "href": f"{pages_address()}/audit",
+        "destination": "nav",
+        "url_route": "ownership_audit",
+        **ICONS,
+    },
+    {
         "name": "Moved partitions",
         "href": f"{pages_address()}/runs/{{DAG_ID}}/{{RUN_ID}}",
         "destination": "dag_run",

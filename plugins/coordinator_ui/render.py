@@ -73,6 +73,7 @@ def environment() -> Environment:
         "duration": words.duration,
         "explained": lambda kind: HOW[kind][1],
         "iso": words.iso,
+        "kind": words.kind,
         "meaning": words.meaning,
         "milliseconds": milliseconds,
         "moment": words.moment,

@@ -4,7 +4,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
@@ -25,7 +25,7 @@ from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.consumer_pages import ConsumerPages
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
-from coordinator_ui import live, pages, past, timeline
+from coordinator_ui import asked_for, live, pages, past, timeline
 from coordinator_ui.access import (
     REBALANCE,
     action_of_dag,
@@ -36,6 +36,7 @@ from coordinator_ui.access import (
     readable_clusters,
 )
 from coordinator_ui.asking import form_of, query_of
+from coordinator_ui.auditing import FRESH_S, audit_data, audited
 from coordinator_ui.choices import choices
 from coordinator_ui.listing import listed, wanted_of
 from coordinator_ui.past import Sides, Wanted
@@ -63,6 +64,9 @@ STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
 }
 """The first match counts; any other error usually ends by itself."""
 FILTERS = ("topic", "consumer", "cause", "actor", "after", "before")
+ASKED_FILTERS = ("about", "action", "actor", "after", "before")
+MOST_CHANGES = 3
+"""Changed fields that stand in a row; the others are folded away."""
 T = TypeVar("T")
 
 API = "/api/v1"
@@ -77,6 +81,7 @@ PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 Topic = Annotated[str, Query(max_length=past.MOST_TEXT + 49)]
 Rest = Annotated[str, Query(alias="rest", max_length=400)]
 Filter = Annotated[Wanted, Depends(wanted_of)]
+AskedFilter = Annotated[asked_for.Wanted, Depends(asked_for.wanted_of)]
 Readable = Annotated[tuple[Cluster, ...], Depends(readable_clusters)]
 
 
@@ -85,7 +90,7 @@ def make_app(reader: Reader | None = None) -> FastAPI:
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.reader = reader or Reader()
     app.state.task_spans = task_spans
-    app.state.trends, app.state.shared = Trends(), Shared()
+    app.state.trends, app.state.shared, app.state.audits = Trends(), Shared(), Shared(FRESH_S)
     app.include_router(router)
     app.include_router(data_router)
     app.add_exception_handler(AnyHTTPException, _refused)
@@ -173,7 +178,7 @@ async def rebalances(
     """The rebalances of all clusters that the user may read, newest first."""
     now = time.time()
     found = await listed(request, [one.name for one in readable], wanted, limit, now, rest)
-    asked = {name: value for name, value in request.query_params.items() if name in FILTERS and value.strip()}
+    asked = _given(request, FILTERS)
     return page(request, "rebalances.html", cluster="", found=found, asked=asked, rest=rest, now=now, live=not rest)
 
 
@@ -185,6 +190,41 @@ async def rebalances_data(
     found = await listed(request, [one.name for one in readable], wanted, limit, time.time(), rest)
     rows = [rebalance_row(name, story) for name, story in found.found]
     return data({"rebalances": rows, "rest": found.rest or None, "problems": list(found.problems)})
+
+
+@router.get("/actions")
+async def actions(
+    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: asked_for.Rest = ""
+) -> HTMLResponse:
+    """Who asked for what in all clusters that the user may read, newest first."""
+    found = await asked_for.listed(request, [one.name for one in readable], wanted, limit, rest)
+    asked = _given(request, ASKED_FILTERS)
+    return page(
+        request,
+        "actions.html",
+        cluster="",
+        found=found,
+        asked=asked,
+        rest=rest,
+        now=time.time(),
+        most_changes=MOST_CHANGES,
+        live=not rest,
+    )
+
+
+@data_router.get("/actions")
+async def actions_data(
+    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: asked_for.Rest = ""
+) -> Response:
+    """Who asked for what in all clusters that the user may read, newest first."""
+    found = await asked_for.listed(request, [one.name for one in readable], wanted, limit, rest)
+    rows = [asked_for.asked_row(name, one) for name, one in found.found]
+    return data({"actions": rows, "rest": found.rest or None, "problems": list(found.problems)})
+
+
+def _given(request: Request, names: Collection[str]) -> dict[str, str]:
+    """The fields of a filter that are filled in."""
+    return {name: value for name, value in request.query_params.items() if name in names and value.strip()}
 
 
 @router.get("/live", dependencies=[OfCluster])
@@ -230,6 +270,23 @@ async def trend_data(
     ]
     points = [{"owner": owner, "at": [at for at, _ in one], "lag": [lag for _, lag in one]} for owner, one in shown]
     return data({"topic": topic, "partition": partition, "series": points, "left_out": len(series) - len(shown)})
+
+
+@router.get("/audit", dependencies=[OfCluster])
+@router.get("/clusters/{cluster}/audit", dependencies=[OfCluster])
+async def audit(request: Request, cluster: str = "", topic: Topic = "") -> HTMLResponse:
+    """Who owns what, by ZooKeeper, by the consumers' own word and by the commits in Kafka."""
+    name = cluster_of(cluster).name
+    found = await audited(request, name, topic)
+    names = [one.name for one in clusters()]
+    return page(request, "audit.html", cluster=name, clusters=names, topic=topic, found=found, live=True)
+
+
+@data_router.get("/clusters/{cluster}/audit", dependencies=[OfCluster])
+async def audit_json(request: Request, cluster: str, topic: Topic = "") -> Response:
+    """The ownership audit of a cluster, or of one of its topics."""
+    name = cluster_of(cluster).name
+    return data(audit_data(name, topic, await audited(request, name, topic)))
 
 
 @router.get("/tile.js", dependencies=[Depends(get_user)])

@@ -24,7 +24,7 @@ def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
         "seconds": story.lasted_s,
         "headline": story.headline,
         "causes": list(story.causes),
-        "actors": [_actor(one) for one in story.runs],
+        "actors": [actor_data(one) for one in story.runs],
         "longest_pause": max(waits, default=None),
         "records_waited": sum(one.records for one in pauses.measured) if pauses is not None else None,
     }
@@ -120,5 +120,6 @@ def _pause(one: Pause) -> dict[str, Any]:
     }
 
 
-def _actor(one: Actor) -> dict[str, Any]:
+def actor_data(one: Actor) -> dict[str, Any]:
+    """Who it was."""
     return {"kind": one.kind, "who": one.who, "dag": one.dag, "run": one.run, "task": one.task, "try": one.attempt}

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from coordinator_tasks.core.lag import LagStatus
+from coordinator_tasks.core.machine.audit import Kind
 from coordinator_tasks.core.model import Actor, Ending, State
 from coordinator_tasks.core.partition_text import ranges
 
@@ -98,6 +99,11 @@ def _cause(part: str) -> str:
 def meaning(state: State) -> str:
     """The meaning of a state."""
     return _STATES[state]
+
+
+def kind(code: str) -> str:
+    """The kind of a finding of the ownership audit: `two owners`."""
+    return Kind(code).word.replace("_", " ")
 
 
 def actor(one: Actor) -> str:

@@ -105,7 +105,7 @@ def stable(shop: Cluster, owners: dict[int, str]) -> None:
     shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
 
 
-def register(shop: Cluster, consumer: str, session: ZooKeeper | None = None, **more: str) -> None:
+def register(shop: Cluster, consumer: str, session: ZooKeeper | None = None, **more: Any) -> None:
     """A process of this id registers again, and says more of itself."""
     zk = session or shop.server.connect()
     found = shop.coordinator.discovery.members().get(consumer, Member(consumer, 1, f"http://{consumer}:1", "boot"))

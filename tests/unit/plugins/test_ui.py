@@ -45,12 +45,12 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import directives, overrides, positions, topics
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import record_end
+from coordinator_tasks.service.fleet import CODE, record_end
 from coordinator_tasks.service.history import Rebalance, rebalances
 from coordinator_tasks.service.overview import ConsumerOverview
 from tests import reference
 from tests.fakes.cluster import PERSON, Cluster
-from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, stable, task, text_of, under_way, write
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, stable, task, text_of, under_way, write
 
 # What the pages tell ---------------------------------------------------------------------------------------------------
 
@@ -93,9 +93,14 @@ def test_the_overview_names_states_owners_consumers_and_who_holds_a_topic_up(sho
     said = text_of(pages_of(shop).get("/").text)
     assert "orders Closing 10.0 s 3 a: 2 (0–1) b: 1 (2) on their way: 3 none" in said
     assert "a does not answer (connection refused)" in said
-    assert "a live 1 http://a:9001" in said
-    assert "b draining 1 http://b:9001" in said
+    assert "a live 1 – http://a:9001" in said
+    assert "b draining 1 – http://b:9001" in said
     assert "draining by ada: new disk" in said
+
+
+def test_the_overview_has_each_consumers_release_and_code(shop: Cluster) -> None:
+    register(shop, "a", release="0.3.0", attributes={CODE: "1.4"})
+    assert "a live 1 0.3.0 1.4 http://a:9001" in text_of(pages_of(shop).get("/").text)
 
 
 @pytest.mark.parametrize("path", ["/", "/clusters/shop/topics/orders"])

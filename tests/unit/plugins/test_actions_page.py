@@ -1,0 +1,233 @@
+"""Who asked for what, as a page and as data: every action with its actor, found by a filter, in pages."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from airflow.api_fastapi.core_api.security import get_user
+from coordinator_ui import access, asked_for
+from coordinator_ui.asked_for import Page, merged
+from fastapi import HTTPException
+
+from coordinator_tasks.core.codecs.history_codec import encode_asked
+from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core.model import Actor, Asked, Change
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service.actions import ACTIONS
+from tests.fakes.cluster import Cluster
+from tests.unit.plugins.pages_site import NASTY, pages_of, text_of
+
+ADA = Actor("airflow", "ada", "pause", "manual__1", "pause", 1)
+BOB = Actor("command", "kim, as user bob")
+START = 900_000.0
+
+
+def ask(shop: Cluster, number: int, actor: Actor = ADA, **more: Any) -> None:
+    values = {"action": "pause", "about": f"topic-{number}", "why": f"reason {number}", **more}
+    change = Change(f"config/topic-{number}", "paused", "[]", "[1]")
+    shop.zk.ensure(shop.paths.asked)
+    one = Asked(actor=actor, at=START + 100 * number, changes=(change,), **values)
+    shop.zk.transact([Create(f"{shop.paths.asked}/", encode_asked(one), sequence=True)])
+
+
+@pytest.fixture
+def busy(shop: Cluster) -> Cluster:
+    """Nine actions after the one that has added the topic of the fixture."""
+    for name in shop.zk.children(shop.paths.asked) if shop.zk.find(shop.paths.asked) else ():
+        raise AssertionError(name)
+    for number in range(9):
+        ask(shop, number, BOB if number % 2 else ADA, action="set_strategy" if number == 4 else "pause")
+    return shop
+
+
+def abouts(shop: Cluster, **query: Any) -> list[str]:
+    return [one["about"] for one in pages_of(shop).get("/api/v1/actions", params=query).json()["actions"]]
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "about"),
+    [
+        ("pause", {"topic": "orders", "partitions": [1]}, "orders"),
+        ("pin", {"topic": "orders", "consumer": "a", "partitions": [1]}, "orders"),
+        ("set_strategy", {"topic": "orders", "strategy": "range", "parameters": {}}, "orders"),
+        ("freeze", {"topic": "orders"}, "orders"),
+        ("drain", {"consumer": "a"}, "a"),
+        ("set_fleet", {"app": "billing", "application": "app.py", "consumers": ["b-1"]}, "billing"),
+    ],
+)
+def test_an_action_stands_there_with_the_user_of_airflow_and_the_reason(
+    shop: Cluster, action: str, given: Mapping[str, Any], about: str
+) -> None:
+    ACTIONS[action].lines(shop.coordinator, {**given, "why": "agreed with kim"}, ADA, dry_run=False)
+    client = pages_of(shop)
+    (one,) = client.get("/api/v1/actions").json()["actions"]
+    assert (one["action"], one["about"], one["why"], one["cluster"]) == (action, about, "agreed with kim", "shop")
+    assert one["actor"] == {
+        "kind": "airflow",
+        "who": "ada",
+        "dag": "pause",
+        "run": "manual__1",
+        "task": "pause",
+        "try": 1,
+    }
+    assert one["changes"]
+    page = client.get("/actions").text
+    assert f"ada manual__1 {action.replace('_', ' ')} {about} shop agreed with kim" in text_of(page)
+    assert 'href="/airflow/dags/pause/runs/manual__1/tasks/pause?try_number=1"' in page
+    assert ('href="/airflow/coordinator/clusters/shop/topics/orders"' in page) is (about == "orders")
+
+
+def test_a_name_that_was_given_stands_beside_the_operating_systems_user(shop: Cluster) -> None:
+    ask(shop, 1, BOB)
+    assert "kim, as user bob at a terminal pause" in text_of(pages_of(shop).get("/actions").text)
+    ask(shop, 2, Actor("airflow", "", "autoscale", "scheduled__1", "look", 1))
+    assert "nobody: a schedule scheduled__1 pause" in text_of(pages_of(shop).get("/actions").text)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"actor": "ADA"}, [8, 6, 4, 2, 0]),
+        ({"actor": "bob"}, [7, 5, 3, 1]),
+        ({"actor": "manual__1", "about": "topic-6"}, [6]),
+        ({"action": "set-strategy"}, [4]),
+        ({"about": "TOPIC-3"}, [3]),
+        ({"after": "1970-01-11T10:11:40"}, [8, 7]),
+        ({"before": "1970-01-11T10:01:40Z"}, [0]),
+        ({"actor": "zoe"}, []),
+    ],
+)
+def test_a_filter_leaves_what_it_names(busy: Cluster, query: dict[str, str], found: list[int]) -> None:
+    assert abouts(busy, **query) == [f"topic-{number}" for number in found]
+
+
+@pytest.mark.parametrize("most_read", [6_000, 4, 1])
+@pytest.mark.parametrize("limit", [1, 2, 4])
+def test_pages_follow_each_other_without_a_gap(
+    busy: Cluster, monkeypatch: pytest.MonkeyPatch, limit: int, most_read: int
+) -> None:
+    monkeypatch.setattr(asked_for, "MOST_READ", most_read)
+    found, rest = [], ""
+    for _ in range(20):
+        answer = pages_of(busy).get("/api/v1/actions", params={"limit": limit, "rest": rest, "actor": "ada"}).json()
+        found += [one["about"] for one in answer["actions"]]
+        rest = answer["rest"] or ""
+        if not rest:
+            break
+    assert found == [f"topic-{number}" for number in (8, 6, 4, 2, 0)]
+
+
+def test_the_page_leads_to_the_older_ones_with_the_same_filter(busy: Cluster) -> None:
+    page = pages_of(busy).get("/actions?actor=ada&limit=2").text
+    assert 'href="/airflow/coordinator/actions?actor=ada&amp;rest=shop%3A6"' in page
+    assert 'href="/airflow/coordinator/rebalances?actor=ada"' in page
+
+
+def test_a_long_log_is_read_only_as_far_as_the_page_needs_it(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(450):
+        ask(shop, number)
+    read: list[str] = []
+    inner = shop.zk.get_many
+    monkeypatch.setattr(shop.zk, "get_many", lambda paths: read.extend(paths) or inner(paths))
+    assert len(abouts(shop, limit=5)) == 5
+    assert len(read) == 200
+    read.clear()
+    assert len(abouts(shop, after="1970-01-11T22:25:00")) == 3
+    assert len(read) == 200, "an hour before the wanted time the search ends"
+
+
+def test_a_record_that_cannot_be_read_is_named_and_hides_no_other(busy: Cluster) -> None:
+    path = f"{busy.paths.asked}/0000000004"
+    busy.zk.transact([SetData(path, b"{broken")])
+    answer = pages_of(busy).get("/api/v1/actions").json()
+    assert len(answer["actions"]) == 8
+    (problem,) = answer["problems"]
+    assert path in problem
+    assert problem in text_of(pages_of(busy).get("/actions").text)
+
+
+def record(at: float, sequence: int) -> Asked:
+    return Asked("pause", "orders", ADA, at, sequence=sequence)
+
+
+def test_clusters_are_one_list_by_time_and_each_goes_on_where_it_was() -> None:
+    eu, us = (record(50, 9), record(30, 8)), (record(40, 3), record(20, 2))
+    found = merged({"eu": Page(eu), "us": Page(us)}, 3, {})
+    assert [(name, one.at) for name, one in found.found] == [("eu", 50), ("us", 40), ("eu", 30)]
+    assert found.rest == "eu:0,us:3"
+    assert merged({"us": Page(us[1:])}, 3, {"eu": 0, "us": 3}).rest == ""
+
+
+def test_what_lies_behind_an_unfinished_cluster_waits_for_the_next_page() -> None:
+    found = merged({"eu": Page((record(30, 8),), rest=8), "us": Page((record(40, 3), record(20, 2)))}, 10, {})
+    assert [one.at for _, one in found.found] == [40, 30]
+    assert found.rest == "eu:8,us:3"
+
+
+def test_a_cluster_that_does_not_answer_hides_no_other_and_keeps_its_place(
+    busy: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
+
+    def connect(name: str) -> Any:
+        if name == "eu":
+            raise StoreUnavailable("ZooKeeper does not answer; check that it runs")
+        from contextlib import nullcontext  # noqa: PLC0415
+
+        return name, lambda: nullcontext(busy.coordinator)
+
+    answer = pages_of(connect).get("/api/v1/actions?limit=2&rest=eu:7,shop:5").json()
+    assert [one["about"] for one in answer["actions"]] == ["topic-4", "topic-3"]
+    assert answer["problems"] == ["cluster eu: KPC-041: ZooKeeper does not answer; check that it runs"]
+    assert answer["rest"] == "eu:7,shop:3"
+
+
+@pytest.mark.parametrize("query", ["?after=yesterday", "?rest=x", "?rest=shop:-1", "?rest=a/b:1"])
+def test_a_request_that_cannot_be_meant_is_refused_in_a_sentence(shop: Cluster, query: str) -> None:
+    answer = pages_of(shop).get(f"/api/v1/actions{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "KPC-010")
+    assert pages_of(shop).get(f"/actions{query}").status_code == 400
+
+
+@pytest.mark.parametrize("query", ["?limit=0", "?limit=201", "?about=" + "x" * 201, "?rest=" + "x" * 4_001])
+def test_a_request_beyond_the_bounds_is_refused(shop: Cluster, query: str) -> None:
+    assert pages_of(shop).get(f"/api/v1/actions{query}").status_code == 422
+
+
+@pytest.mark.parametrize("name", [NASTY, "\u202egnirts", "x" * 200, "{{ 7 * 7 }}"])
+def test_hostile_words_are_text(shop: Cluster, name: str) -> None:
+    actor = Actor("airflow", name, name, name, name, 1)
+    ask(shop, 1, actor, about=name, why=name, action=name)
+    client = pages_of(shop)
+    for path in ("/actions", f"/actions?actor={name}"):
+        page = client.get(path).text
+        assert "<script>alert" not in page
+        assert name in text_of(page.replace("&lt;", "\ue000").replace("&gt;", "\ue001")).replace("\ue000", "<").replace(
+            "\ue001", ">"
+        )
+    (one,) = client.get("/api/v1/actions").json()["actions"]
+    assert (one["actor"]["who"], one["about"], one["why"]) == (name, name, name)
+
+
+def test_only_clusters_that_the_user_may_read_are_listed(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(_method: str, _: object, dag_id: str) -> Any:
+        def check(*_: object) -> None:
+            if dag_id == "rebalance__eu" or refused:
+                raise HTTPException(403, "Forbidden")
+
+        return check
+
+    refused = False
+    monkeypatch.setattr(access, "requires_access_dag", requires)
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
+    client = pages_of(busy, allowed=False)
+    assert client.get("/actions").status_code == 401
+    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
+    assert {one["cluster"] for one in client.get("/api/v1/actions").json()["actions"]} == {"shop"}
+    refused = True
+    for path in ("/actions", "/api/v1/actions"):
+        assert client.get(path).status_code == 403
+
+
+def test_an_empty_list_says_so(shop: Cluster) -> None:
+    assert "Nobody has asked for anything yet." in text_of(pages_of(shop).get("/actions").text)

@@ -1,0 +1,156 @@
+"""The ownership audit as a page and as data: what it shows, that it is shared, and that what others wrote is text."""
+
+from html import escape
+from typing import Any
+
+import pytest
+from airflow.api_fastapi.core_api.security import get_user
+from coordinator_ui import access, auditing
+from fastapi import HTTPException
+
+from coordinator_tasks.service import directives
+from tests.fakes.cluster import Cluster
+from tests.unit.plugins.pages_site import NASTY, pages_of, stable, text_of
+from tests.world.site import Site, stable_site
+
+DATA = "/api/v1/clusters/shop/audit"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
+    monkeypatch.setattr(auditing, "BETWEEN_S", 0.01)
+
+
+@pytest.fixture
+def site() -> Site:
+    return stable_site("a", "b")
+
+
+def kinds(found: Any) -> list[tuple[str, list[int], bool]]:
+    return [(one["kind"], one["partitions"], one["alarm"]) for one in found["findings"]]
+
+
+def intruded(site: Site) -> None:
+    """Somebody without a token has committed partition 0."""
+    site.kafka.stored["g", "orders", 0] = (3, "")
+
+
+def test_a_healthy_cluster_shows_who_commits_what(site: Site) -> None:
+    said = text_of(pages_of(site).get("/audit").text)
+    assert "Who owns what in cluster shop" in said
+    assert "by two looks, 10 ms apart" in said
+    assert "old code KPC-084 – – a runs a release that does not say its number" in said
+    found = pages_of(site).get(DATA).json()
+    assert {one["who"] for one in found["committers"]} == {"a", "b"}
+    assert (found["alarms"], found["problems"], found["topic"]) == (0, [], "")
+
+
+def test_every_finding_stands_with_what_to_do_and_the_worst_first(site: Site) -> None:
+    intruded(site)
+    client = pages_of(site)
+    found = client.get(DATA).json()
+    assert kinds(found)[0] == ("intruder", [0], True)
+    assert (found["counts"]["intruder"], found["counts"]["two_owners"], found["alarms"]) == (1, 0, 1)
+    page = client.get("/clusters/shop/audit").text
+    assert 'class="state alarm">intruder<' in page
+    assert 'class="state doubt">old code<' in page
+    said = text_of(page)
+    assert "partition 0 of orders: somebody without a token has committed it over" in said
+    assert "stop it, or give it a consumer group of its own" in said
+    assert said.index("intruder KPC-082") < said.index("old code KPC-084")
+
+
+def test_one_topic_can_be_audited_alone_and_its_page_leads_there(site: Site) -> None:
+    site.add_topic("clicks", 2)
+    site.settles()
+    client = pages_of(site)
+    assert {one["topic"] for one in client.get(f"{DATA}?topic=clicks").json()["committers"]} == {"clicks"}
+    assert {one["topic"] for one in client.get(DATA).json()["committers"]} == {"clicks", "orders"}
+    assert "/clusters/shop/audit?topic=orders" in client.get("/clusters/shop/topics/orders").text
+    (problem,) = client.get(f"{DATA}?topic=none").json()["problems"]
+    assert problem.startswith("none is not audited: KPC-012")
+
+
+def test_what_cannot_be_looked_at_is_said_and_hides_nothing_else(site: Site) -> None:
+    site.kafka.down = True
+    page = text_of(pages_of(site).get("/audit").text)
+    assert "Left out: the committed offsets of orders are not audited: " in page
+    assert "Nothing is committed." in page
+
+
+def test_a_cluster_that_nobody_has_used_has_nothing_to_audit() -> None:
+    said = text_of(pages_of(Cluster()).get("/audit").text)
+    assert "Every partition has one owner" in said
+
+
+def test_all_viewers_share_one_audit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    once = auditing.service.look
+
+    def look(*given: Any) -> Any:
+        looks.append(given)
+        return once(*given)
+
+    monkeypatch.setattr(auditing.service, "look", look)
+    client = pages_of(site)
+    for path in ("/audit", "/clusters/shop/audit", DATA):
+        assert client.get(path).status_code == 200
+    assert len(looks) == 2
+
+
+def test_the_audit_writes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("it writes")
+
+    monkeypatch.setattr(site.zk, "transact", refuse)
+    assert pages_of(site).get("/audit").status_code == 200
+
+
+def test_rows_beyond_the_bound_are_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "MOST_ROWS", 1)
+    client = pages_of(site)
+    assert client.get(DATA).json()["left_out"] == {"findings": 1, "committers": 1}
+    said = text_of(client.get("/audit").text)
+    assert "And 1 more finding: coordinator audit lists all of them." in said
+
+
+@pytest.mark.parametrize("name", [NASTY, "\u202egnirts", "x" * 300, "{{ 7 * 7 }}"])
+def test_the_name_of_a_hostile_client_is_text(site: Site, name: str) -> None:
+    site.kafka.members["g"] = (f"{name} at 10.0.0.7",)
+    client = pages_of(site)
+    page = client.get("/audit").text
+    assert "<script>alert" not in page
+    assert f"<bdi>orders: {escape(name)} at 10.0.0.7 subscribes with group g" in page
+    (one,) = [one for one in client.get(DATA).json()["findings"] if one["kind"] == "intruder"]
+    assert one["who"] == f"{name} at 10.0.0.7"
+
+
+def test_who_may_not_read_the_cluster_gets_no_audit(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(*_: object) -> Any:
+        def refuse(*_: object) -> None:
+            raise HTTPException(403, "Forbidden")
+
+        return refuse
+
+    stable(shop, dict.fromkeys(range(4), "a"))
+    monkeypatch.setattr(access, "requires_access_dag", requires)
+    client = pages_of(shop, allowed=False)
+    assert client.get("/audit").status_code == 401
+    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
+    for path in ("/audit", "/clusters/shop/audit", DATA):
+        answer = client.get(path)
+        assert answer.status_code == 403
+        assert "orders" not in answer.text
+
+
+def test_an_isolated_consumer_that_lives_on_stands_as_the_second_owner(site: Site) -> None:
+    process = site.processes["a"]
+    last = process.answer(process.member)
+    directives.isolate(site.coordinator, "a", by="ada", why="wrong results")
+    site.processes.pop("a")
+    site.settles()
+    site.statuses.answers["a"] = last
+    found = pages_of(site).get(DATA).json()
+    assert found["findings"][0]["kind"] == "two_owners"
+    assert found["findings"][0]["who"] == "a, b"
