@@ -21,7 +21,7 @@ VERSION_TIMEOUT_S = 20.0
 # Local servers live shortly: with only the first compiler and the serial collector they start fastest and use the least.
 QUICK_START_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-_ADVICE = (
+ADVICE = (
     f"install Java {OLDEST} (Debian and Ubuntu: apt-get install openjdk-{OLDEST}-jre-headless), "
     "or set JAVA_HOME to the folder of one"
 )
@@ -51,7 +51,7 @@ def find_java() -> Java:
             return Java(home=executable.resolve().parent.parent, executable=executable, version=version)
         refused.append(f"{origin} {_flaw(executable, version)}")
     why = "; ".join(refused) or "neither JAVA_HOME nor PATH has one"
-    raise JavaUnavailable(f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}: {_ADVICE}")
+    raise JavaUnavailable(f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}: {ADVICE}")
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:

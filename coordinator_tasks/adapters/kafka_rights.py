@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
@@ -40,19 +41,23 @@ class KafkaRights:
         return tuple(sorted(f"{node.host}:{node.port}" for node in answer.nodes))
 
     def offsets_kept_s(self) -> float | None:
-        """How long a broker keeps the offsets of a group after its last commit; `None` = this account may not ask."""
+        """How long each broker keeps a group's offsets after its last commit, the shortest; `None` = this account may not ask."""
         answer = self._broker.results(
             lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
         ).only("the cluster")
-        one = ConfigResource(ConfigResource.Type.BROKER, str(answer.nodes[0].id))
-        try:
-            found = self._broker.results(
-                lambda client, time_out: client.describe_configs([one], request_timeout=time_out)
-            ).only("the broker's configuration")
+        try:  # a request may name one broker, and goes to that one
+            found = [
+                self._configuration(ConfigResource(ConfigResource.Type.BROKER, str(one.id))) for one in answer.nodes
+            ]
         except Refused:
             return None
-        entry = found.get(_RETENTION)
-        return float(entry.value) * 60 if entry is not None and entry.value else None
+        entries = [one.get(_RETENTION) for one in found]
+        return min((float(one.value) * 60 for one in entries if one is not None and one.value), default=None)
+
+    def _configuration(self, broker: ConfigResource) -> Any:
+        return self._broker.results(
+            lambda client, time_out: client.describe_configs([broker], request_timeout=time_out)
+        ).only(f"the configuration of broker {broker.name}")
 
     def has(self, right: Right, topic: str, group: str, cluster: str) -> bool:
         """Whether the account has this right on the topic, on the group, or on the cluster's transactional ids."""

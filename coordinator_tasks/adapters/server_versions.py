@@ -1,7 +1,10 @@
-"""Which versions the servers run, asked on connections of their own: both kinds tell it before any log-in.
+"""Which versions the servers run, and how large a request ZooKeeper's take, asked on connections of their own, before any log-in.
 
 ZooKeeper says it to the word `srvr`, where the server allows that. Kafka's protocol has no version of the release: a broker
 tells the newest `metadata.version` that it supports (`ApiVersions`, KIP-584), which each release has raised.
+
+No command of a ZooKeeper server tells its `jute.maxbuffer`. But a request begins with its length, and a server hangs up at once on one
+that is too long: it reads nothing more. So the length alone is sent.
 """
 
 import socket
@@ -16,6 +19,9 @@ from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 LIMIT_S = 3.0
 MAX_BYTES = 64 * 1024
 NOT_TOLD = "not told"
+TAKES, REFUSES = "takes it", "refuses it"
+HANG_UP_S = 0.7
+"""So long a server that refuses a length may take to hang up."""
 RELEASES = {21: "3.9", 25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3"}
 """The newest `metadata.version` of each release of Kafka (`kafka-features.sh version-mapping`)."""
 _API_VERSIONS, _VERSION = 18, 3
@@ -25,11 +31,32 @@ Context = Callable[[], ssl.SSLContext | None]
 
 def zookeeper_versions(hosts: str, access: ZooKeeperAccess) -> dict[str, str]:
     """Server → its version, of all servers of a connect string."""
+    return _of_each(_zookeeper, hosts, access)
+
+
+def zookeeper_takes(hosts: str, access: ZooKeeperAccess, size: int) -> dict[str, str]:
+    """Server → whether it takes a request of so many bytes: `TAKES`, `REFUSES` or `NOT_TOLD`."""
+
+    def ask(connection: socket.socket) -> str:
+        connection.settimeout(HANG_UP_S)
+        connection.sendall(struct.pack(">i", size))
+        try:
+            return TAKES if connection.recv(1) else REFUSES
+        except TimeoutError:  # it waits for the rest
+            return TAKES
+        except (ConnectionError, ssl.SSLError):
+            return REFUSES
+
+    return _of_each(ask, hosts, access)
+
+
+def _of_each(ask: Callable[[socket.socket], str], hosts: str, access: ZooKeeperAccess) -> dict[str, str]:
+    """Server of a connect string → what it tells."""
 
     def context() -> ssl.SSLContext | None:
         return _context(access.ca, access.certificate, access.key, access.key_password) if access.tls else None
 
-    return {one: _asked(_zookeeper, one, 2181, context) for one in hosts.partition("/")[0].split(",")}
+    return {one: _asked(ask, one, 2181, context) for one in hosts.partition("/")[0].split(",")}
 
 
 def kafka_versions(brokers: Sequence[str], kafka: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, given_se
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Side
-from coordinator_tasks.doctor import Finding, Result, dags_on_demand, examine, failed
+from coordinator_tasks.doctor import Finding, Result, airflow_site, examine, failed
 from coordinator_tasks.doctor import airflow as airflow_checks
 from coordinator_tasks.tables import Table
 from coordinator_tasks.wiring import set_access_lists
@@ -60,8 +60,8 @@ def doctor(
     found: list[Finding] = []
     with waiting.shown("doctor"):
         checks = examine(settings, side, dict.fromkeys(topic or (), group))
-        needed = partial(dags_on_demand, settings)
-        for one in chain(checks, airflow_checks.examine(api, settings.cluster, needed) if api is not None else ()):
+        look = partial(airflow_site, settings)
+        for one in chain(checks, airflow_checks.examine(api, settings.cluster, look) if api is not None else ()):
             found.append(one)
             waiting.says(f"doctor, behind {one.check}")
     _show(found, how_of(how, json))

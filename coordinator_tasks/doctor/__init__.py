@@ -1,6 +1,6 @@
 """Whether this side may do all that it has to: each right, each neighbour, one finding each."""
 
-from coordinator_tasks.doctor.examination import dags_on_demand, examine
+from coordinator_tasks.doctor.examination import airflow_site, examine
 from coordinator_tasks.doctor.findings import Finding, Result, failed
 
-__all__ = ["Finding", "Result", "dags_on_demand", "examine", "failed"]
+__all__ = ["Finding", "Result", "airflow_site", "examine", "failed"]

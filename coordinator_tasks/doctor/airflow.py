@@ -4,9 +4,12 @@ The API is there wherever a browser reaches Airflow, and tells what its services
 """
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +20,10 @@ from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.doctor.findings import Finding, Result, broken
 
 LIMIT_S = 10.0
+CLOCKS_S = 1.0
+TOLD_WITHIN_S = 60.0
+"""The watcher tells a change within seconds; a busy Airflow may store it later."""
+DAY_S = 86_400.0
 RECENT_S = 300.0  # `reconcile` runs every minute
 PLUGIN = "coordinator"
 DAGS = {"rebalance": True, "reconcile": True, "consumers": False, "stuck_topic": False}
@@ -34,7 +41,7 @@ _SERVICES = {
     "dag_processor": "start `airflow dag-processor`: without it no DAG is read",
     "triggerer": "start `airflow triggerer`: without it waits, questions and the watcher of ZooKeeper stand still",
 }
-_SLOW: Mapping[tuple[str, str], tuple[Callable[[str], bool], str]] = {
+_SLOW: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ("core", "lazy_load_plugins"): (lambda value: value.lower() == "false", "False"),
     ("scheduler", "scheduler_idle_sleep_time"): (lambda value: float(value) <= 0.5, "0.1"),
     ("scheduler", "task_instance_heartbeat_timeout"): (lambda value: float(value) <= 120, "60"),
@@ -42,9 +49,27 @@ _SLOW: Mapping[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ("core", "parallelism"): (lambda value: int(value) >= 4, "8 or more"),
 }
 """Section and option → whether the value is quick enough, and a value that is."""
+_SLOW_WITH_CELERY: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
+    ("scheduler", "task_queued_timeout"): (
+        lambda value: float(value) < 600,
+        "a little more than a task ever waits for a worker: a task that a dead worker had taken waits so long",
+    ),
+}
 _UNANSWERED = (CoordinatorError, AttributeError, KeyError, TypeError, ValueError)
 """No answer, or one of another shape than the API's."""
 Json = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What ZooKeeper says of a cluster, for comparison.
+
+    `needed`: which of the DAGs `ON_DEMAND` it needs. `changed`: asset of a watcher (`topics`, `fleet`) → when something that the watcher
+    tells has changed last (ZooKeeper's clock), of those that are known.
+    """
+
+    needed: Collection[str] = ()
+    changed: Mapping[str, float] = field(default_factory=dict)
 
 
 class Api:
@@ -58,6 +83,7 @@ class Api:
         if not environ.get(TOKEN) and not environ.get(USER):
             raise BadSettings(f"Airflow's API needs a log-in; set {TOKEN}, or {USER} and {PASSWORD}")
         self.url = url.rstrip("/")
+        self.apart_s = 0.0  # between the api-server's clock and this host's, at least, by its last answer
         self._environ = environ
         self._http = httpx.Client(base_url=self.url, timeout=LIMIT_S, transport=transport)
 
@@ -78,7 +104,9 @@ class Api:
 
     def _sent(self, method: str, path: str, **options: Any) -> Json:
         try:
+            asked_at = time.time()
             answer = self._http.request(method, path, **options)
+            self._compare_clocks(answer.headers.get("date", ""), asked_at, time.time())
             if answer.status_code in (401, 403):
                 raise NoAccess(
                     f"Airflow refuses {path} to this user: give it the right to read it, or correct the log-in"
@@ -93,11 +121,17 @@ class Api:
                 f"Airflow at {self.url} gave no answer to {path} ({said}); check that it runs there"
             ) from error
 
+    def _compare_clocks(self, date: str, asked_at: float, answered_at: float) -> None:
+        """By the `Date` of an answer, which has whole seconds."""
+        with suppress(ValueError, TypeError):
+            at = parsedate_to_datetime(date).timestamp()
+            self.apart_s = max(asked_at - (at + 1.0), at - answered_at, 0.0)
 
-def examine(api: Api, cluster: str, needed: Callable[[], Collection[str]] = tuple) -> Iterator[Finding]:
+
+def examine(api: Api, cluster: str, look: Callable[[], Site] = Site) -> Iterator[Finding]:
     """All checks of one cluster in this Airflow. An answer that cannot be had stops no other check.
 
-    `needed`: says which of the DAGs `ON_DEMAND` this cluster needs.
+    `look`: what ZooKeeper says of the cluster.
     """
     with closing(api) as asked:
         try:
@@ -111,12 +145,14 @@ def examine(api: Api, cluster: str, needed: Callable[[], Collection[str]] = tupl
             yield _unanswered("Airflow", error)
             return
         yield Finding("Airflow", Result.OK, f"{asked.url} answers; version {version}")
+        yield _clocks(asked)
+        site = look()
         found: dict[str, Json] = {}
         parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
             ("Airflow plugin", lambda: _plugin(asked)),
-            ("Airflow DAGs", lambda: _dags(asked, cluster, found, needed())),
+            ("Airflow DAGs", lambda: _dags(asked, cluster, found, site.needed)),
             ("Airflow reconcile", lambda: _reconcile(asked, found)),
-            ("Airflow watcher", lambda: _watchers(asked, cluster)),
+            ("Airflow watcher", lambda: _watchers(asked, cluster, site.changed)),
             ("Airflow pools", lambda: _pools(asked, found)),
             ("Airflow connections", lambda: _connections(asked)),
             ("Airflow settings", lambda: _settings(asked)),
@@ -130,7 +166,9 @@ def examine(api: Api, cluster: str, needed: Callable[[], Collection[str]] = tupl
 
 def _unanswered(check: str, error: Exception) -> Finding:
     if isinstance(error, NoAccess):
-        return Finding(check, Result.WARNING, f"not checked: {error}")
+        return replace(
+            broken(check, error, Result.WARNING), says=f"not checked: {str(error).rpartition('; ')[0] or error}"
+        )
     if isinstance(error, CoordinatorError):
         return broken(check, error)
     return Finding(
@@ -227,8 +265,18 @@ def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
         yield Finding("Airflow reconcile", Result.OK, says)
 
 
-def _watchers(api: Api, cluster: str) -> Iterator[Finding]:
-    """Airflow gives a watcher its trigger once a DAG that follows the asset is on; a triggerer then runs it."""
+def _clocks(api: Api) -> Finding:
+    if api.apart_s <= CLOCKS_S:
+        return Finding("Airflow clock", Result.OK, f"the api-server and this host are at most {CLOCKS_S:g} s apart")
+    says = f"the api-server and this host are {api.apart_s:.0f} s apart: times on the pages and waiting times count wrongly"
+    return Finding("Airflow clock", Result.WARNING, says, "synchronize the clocks (NTP) of all hosts")
+
+
+def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[Finding]:
+    """Airflow gives a watcher its trigger once a DAG that follows the asset is on; a triggerer then runs it.
+
+    No call tells whether it runs now. But it tells each change in ZooKeeper, also one that came while it did not run.
+    """
     for scope in ("topics", "fleet"):
         name = f"zookeeper_{cluster}_{scope}"
         assets = [one for one in api.get("/assets", name_pattern=name, limit=100)["assets"] if one["name"] == name]
@@ -238,6 +286,18 @@ def _watchers(api: Api, cluster: str) -> Iterator[Finding]:
             yield Finding(check, Result.FAILED, f"nothing watches ZooKeeper for asset {name}", mend)
             continue
         last = (assets[0].get("last_asset_event") or {}).get("timestamp")
+        told_at = datetime.fromisoformat(last).timestamp() if last else 0.0
+        at, now = changed.get(scope, 0.0), time.time()
+        known = last or now - at < DAY_S  # Airflow may have cleaned old events away
+        if known and at - told_at > TOLD_WITHIN_S and now - at > TOLD_WITHIN_S:
+            yield Finding(
+                check,
+                Result.FAILED,
+                f"it has not told what changed in ZooKeeper {now - at:.0f} s ago; last change told: {_line(last or 'none')}",
+                "restart the triggerer, and see its log for `holding:`: it has no connection to ZooKeeper, or no free slot "
+                "([triggerer] capacity); until then only `reconcile` finds changes, within a minute",
+            )
+            continue
         yield Finding(check, Result.OK, f"a trigger watches it; last change told: {_line(last or 'none yet')}")
 
 
@@ -291,7 +351,8 @@ def _settings(api: Api) -> Iterator[Finding]:
         return
     given = {(one["name"], option["key"]): _line(option["value"]) for one in sections for option in one["options"]}
     slow = []
-    for place, (quick, better) in _SLOW.items():
+    celery = "celery" in given.get(("core", "executor"), "").lower()
+    for place, (quick, better) in (_SLOW | _SLOW_WITH_CELERY if celery else _SLOW).items():
         try:
             if place in given and not quick(given[place]):
                 slow.append((place, better))

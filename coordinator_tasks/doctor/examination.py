@@ -12,20 +12,24 @@ from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.znodes import children
 from coordinator_tasks.doctor import kafka, zookeeper
+from coordinator_tasks.doctor.airflow import Site
 from coordinator_tasks.doctor.findings import Finding, Result, broken, servers
 from coordinator_tasks.installed import Installed, installed
-from coordinator_tasks.java import JavaUnavailable, find_java
+from coordinator_tasks.java import ADVICE, JavaUnavailable, find_java
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import connect_zookeeper
+
+OLDEST = {"pyspark": "4.2", "pyspark-client": "4.2", "apache-airflow": "3.2"}
+"""The oldest versions that have what we need: pyproject.toml says the same."""
 
 
 def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = None) -> Iterator[Finding]:
     """All checks of one side; `topics`: topic → group, besides those that are managed."""
     yield Finding("settings", Result.OK, f"cluster {settings.cluster}, examined as {side}")
-    yield Finding("installed here", Result.OK, _clients(installed()))
+    yield from _clients(installed())
     yield _java()
     yield from _tokens(settings)
-    found = dict(topics or {})
+    found, idle = dict(topics or {}), dict[str, float]()
     try:
         zk = connect_zookeeper(settings)
     except CoordinatorError as error:
@@ -35,42 +39,62 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
             yield Finding("ZooKeeper", Result.OK, f"{settings.zookeeper} answers; {zookeeper.account(settings)}")
             yield servers("ZooKeeper versions", zookeeper_versions(settings.zookeeper, settings.zookeeper_access))
             yield from zookeeper.examine(settings, side, zk)
-            found = {**zookeeper.managed(zk, Paths(settings.cluster), side), **found}
+            paths = Paths(settings.cluster)
+            found, idle = {**zookeeper.managed(zk, paths, side), **found}, zookeeper.idle_for(zk, paths)
         except CoordinatorError as error:
             yield broken("ZooKeeper folders", error)
         finally:
             zk.close()
-    yield from kafka.examine(settings, side, found)
+    yield from kafka.examine(settings, side, found, idle)
 
 
-def dags_on_demand(settings: Settings) -> list[str]:
-    """The further DAGs of Airflow that this cluster needs: for its budget, and for fleets with limits of growth.
-
-    What cannot be read needs none here: the checks of ZooKeeper name it.
-    """
-    found = ["approve_plan"] if settings.budget.is_set else []
+def airflow_site(settings: Settings) -> Site:
+    """What the checks of Airflow compare it with. What cannot be read is left out: the checks of ZooKeeper name it."""
+    needed = ["approve_plan"] if settings.budget.is_set else []
     try:
         zk = connect_zookeeper(settings)
     except CoordinatorError:
-        return found
+        return Site(needed)
+    paths = Paths(settings.cluster)
     try:
-        return [*found, *(["autoscale"] if children(zk, Paths(settings.cluster).growths) else [])]
+        # `approve_plan` is for the site's budget, `autoscale` for fleets with limits of growth.
+        grows = ["autoscale"] if children(zk, paths.growths) else []
+        return Site([*needed, *grows], zookeeper.changed_at(zk, paths))
     except CoordinatorError:
-        return found
+        return Site(needed)
     finally:
         zk.close()
 
 
-def _clients(found: Installed) -> str:
+def _clients(found: Installed) -> Iterator[Finding]:
     packages = ", ".join(f"{name} {version}" for name, version in sorted(found.packages.items()))
-    return f"coordinator {found.coordinator}, Python {found.python}, {packages}"
+    says = f"coordinator {found.coordinator}, Python {found.python}, {packages}"
+    old = {
+        name: least
+        for name, least in OLDEST.items()
+        if name in found.packages and _number(found.packages[name]) < _number(least)
+    }
+    if not old:
+        yield Finding("installed here", Result.OK, says)
+        return
+    names = " and ".join(f"{name} {found.packages[name]}" for name in old)
+    wanted = ", ".join(f"{name} {least}" for name, least in old.items())
+    mend = f"install {wanted} or newer here: docs/versions.md says what was tried"
+    yield Finding("installed here", Result.FAILED, f"{says}: {names} cannot run what we need", mend)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """Of a version's first two parts; what is no number counts as 0."""
+    parts = [*version.split("."), "0"][:2]
+    return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 
 
 def _java() -> Finding:
     try:
         java = find_java()
     except JavaUnavailable as error:
-        return Finding("Java", Result.WARNING, f"{error}; consumers without Spark, and the coordinator, need none")
+        says = f"{str(error).removesuffix(f': {ADVICE}')}; consumers without Spark, and the coordinator, need none"
+        return Finding("Java", Result.WARNING, says, f"for consumers with Spark {ADVICE}")
     return Finding("Java", Result.OK, f"Java {java.version} in {java.home}")
 
 

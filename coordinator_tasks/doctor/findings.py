@@ -26,9 +26,11 @@ class Finding:
     mend: str = ""
 
 
-def broken(check: str, error: CoordinatorError) -> Finding:
-    """The finding of a check that could not be made."""
-    return Finding(check, Result.FAILED, str(error))
+def broken(check: str, error: CoordinatorError, result: Result = Result.FAILED) -> Finding:
+    """The finding of a check that could not be made. The text of an error ends with what to do."""
+    says, _, mend = str(error).rpartition("; ")
+    page = f"see {error.code} in docs/errors.md"
+    return Finding(check, result, says or mend, f"{mend} ({page})" if says else page)
 
 
 def servers(check: str, versions: Mapping[str, str]) -> Finding:

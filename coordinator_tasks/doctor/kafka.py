@@ -15,8 +15,13 @@ MUST_KEEP_S = 2 * 3600.0
 SHOULD_KEEP_S = 24 * 3600.0
 
 
-def examine(settings: Settings, side: Side, topics: Mapping[str, str]) -> Iterator[Finding]:
-    """The brokers, each right on each topic and its group, and the groups themselves."""
+def examine(
+    settings: Settings, side: Side, topics: Mapping[str, str], idle: Mapping[str, float] | None = None
+) -> Iterator[Finding]:
+    """The brokers, each right on each topic and its group, the groups themselves, and whether offsets expire.
+
+    `idle`: topic → for how many seconds, at least, nobody has owned any of it.
+    """
     try:
         rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
         brokers = rights.brokers()
@@ -35,7 +40,7 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str]) -> Iterat
             continue
         yield from _rights(settings, side, rights, topic, group)
     yield from _groups(settings, sorted(set(topics.values())))
-    yield _retention(rights)
+    yield from _retention(rights, idle or {})
 
 
 def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, group: str) -> Iterator[Finding]:
@@ -78,17 +83,40 @@ def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[Finding]:
         yield Finding(check, Result.FAILED, says, "stop that client, or give it another group")
 
 
-def _retention(rights: KafkaRights) -> Finding:
+def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[Finding]:
     """Owners commit idle partitions again each hour. Without consumers nobody does."""
     check = "Kafka: expiry of offsets"
     try:
         kept_s = rights.offsets_kept_s()
     except CoordinatorError as error:
-        return broken(check, error)
+        yield broken(check, error)
+        return
     if kept_s is None:
-        return Finding(
-            check, Result.OK, "not told: only accounts with DescribeConfigs on the cluster may ask, and none is needed"
-        )
+        says = "not told: only accounts with DescribeConfigs on the cluster may ask, and none is needed"
+        yield Finding(check, Result.OK, says)
+        return
+    yield _kept(check, kept_s)
+    yield from _idle(kept_s, idle)
+
+
+def _idle(kept_s: float, idle: Mapping[str, float]) -> Iterator[Finding]:
+    """The topics without a consumer whose offsets expire soon, or have."""
+    late = {topic: kept_s - for_s for topic, for_s in idle.items() if for_s > kept_s / 2}
+    if not late:
+        return
+    told = [
+        f"{topic} {f'in {left_s / 3600:.1f} h' if left_s > 0 else 'by now'}"
+        for topic, left_s in sorted(late.items(), key=lambda item: item[1])
+    ]
+    yield Finding(
+        "Kafka: offsets of idle topics",
+        Result.WARNING,
+        f"nobody owns these topics, so nobody commits, and their offsets expire at the latest: {shown(told)}",
+        "start a consumer, or keep them: `offsets reset --topic TOPIC --to-current --export`. Without offsets a topic begins at its start rule",
+    )
+
+
+def _kept(check: str, kept_s: float) -> Finding:
     says = f"offsets.retention.minutes keeps a group's offsets for {kept_s / 3600:g} h after its last commit"
     mend = "raise offsets.retention.minutes on the brokers to more than the longest time without consumers; the default is 7 days"
     if kept_s < MUST_KEEP_S:

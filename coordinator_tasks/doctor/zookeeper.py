@@ -1,29 +1,37 @@
-"""ZooKeeper's part: folders, access lists, the session, the sizes of nodes, and clocks."""
+"""ZooKeeper's part: folders, access lists, the session, the sizes of nodes and requests, and clocks."""
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from coordinator_tasks.adapters.access_lists import MEND
+from coordinator_tasks.adapters.server_versions import NOT_TOLD, REFUSES, TAKES, zookeeper_takes
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_rights import wrong_access_lists
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node
+from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.names import Paths, is_consumer, is_topic
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import counted, shown
 from coordinator_tasks.core.ports import Create, Delete
-from coordinator_tasks.core.znodes import children, find_many
+from coordinator_tasks.core.znodes import children, find_many, numbered
 from coordinator_tasks.doctor.findings import Finding, Result
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import check_folders
 
 CLOCKS_S = 1.0
+WRITTEN_LATE_S = 10.0
+"""Between the look that a record of the history is made from and its write: the time that asking everybody takes."""
 JUTE_BYTES = 1024 * 1024 - 1
-"""The default of `jute.maxbuffer`; no command of a server tells the value that it has."""
+"""The default of `jute.maxbuffer`."""
 ROOMY = 0.7
+"""A node may have this share of the largest request: a transaction writes others beside it."""
 _SHOWN = 3
+_MOST_HISTORIES = 200
+_MOST_CHARS = 80
 
 
 def account(settings: Settings) -> str:
@@ -48,11 +56,14 @@ def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Find
         check_folders(zk, paths)
         yield Finding("ZooKeeper folders", Result.OK, "each folder gives every account what it needs, and not more")
     yield _session(settings, zk)
-    yield _sizes(zk, paths, side)
+    yield from _sizes(
+        zk, paths, side, lambda size: zookeeper_takes(settings.zookeeper, settings.zookeeper_access, size)
+    )
     if side is Side.COORDINATOR:
         yield from _nodes(settings, zk, paths)
         yield _clocks(zk, paths)
         yield from _consumers_clocks(zk, paths)
+        yield from _coordinators_clocks(zk, paths)
 
 
 def _session(settings: Settings, zk: KazooZooKeeper) -> Finding:
@@ -69,19 +80,42 @@ def _session(settings: Settings, zk: KazooZooKeeper) -> Finding:
     )
 
 
-def _sizes(zk: KazooZooKeeper, paths: Paths, side: Side) -> Finding:
-    """The largest node of those that grow with the site: a server drops a connection that sends a larger one."""
-    folders = (
-        [paths.assignments] if side is Side.CONSUMER else [paths.assignments, paths.states, paths.configs, paths.fleets]
-    )
+def _sizes(
+    zk: KazooZooKeeper, paths: Paths, side: Side, takes: Callable[[int], Mapping[str, str]]
+) -> Iterator[Finding]:
+    """The largest node of those that grow with the site, and whether each server takes a request that can write it.
+
+    `takes`: server → whether it takes a request of so many bytes. One that does not drops the connection of who sends it.
+    """
+    grow = (paths.assignments, paths.states, paths.configs, paths.fleets, paths.upgrades, paths.growths)
+    folders = grow[:1] if side is Side.CONSUMER else grow
     wanted = [f"{folder}/{name}" for folder in folders for name in children(zk, folder)]
     sizes = {path: len(node.data) for path, node in find_many(zk, {path: path for path in wanted}).items()}
     path, size = max(sizes.items(), key=lambda item: item[1], default=(paths.base, 0))
     said = f"the largest of {len(sizes)} nodes, {path}, has {size:,} bytes: {size / JUTE_BYTES:.0%} of jute.maxbuffer's default"
-    if size < ROOMY * JUTE_BYTES:
-        return Finding("ZooKeeper node sizes", Result.OK, said)
-    mend = "split the topic's consumers over shorter ids, or raise jute.maxbuffer on all servers to the same value"
-    return Finding("ZooKeeper node sizes", Result.WARNING, said, mend)
+    needed = max(JUTE_BYTES, math.ceil(size / ROOMY))
+    told = takes(needed)
+    small = [server for server, answer in told.items() if answer == REFUSES]
+    silent = [server for server, answer in told.items() if answer == NOT_TOLD]
+    raised = bool(told) and set(told.values()) == {TAKES}
+    if size < ROOMY * JUTE_BYTES or raised:
+        yield Finding("ZooKeeper node sizes", Result.OK, said)
+    else:
+        mend = "split the topic's consumers over shorter ids, or raise jute.maxbuffer on all servers to the same value"
+        yield Finding("ZooKeeper node sizes", Result.WARNING, said, mend)
+    check = "ZooKeeper jute.maxbuffer"
+    if small:
+        yield Finding(
+            check,
+            Result.WARNING,
+            f"{shown(small)} hangs up on a request of {needed:,} bytes: its jute.maxbuffer is smaller",
+            f"start all servers with the same -Djute.maxbuffer, of {needed:,} or more (SERVER_JVMFLAGS)",
+        )
+    elif len(silent) < len(told):
+        more = f"; {shown(silent)} does not tell" if silent else ""
+        yield Finding(check, Result.OK, f"each server takes a request of {needed:,} bytes{more}")
+    else:
+        yield Finding(check, Result.OK, "not told: the servers take no connection but the session's")
 
 
 def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
@@ -140,6 +174,58 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
         f"by ZooKeeper's clock {said}{more}",
         "synchronize the clocks (NTP) of all hosts",
     )
+
+
+def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+    """Of the hosts that plan: Airflow's workers, or the plain loop's. By the newest record of each topic's history.
+
+    A record has the time of the look that it was made from, and ZooKeeper stamps its node.
+    """
+    topics = [name for name in children(zk, paths.histories) if is_topic(name)][:_MOST_HISTORIES]
+    newest = {topic: max(numbered(zk, paths.history(topic)), default="") for topic in topics}
+    wanted = {topic: f"{paths.history(topic)}/{name}" for topic, name in newest.items() if name}
+    apart: dict[str, float] = {}
+    for topic, node in find_many(zk, wanted).items():
+        with suppress(Malformed):  # `history` names it
+            record = decode_record(wanted[topic], node.data, int(newest[topic]))
+            one = record.actor.run or record.actor.who or record.actor.kind
+            who = f"{one[:_MOST_CHARS]!r}, who was the last to change {topic},"
+            apart[who] = record.at - node.stat.created_at
+    wrong = {who: s for who, s in apart.items() if not -WRITTEN_LATE_S <= s <= CLOCKS_S}
+    if apart and not wrong:
+        says = f"who has planned {counted(len(apart), 'topic')} last agrees with ZooKeeper's clock"
+        yield Finding("coordinators' clocks", Result.OK, says)
+    if wrong:
+        first = sorted(wrong.items(), key=lambda item: -abs(item[1]))[:_SHOWN]
+        said = "; ".join(f"{who} was {abs(s):.1f} s {'ahead' if s > 0 else 'behind'}" for who, s in first)
+        mend = "synchronize the clocks (NTP) of the hosts of Airflow's workers, or of the plain loop"
+        yield Finding("coordinators' clocks", Result.WARNING, f"by ZooKeeper's clock {said}", mend)
+
+
+def changed_at(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
+    """Asset of Airflow's watcher → when a node that the watcher tells of was written last, by ZooKeeper's clock.
+
+    What is gone leaves no time, so this is never later than the last change.
+    """
+    folders = {"topics": (paths.configs, paths.directives), "fleet": (paths.fleets,)}
+    found = {}
+    for asset, watched in folders.items():
+        names = [f"{folder}/{name}" for folder in watched for name in children(zk, folder)]
+        times = [node.stat.modified_at for node in find_many(zk, {path: path for path in names}).values()]
+        if times:
+            found[asset] = max(times)
+    return found
+
+
+def idle_for(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
+    """Managed topic that nobody owns any partition of → for how many seconds, at least; what cannot be read is left out."""
+    paths_of = {name: paths.topic(name) for name in children(zk, paths.assignments) if is_topic(name)}
+    found, now = {}, time.time()
+    for name, node in find_many(zk, paths_of).items():
+        with suppress(Malformed):  # `topics` names it
+            if node.data and not (one := decode_node(paths_of[name], node.data)).assignments and not one.removed:
+                found[name] = max(0.0, now - node.stat.modified_at)
+    return found
 
 
 def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, str]:

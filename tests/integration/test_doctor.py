@@ -2,13 +2,17 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from coordinator_tasks.adapters.access_lists import AccessLists
+from coordinator_tasks.adapters.server_versions import REFUSES, TAKES, zookeeper_takes
+from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.cli import main
 from coordinator_tasks.core.kafka_rights import Side
-from coordinator_tasks.doctor import examine
+from coordinator_tasks.doctor import Result, examine
+from coordinator_tasks.doctor.zookeeper import JUTE_BYTES
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -53,9 +57,13 @@ def test_the_doctor_finds_nothing_on_a_healthy_site_and_names_what_is_wrong_on_b
         code, results, _ = examined(settings, monkeypatch, capsys)
         assert (code, set(results.values())) == (0, {"ok"})
         assert versions_of(settings) == {"ZooKeeper versions": "3.9.5", "Kafka versions": "4.3"}
-        assert {"ZooKeeper folders", "ZooKeeper nodes", "clocks", f"Kafka: Describe on topic {site.topic}"} <= set(
-            results
-        )
+        assert {
+            "ZooKeeper folders",
+            "ZooKeeper nodes",
+            "ZooKeeper jute.maxbuffer",
+            "clocks",
+            f"Kafka: Describe on topic {site.topic}",
+        } <= set(results)
         before = set(site.zk.children(site.paths.base))
         code, results, _ = examined(theirs, monkeypatch, capsys, "--topic", site.topic, "--group", site.group)
         assert (code, set(results.values())) == (0, {"ok"})
@@ -78,6 +86,21 @@ def test_the_doctor_finds_nothing_on_a_healthy_site_and_names_what_is_wrong_on_b
         assert results["status token"] == "warning"
     finally:
         site.close()
+
+
+@pytest.mark.parametrize(("options", "limit"), [((), JUTE_BYTES), (("-Djute.maxbuffer=500000",), 500_000)])
+def test_a_server_tells_the_largest_request_that_it_takes_without_one(
+    tmp_path: Path, options: tuple[str, ...], limit: int
+) -> None:
+    with EmbeddedZooKeeper(tmp_path, java_options=options) as own:
+        server = own.connect_string
+        for size, answer in ((limit, TAKES), (limit + 1, REFUSES)):
+            assert zookeeper_takes(f"{server}/apps", ZooKeeperAccess(), size) == {server: answer}
+        settings = Settings("shop", server, {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": "0"})
+        found = {one.check: one for one in examine(replace(settings, answer_timeout_s=2.0), Side.COORDINATOR)}
+        one = found["ZooKeeper jute.maxbuffer"]
+        assert one.result is (Result.OK if limit == JUTE_BYTES else Result.WARNING)
+        assert (server in one.says) is (limit != JUTE_BYTES)
 
 
 def versions_of(settings: Settings) -> dict[str, str]:

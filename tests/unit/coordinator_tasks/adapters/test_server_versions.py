@@ -9,7 +9,14 @@ from contextlib import closing, contextmanager
 import pytest
 
 from coordinator_tasks.adapters import server_versions
-from coordinator_tasks.adapters.server_versions import NOT_TOLD, kafka_versions, zookeeper_versions
+from coordinator_tasks.adapters.server_versions import (
+    NOT_TOLD,
+    REFUSES,
+    TAKES,
+    kafka_versions,
+    zookeeper_takes,
+    zookeeper_versions,
+)
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.embedded.ports import free_port
 
@@ -99,3 +106,37 @@ def test_a_server_that_is_down_or_silent_tells_nothing(monkeypatch: pytest.Monke
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         silent = f"127.0.0.1:{listener.getsockname()[1]}"
         assert kafka_versions([down, silent], {}) == {down: NOT_TOLD, silent: NOT_TOLD}
+
+
+@contextmanager
+def limited(size: int, *, resets: bool = False) -> Iterator[str]:
+    """Takes one connection, reads a length, and hangs up if it is larger than this; else it waits for the rest."""
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with closing(connection):
+            (length,) = struct.unpack(">i", connection.recv(4))
+            if length > size and resets:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            elif length <= size:
+                connection.recv(1)
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("size", "answer"), [(999_999, REFUSES), (1_000_000, TAKES), (5_000_000, TAKES)], ids=["smaller", "equal", "larger"]
+)
+@pytest.mark.parametrize("resets", [False, True])
+def test_a_server_that_hangs_up_on_a_length_refuses_it(size: int, answer: str, *, resets: bool) -> None:
+    with limited(size, resets=resets) as address:
+        assert zookeeper_takes(f"{address}/apps", ZooKeeperAccess(), 1_000_000) == {address: answer}
+
+
+def test_a_server_that_is_down_says_nothing_of_its_limit() -> None:
+    down = f"127.0.0.1:{free_port()}"
+    assert zookeeper_takes(down, ZooKeeperAccess(), 1_000_000) == {down: NOT_TOLD}

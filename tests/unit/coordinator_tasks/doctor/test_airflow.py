@@ -1,8 +1,10 @@
 """What the doctor says of an Airflow, by what its API answers."""
 
 import copy
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import httpx
@@ -10,7 +12,7 @@ import pytest
 
 from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.doctor import Finding, Result
-from coordinator_tasks.doctor.airflow import PASSWORD, TOKEN, USER, Api, examine
+from coordinator_tasks.doctor.airflow import PASSWORD, TOKEN, USER, Api, Site, examine
 
 Answers = dict[str, Any]
 HEALTHY = {"status": "healthy"}
@@ -55,17 +57,24 @@ def healthy() -> Answers:
 
 
 def asked(
-    answers: Answers, environ: dict[str, str] | None = None, needed: tuple[str, ...] = ()
+    answers: Answers,
+    environ: dict[str, str] | None = None,
+    needed: tuple[str, ...] = (),
+    changed: dict[str, float] | None = None,
+    behind_s: float = 0.0,
 ) -> tuple[list[Finding], list[httpx.Request]]:
     requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         requests.append(request)
         found = answers.get(request.url.path, 404)
-        return httpx.Response(found) if isinstance(found, int) else httpx.Response(200, json=found)
+        headers = {"Date": format_datetime(datetime.now(UTC) - timedelta(seconds=behind_s), usegmt=True)}
+        if isinstance(found, int):
+            return httpx.Response(found, headers=headers)
+        return httpx.Response(200, json=found, headers=headers)
 
     api = Api("http://airflow:8080/", environ or {USER: "ada", PASSWORD: "pw"}, httpx.MockTransport(answer))
-    return list(examine(api, "main", lambda: needed)), requests
+    return list(examine(api, "main", lambda: Site(needed, changed or {}))), requests
 
 
 def with_dags(*dags: Any) -> Answers:
@@ -184,6 +193,81 @@ def test_dags_for_a_budget_and_for_growth_are_asked_for_only_where_they_are_need
     assert told["autoscale"].mend == "`airflow dags unpause autoscale`"
     (missing,) = [one for one in asked(with_dags(dag("autoscale")), needed=needed)[0] if one.result is not Result.OK]
     assert missing.says.startswith("no DAG of it for cluster main: nobody is asked")
+
+
+def told(ago_s: float | None) -> Answers:
+    """A healthy Airflow whose watcher of topics has told a change so long ago; `None` = never."""
+    answers = healthy()
+    when = datetime.now(UTC) - timedelta(seconds=ago_s or 0)
+    answers["/api/v2/assets"]["assets"][0]["last_asset_event"] = {"timestamp": when.isoformat()} if ago_s else None
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("told_ago_s", "changed_ago_s", "result"),
+    [
+        (100.0, 101.0, Result.OK),
+        (2 * 86_400.0, 3 * 86_400.0, Result.OK),
+        (600.0, 300.0, Result.FAILED),
+        (None, 300.0, Result.FAILED),
+        (600.0, 20.0, Result.OK),
+        (None, 20.0, Result.OK),
+        (None, 2 * 86_400.0, Result.OK),
+    ],
+    ids=[
+        "told",
+        "quiet for long",
+        "not told",
+        "nothing told ever",
+        "just now",
+        "just now, first",
+        "events were cleaned",
+    ],
+)
+def test_a_watcher_that_has_not_told_a_change_does_not_run(
+    told_ago_s: float | None, changed_ago_s: float, result: Result
+) -> None:
+    found, _ = asked(told(told_ago_s), changed={"topics": time.time() - changed_ago_s})
+    one = of(found, "Airflow watcher of topics")
+    assert one.result is result
+    assert of(found, "Airflow watcher of fleet").result is Result.OK
+    if result is Result.FAILED:
+        assert "it has not told what changed in ZooKeeper 300 s ago" in one.says
+        assert "restart the triggerer" in one.mend
+
+
+@pytest.mark.parametrize(("behind_s", "result"), [(0, Result.OK), (-40, Result.WARNING), (40, Result.WARNING)])
+def test_the_clock_of_the_api_server_is_compared_with_this_hosts(behind_s: float, result: Result) -> None:
+    one = of(asked(healthy(), behind_s=behind_s)[0], "Airflow clock")
+    assert one.result is result
+    assert ("NTP" in one.mend) is (result is not Result.OK)
+
+
+@pytest.mark.parametrize(
+    ("executor", "value", "result"),
+    [
+        ("CeleryExecutor", "600.0", Result.WARNING),
+        ("CeleryExecutor", "90", Result.OK),
+        ("LocalExecutor", "600.0", Result.OK),
+    ],
+)
+def test_a_task_that_a_dead_celery_worker_had_taken_does_not_wait_for_ten_minutes(
+    executor: str, value: str, result: Result
+) -> None:
+    answers = healthy()
+    answers["/api/v2/config"]["sections"] += [
+        {"name": "core", "options": [{"key": "executor", "value": executor}]},
+        {"name": "scheduler", "options": [{"key": "task_queued_timeout", "value": value}]},
+    ]
+    found, _ = asked(answers)
+    assert {one.result for one in found if one.check.startswith("Airflow setting")} == {result}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_everything_that_is_not_well_comes_with_what_to_do(case: str) -> None:
+    answers = copy.deepcopy(healthy())
+    CASES[case][0](answers)
+    assert [one.check for one in asked(answers)[0] if one.result is not Result.OK and not one.mend] == []
 
 
 def test_connections_may_stand_elsewhere_than_in_the_database() -> None:

@@ -1,12 +1,20 @@
-"""Which further DAGs of Airflow a cluster needs, by its settings and its fleets."""
+"""What is installed here, and what Airflow is compared with: the DAGs that a cluster needs, and its last changes."""
+
+from pathlib import Path
 
 import pytest
 
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.doctor import dags_on_demand, examination
+from coordinator_tasks.doctor import Result, airflow_site, examination
+from coordinator_tasks.doctor.findings import broken
+from coordinator_tasks.installed import Installed
+from coordinator_tasks.java import ADVICE, JavaUnavailable
+from coordinator_tasks.service import directives, fleet, topics
 from coordinator_tasks.settings import Settings
+from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import FakeZooKeeperServer
 
 
@@ -21,11 +29,11 @@ def test_a_budget_needs_its_question_and_limits_of_growth_need_their_look(
     monkeypatch.setattr(examination, "connect_zookeeper", lambda _: server.connect())
     settings = Settings("main", "zk:2181", {"bootstrap.servers": "broker:9092"}, budget=budget)
     wanted = [*(["approve_plan"] if budget.is_set else []), *(["autoscale"] if grows else [])]
-    assert dags_on_demand(settings) == wanted
+    assert airflow_site(settings).needed == wanted
     former = server.connect()
     server.stop()
     monkeypatch.setattr(examination, "connect_zookeeper", lambda _: former)
-    assert dags_on_demand(settings) == wanted[: budget.is_set], "the checks of ZooKeeper say that it is away"
+    assert airflow_site(settings).needed == wanted[: budget.is_set], "the checks of ZooKeeper say that it is away"
 
 
 def test_without_zookeeper_the_settings_alone_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,4 +42,73 @@ def test_without_zookeeper_the_settings_alone_count(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(examination, "connect_zookeeper", refuse)
     settings = Settings("main", "zk:2181", {"bootstrap.servers": "broker:9092"}, budget=Budget(moves=5))
-    assert dags_on_demand(settings) == ["approve_plan"]
+    assert airflow_site(settings).needed == ["approve_plan"]
+
+
+def test_the_last_change_of_each_scope_is_zookeepers(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.kafka.create_topic("orders", 1)
+    monkeypatch.setattr(examination, "connect_zookeeper", lambda _: cluster.server.connect())
+    settings = Settings(cluster.name, "zk:2181", {"bootstrap.servers": "broker:9092"})
+    assert airflow_site(settings).changed == {}
+    topics.add_topic(cluster.coordinator, "orders", "readers", actor=PERSON)
+    first = cluster.clock.now()
+    cluster.clock.advance(60)
+    fleet.set_fleet(cluster.coordinator, Fleet("app", "app.py", ("c1",)))
+    assert airflow_site(settings).changed == {"topics": first, "fleet": first + 60}
+    cluster.join("a")
+    directives.drain(cluster.coordinator, "a", "ada", "disk")
+    assert airflow_site(settings).changed == {"topics": first + 60, "fleet": first + 60}
+
+
+@pytest.mark.parametrize(
+    ("packages", "result"),
+    [
+        ({"pyspark": "4.3.0", "kazoo": "2.10"}, Result.OK),
+        ({"pyspark": "4.2.0", "apache-airflow": "3.10.1"}, Result.OK),
+        ({"kazoo": "2.10"}, Result.OK),
+        ({"pyspark": "4.1.1", "apache-airflow": "3.3.2"}, Result.FAILED),
+        ({"apache-airflow": "2.11.0"}, Result.FAILED),
+        ({"pyspark": "4.2.0.dev1"}, Result.OK),
+        ({"pyspark": "unknown"}, Result.FAILED),
+    ],
+)
+def test_a_package_that_is_too_old_for_us_is_named(packages: dict[str, str], result: Result) -> None:
+    (one,) = examination._clients(Installed("0.3.0", "3.11", packages, 1, ()))
+    assert one.result is result
+    if result is Result.FAILED:
+        name = "pyspark" if "pyspark" in packages else "apache-airflow"
+        assert f"{name} {packages[name]} cannot run what we need" in one.says
+        assert f"install {name} {examination.OLDEST[name]} or newer" in one.mend
+
+
+def test_the_oldest_packages_are_those_of_the_project() -> None:
+    project = (Path(__file__).parents[4] / "pyproject.toml").read_text(encoding="utf-8")
+    for name, least in examination.OLDEST.items():
+        assert name == "pyspark-client" or f'"{name}>={least}' in project, name
+
+
+def test_without_java_it_is_said_what_needs_one_and_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise JavaUnavailable(f"Java is needed, but PATH has Java 11: {ADVICE}")
+
+    monkeypatch.setattr(examination, "find_java", refuse)
+    one = examination._java()
+    assert one.says == "Java is needed, but PATH has Java 11; consumers without Spark, and the coordinator, need none"
+    assert one.mend == f"for consumers with Spark {ADVICE}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "mend"),
+    [
+        (
+            "it does not answer; check that it runs",
+            "it does not answer",
+            "check that it runs (see KPC-041 in docs/errors.md)",
+        ),
+        ("it does not answer", "it does not answer", "see KPC-041 in docs/errors.md"),
+    ],
+)
+def test_a_check_that_cannot_be_made_says_what_to_do(text: str, says: str, mend: str) -> None:
+    one = broken("ZooKeeper", StoreUnavailable(text))
+    assert (one.result, one.says, one.mend) == (Result.FAILED, says, mend)

@@ -45,11 +45,25 @@ def test_another_client_of_a_group_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_offsets_have_to_outlive_an_idle_topic(kept_s: float | None, result: Result, says: str) -> None:
+    (one,) = retention(kept_s)
+    assert one.result is result
+    assert says in one.says
+    assert bool(one.mend) is (result is not Result.OK)
+
+
+def retention(kept_s: float | None, **idle: float) -> list[Finding]:
     class Rights:
         def offsets_kept_s(self) -> float | None:
             return kept_s
 
-    one = kafka._retention(cast(Any, Rights()))
-    assert one.result is result
-    assert says in one.says
-    assert bool(one.mend) is (result is not Result.OK)
+    return list(kafka._retention(cast(Any, Rights()), idle))
+
+
+def test_a_topic_that_nobody_owns_is_named_before_its_offsets_expire() -> None:
+    day_s = 86_400.0
+    (_,) = retention(7 * day_s, orders=day_s)
+    _, one = retention(7 * day_s, orders=6.5 * day_s, bills=8 * day_s, parcels=3 * day_s)
+    assert one.result is Result.WARNING
+    assert one.says.endswith("expire at the latest: bills by now, orders in 12.0 h")
+    assert "start a consumer" in one.mend
+    assert len(retention(None, orders=6.5 * day_s)) == 1

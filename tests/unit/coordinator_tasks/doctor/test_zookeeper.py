@@ -6,13 +6,16 @@ from typing import Any, cast
 import pytest
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
+from coordinator_tasks.adapters.server_versions import NOT_TOLD, REFUSES, TAKES
+from coordinator_tasks.core.codecs.codec import encode_node
+from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.kafka_rights import Side
-from coordinator_tasks.core.model import Member
-from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.core.model import Actor, Member, Record, State, TopicNode
+from coordinator_tasks.core.ports import Create, Delete, SetData
 from coordinator_tasks.doctor import Finding, Result, zookeeper
 from coordinator_tasks.wiring import Settings
 from tests.fakes.clock import FakeClock
-from tests.fakes.cluster import Cluster
+from tests.fakes.cluster import PERSON, Cluster
 
 
 @pytest.fixture
@@ -35,14 +38,56 @@ def test_a_shorter_session_than_asked_for_is_a_warning(cluster: Cluster) -> None
     assert "maxSessionTimeout" in one.mend
 
 
-@pytest.mark.parametrize(("share", "result"), [(0.1, Result.OK), (0.8, Result.WARNING)])
-def test_the_largest_node_is_named_with_its_share_of_the_limit(cluster: Cluster, share: float, result: Result) -> None:
-    path = cluster.paths.topic("orders")
-    cluster.zk.transact([Create(path, b"x" * int(share * zookeeper.JUTE_BYTES))])
-    one = zookeeper._sizes(cast(Any, cluster.zk), cluster.paths, Side.CONSUMER)
-    assert one.result is result
-    assert f"{path}, has" in one.says
-    assert f"{share:.0%}" in one.says
+def sizes(cluster: Cluster, share: float, takes: dict[str, str] | None = None) -> tuple[Finding, Finding, int]:
+    """Of a site whose largest node has this share of the default limit; and the size that the servers were asked about."""
+    cluster.zk.transact([Create(cluster.paths.topic("orders"), b"x" * int(share * zookeeper.JUTE_BYTES))])
+    asked: list[int] = []
+
+    def answer(size: int) -> dict[str, str]:
+        asked.append(size)
+        return takes if takes is not None else {"zk1:2181": TAKES}
+
+    one, other = zookeeper._sizes(cast(Any, cluster.zk), cluster.paths, Side.CONSUMER, answer)
+    return one, other, asked[0]
+
+
+def test_the_largest_node_is_named_with_its_share_of_the_limit(cluster: Cluster) -> None:
+    node, limit, asked = sizes(cluster, 0.1)
+    assert (node.result, limit.result, asked) == (Result.OK, Result.OK, zookeeper.JUTE_BYTES)
+    assert f"{cluster.paths.topic('orders')}, has" in node.says
+    assert "10%" in node.says
+    assert limit.says == "each server takes a request of 1,048,575 bytes"
+
+
+@pytest.mark.parametrize(
+    ("takes", "result", "says"),
+    [
+        ({"zk1": TAKES, "zk2": TAKES}, Result.OK, "each server takes a request of 1,198,372 bytes"),
+        ({"zk1": TAKES, "zk2": REFUSES}, Result.WARNING, "zk2 hangs up on a request of 1,198,372 bytes"),
+        ({"zk1": NOT_TOLD}, Result.OK, "not told"),
+    ],
+)
+def test_a_large_node_needs_servers_that_take_it(
+    cluster: Cluster, takes: dict[str, str], result: Result, says: str
+) -> None:
+    node, limit, asked = sizes(cluster, 0.8, takes)
+    assert (limit.result, asked) == (result, 1_198_372)
+    assert limit.says.startswith(says)
+    proved = set(takes.values()) == {TAKES}
+    assert node.result is (Result.OK if proved else Result.WARNING)
+    assert bool(node.mend) is not proved
+
+
+def test_a_server_with_a_smaller_limit_than_the_default_is_named_and_one_that_is_down_is_not(cluster: Cluster) -> None:
+    _, limit, _ = sizes(cluster, 0.01, {"zk1": REFUSES, "zk2": TAKES, "zk3": NOT_TOLD})
+    assert limit.says == "zk1 hangs up on a request of 1,048,575 bytes: its jute.maxbuffer is smaller"
+    assert "-Djute.maxbuffer" in limit.mend
+    cluster.zk.transact([Delete(cluster.paths.topic("orders"))])
+    _, limit, _ = sizes(cluster, 0.01, {"zk2": TAKES, "zk3": NOT_TOLD})
+    assert (limit.result, limit.says) == (
+        Result.OK,
+        "each server takes a request of 1,048,575 bytes; zk3 does not tell",
+    )
 
 
 def clocks(cluster: Cluster) -> list[Finding]:
@@ -68,3 +113,56 @@ def test_a_registration_that_cannot_be_read_hides_no_other_clock(cluster: Cluste
     cluster.zk.transact([SetData(cluster.paths.id("b"), b"{", node.stat.version)])
     (one,) = clocks(cluster)
     assert "1 consumer and" in one.says
+
+
+def planned(cluster: Cluster, topic: str, ahead_s: float, actor: Actor) -> None:
+    """The newest record of a topic, by a host whose clock is ahead by so much."""
+    record = Record(
+        topic, State.INITIAL, State.STABLE, 1, "g", "1-a", "joined: a", actor, cluster.clock.now() + ahead_s, 0.0, 0.0
+    )
+    cluster.zk.ensure(cluster.paths.history(topic))
+    cluster.zk.transact([Create(f"{cluster.paths.history(topic)}/", encode_record(record), sequence=True)])
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "result", "says"),
+    [
+        (0.0, Result.OK, "who has planned 1 topic last agrees with ZooKeeper's clock"),
+        (-4.0, Result.OK, "who has planned 1 topic last"),  # it asked everybody before it wrote
+        (30.0, Result.WARNING, "by ZooKeeper's clock 'run-1', who was the last to change orders, was 30.0 s ahead"),
+        (-30.0, Result.WARNING, "by ZooKeeper's clock 'run-1', who was the last to change orders, was 30.0 s behind"),
+    ],
+)
+def test_the_clock_of_who_plans_is_compared_by_what_it_wrote_last(
+    cluster: Cluster, ahead_s: float, result: Result, says: str
+) -> None:
+    planned(cluster, "orders", 500.0, Actor("loop", "ada"))
+    planned(cluster, "orders", ahead_s, Actor("airflow", "ada", "rebalance", "run-1", "plan", 1))
+    (one,) = zookeeper._coordinators_clocks(cast(Any, cluster.zk), cluster.paths)
+    assert one.result is result
+    assert one.says.startswith(says)
+    assert ("NTP" in one.mend) is (result is Result.WARNING)
+
+
+def test_a_record_that_cannot_be_read_hides_no_other_topic(cluster: Cluster) -> None:
+    assert list(zookeeper._coordinators_clocks(cast(Any, cluster.zk), cluster.paths)) == []
+    planned(cluster, "orders", 0.0, PERSON)
+    planned(cluster, "bills", 30.0, PERSON)
+    cluster.zk.transact([SetData(cluster.paths.record("orders", 0), b"{")])
+    (one,) = zookeeper._coordinators_clocks(cast(Any, cluster.zk), cluster.paths)
+    assert "bills" in one.says
+
+
+def test_a_topic_is_idle_since_its_node_has_named_no_owner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = TopicNode("b:9092", "g", 3, "gen", "id", {0: "a"}, {0: 1}, incarnations={"a": 1})
+    for name, one in {
+        "owned": node,
+        "idle": replace(node, assignments={}, since={}),
+        "removed": replace(node, assignments={}, since={}, removed=True),
+    }.items():
+        cluster.zk.transact([Create(cluster.paths.topic(name), encode_node(one))])
+    cluster.zk.transact([Create(cluster.paths.topic("broken"), b"{")])
+    cluster.zk.transact([Create(cluster.paths.topic("new"), b"")])
+    cluster.clock.advance(50)
+    monkeypatch.setattr(zookeeper.time, "time", cluster.clock.now)
+    assert zookeeper.idle_for(cast(Any, cluster.zk), cluster.paths) == {"idle": 50.0}
