@@ -8,6 +8,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from coordinator_ui import access, auditing
 from fastapi import HTTPException
 
+from coordinator_tasks.service import audit as service
 from coordinator_tasks.service import directives
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.pages_site import NASTY, pages_of, stable, text_of
@@ -86,13 +87,13 @@ def test_a_cluster_that_nobody_has_used_has_nothing_to_audit() -> None:
 
 def test_all_viewers_share_one_audit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
-    once = auditing.service.look
+    once = service.look
 
     def look(*given: Any) -> Any:
         looks.append(given)
         return once(*given)
 
-    monkeypatch.setattr(auditing.service, "look", look)
+    monkeypatch.setattr(service, "look", look)
     client = pages_of(site)
     for path in ("/audit", "/clusters/shop/audit", DATA):
         assert client.get(path).status_code == 200

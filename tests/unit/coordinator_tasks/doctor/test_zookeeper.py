@@ -164,5 +164,5 @@ def test_a_topic_is_idle_since_its_node_has_named_no_owner(cluster: Cluster, mon
     cluster.zk.transact([Create(cluster.paths.topic("broken"), b"{")])
     cluster.zk.transact([Create(cluster.paths.topic("new"), b"")])
     cluster.clock.advance(50)
-    monkeypatch.setattr(zookeeper.time, "time", cluster.clock.now)
+    monkeypatch.setattr("time.time", cluster.clock.now)
     assert zookeeper.idle_for(cast(Any, cluster.zk), cluster.paths) == {"idle": 50.0}
