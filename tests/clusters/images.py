@@ -26,6 +26,7 @@ from tests.clusters.server_versions import kafka_image_jars
 STAND_INS = Path(__file__).with_name("stand_ins")
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "requirements.txt"
+MANIFESTS = ROOT / "docs" / "kubernetes"
 MIRROR = "http://deb.debian.org/debian"
 SUITE = "bookworm"
 NEEDED = ("debootstrap", "dpkg-scanpackages")
@@ -158,7 +159,7 @@ def kubernetes_image(folder: Path) -> Path:
     shutil.copy(checkout / "docs" / "compose.env.example", checkout / ".env")
     fill_env(checkout)
     commands = re.findall(
-        "^#   (docker .*)$", (checkout / "docs" / "kubernetes" / "Dockerfile").read_text(), re.MULTILINE
+        "^#   (docker .*)$", (checkout / MANIFESTS.relative_to(ROOT) / "Dockerfile").read_text(), re.MULTILINE
     )
     with engine_with_stand_ins(folder / "context") as engine:
         engine.shell("\n".join(commands), checkout)

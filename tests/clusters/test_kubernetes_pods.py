@@ -16,67 +16,24 @@ from coordinator_plugin import cluster_mode
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.embedded import kafka, ports, zookeeper
 from coordinator_tasks.embedded.jars import pyspark_home
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import find_java
 from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import open_coordinator
-from tests import sasl_kafka
-from tests.clusters import images, kubernetes_node
+from tests.clusters import images
 from tests.clusters.kubernetes import SUBMITTER
-from tests.clusters.kubernetes_node import HOST, Cluster, own_network
-from tests.clusters.programs import program
+from tests.clusters.kubernetes_node import Cluster
 from tests.clusters.shop import PASSWORD, TOKEN, Shop
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.real_site import Managed
 from tests.sasl_kafka import SaslKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(3600)]
-MANIFESTS = images.ROOT / "docs" / "kubernetes"
 APPLICATION = "local:///opt/coordinator/spark_apps/main.py"
 PODS = "/api/v1/namespaces/default/pods"
 ENDED = {"Succeeded", "Failed"}
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image for pods; it and the programs are built before the test has its own network, since builds may fetch packages."""
-    if kubernetes_node.missing() or images.missing():
-        pytest.skip(kubernetes_node.missing() or images.missing())
-    for name in ("kube", "etcd"):
-        program(name)
-    return images.kubernetes_image(tmp_path_factory.mktemp("image"))
-
-
-@pytest.fixture(scope="module")
-def network(archive: Path) -> Iterator[None]:
-    """Every server of this test listens where pods reach it."""
-    with pytest.MonkeyPatch.context() as patched, own_network():
-        for module in (ports, kafka, zookeeper, sasl_kafka):
-            patched.setattr(module, "HOST", HOST)
-        yield
-
-
-@pytest.fixture(scope="module")
-def cluster(network: None, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("kubernetes"), images.PAUSE) as started:
-        started.import_images(archive)
-        started.kubectl("apply", "--filename", str(MANIFESTS / "cluster-mode.yaml"))
-        yield started
-
-
-@pytest.fixture(scope="module")
-def broker(network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
-    with SaslKafka(tmp_path_factory.mktemp("kafka"), users={"alice": PASSWORD}) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def keeper(network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
-        yield started
 
 
 class PodShop(Shop):
@@ -115,7 +72,7 @@ class PodShop(Shop):
             f"{submission}.oauthTokenFile": str(self.cluster.tokens[SUBMITTER]),
             "spark.kubernetes.authenticate.driver.serviceAccountName": "spark-driver",
             "spark.kubernetes.container.image": images.KUBERNETES_IMAGE,
-            f"{driver}.podTemplateFile": str(MANIFESTS / "driver-pod.yaml"),
+            f"{driver}.podTemplateFile": str(images.MANIFESTS / "driver-pod.yaml"),
             f"{driver}.master": self.cluster.url,  # there is no address of services here
             f"{driver}.volumes.hostPath.audit.mount.path": str(self.audit),
             f"{driver}.volumes.hostPath.audit.options.path": str(self.audit),
