@@ -127,12 +127,7 @@ class Cluster(ApiServer):
         super().__init__(folder, HOST)
         kube, kubeconfig = str(program("kube")), f"--kubeconfig={self.kubeconfig}"
         self._write_files(pause)
-        self.add(
-            "controller-manager",
-            *(kube, "kube-controller-manager", kubeconfig, f"--root-ca-file={self.ca}", "--leader-elect=false"),
-            *(f"--service-account-private-key-file={self.accounts.key}", "--authorization-always-allow-paths=/healthz"),
-            ready=lambda: self.find("/api/v1/namespaces/default/serviceaccounts/default") is not None,
-        )
+        self.add_controllers()
         self.add("scheduler", kube, "kube-scheduler", kubeconfig, "--leader-elect=false", ready=lambda: True)
         self.add(
             "cluster-dns",

@@ -1,9 +1,10 @@
 """A real Prometheus over the project's own configuration and alerts, which looks each second."""
 
 import json
+import sys
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from coordinator_tasks.embedded.host import prometheus_program
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from tests.integration.agent_site import Site
 
 FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"
 PROMETHEUS = prometheus_program("prometheus")
@@ -77,6 +79,31 @@ def running_prometheus(home: Path, coordinator: str, token: str = "") -> Iterato
         yield found
     finally:
         server.kill()
+
+
+def environment_of(site: Site, token: str) -> dict[str, str]:
+    """For a consumer of this site and for its metrics."""
+    return {
+        "COORDINATOR_CLUSTER": site.cluster,
+        "COORDINATOR_ZOOKEEPER": site.zookeeper,
+        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
+        "COORDINATOR_SESSION_TIMEOUT_S": "4",
+        "COORDINATOR_STATUS_TOKEN": token,
+    }
+
+
+@contextmanager
+def running_metrics(home: Path, listen: str, environment: Mapping[str, str]) -> Iterator[None]:
+    """The command `metrics` at `listen` (host:port), which looks each second, until the block ends."""
+    argv = (sys.executable, "-m", "coordinator_tasks", "metrics", "--listen", listen, "--every", "1")
+    log = home / "metrics.log"
+    spec = ProcessSpec("metrics", argv, log, environment)
+    command = ManagedProcess(spec, lambda: "metrics of cluster" in log.read_text(encoding="utf-8"))
+    command.start()
+    try:
+        yield
+    finally:
+        command.kill()
 
 
 def is_ready(server: Prometheus) -> bool:

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,14 @@ from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Site, Traffic, wait_for
-from tests.integration.prometheus_server import FOLDER, PROMETHEUS, Prometheus, running_prometheus
+from tests.integration.prometheus_server import (
+    FOLDER,
+    PROMETHEUS,
+    Prometheus,
+    environment_of,
+    running_metrics,
+    running_prometheus,
+)
 from tests.integration.real_site import Managed
 
 pytestmark = [
@@ -46,21 +53,11 @@ class Monitored:
         return start_consumer(self.site, name, self.home, self.ending)
 
 
-def environment(site: Site) -> Mapping[str, str]:
-    return {
-        "COORDINATOR_CLUSTER": site.cluster,
-        "COORDINATOR_ZOOKEEPER": site.zookeeper,
-        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
-        "COORDINATOR_SESSION_TIMEOUT_S": "4",
-        "COORDINATOR_STATUS_TOKEN": TOKEN,
-        "COORDINATOR_LOG_FORMAT": "json",
-    }
-
-
 def start_consumer(site: Site, name: str, home: Path, ending: ExitStack) -> ManagedProcess:
     argv = (sys.executable, "-m", "spark_apps.plain", "--consumer", name, "--sink", str(home / f"{name}.rows"))
     path = site.paths.member(name)
-    spec = ProcessSpec(name, argv, home / f"{name}.log", environment(site))
+    environment = {**environment_of(site, TOKEN), "COORDINATOR_LOG_FORMAT": "json"}
+    spec = ProcessSpec(name, argv, home / f"{name}.log", environment)
     process = ManagedProcess(spec, lambda: site.zk.find(path) is not None)
     process.start()
     ending.callback(process.kill)
@@ -77,12 +74,7 @@ def monitored(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
         start_consumer(site, "a", tmp_path, ending)
         managed.stable("a")
         listen = f"127.0.0.1:{free_port()}"
-        argv = (sys.executable, "-m", "coordinator_tasks", "metrics", "--listen", listen, "--every", "1")
-        log = tmp_path / "metrics.log"
-        spec = ProcessSpec("metrics", argv, log, environment(site))
-        command = ManagedProcess(spec, lambda: "metrics of cluster" in log.read_text(encoding="utf-8"))
-        command.start()
-        ending.callback(command.kill)
+        ending.enter_context(running_metrics(tmp_path, listen, environment_of(site, TOKEN)))
         server = ending.enter_context(running_prometheus(tmp_path, listen, TOKEN))
         yield Monitored(site, managed, tmp_path, ending, server)
 
