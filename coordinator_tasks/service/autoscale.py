@@ -4,18 +4,19 @@ What is kept stands in one node for each fleet. A step and the memory of it are 
 between two writes has done both or none. Moves are pins, which the next step of the fleet's size ends.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
-from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import BadGrowth, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
 from coordinator_tasks.core.ports import Operation
-from coordinator_tasks.core.znodes import compare_and_set, put
+from coordinator_tasks.core.znodes import children, compare_and_set, put
 from coordinator_tasks.service import fleet as fleets
-from coordinator_tasks.service import growth_store, overrides, redeployment, scaling
+from coordinator_tasks.service import growth_store, overrides, redeployment, scaling, store
 from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.redeployment import all_stable
@@ -60,15 +61,19 @@ def last_decisions(c: Coordinator) -> dict[str, Decision]:
 def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
     """What `set_growth` would write; raises what it raises."""
     limits.check()
-    fleets.fleet_of(c, app)
-    found = growth_store.find(c, app) or Growth(app)
-    return replace(found, limits=limits)
+    found = _fleet_or_pods(c, app)
+    if limits.act and not found.application:
+        raise BadGrowth(
+            f"{found.consumers[0]} and the others of {app!r} are in no fleet, so `autoscale` cannot set their number; leave --act out, "
+            "and let Kubernetes set it"
+        )
+    return replace(growth_store.find(c, app) or Growth(app), limits=limits)
 
 
 def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
-    """Set the limits of a fleet's growth; what was measured stays. The same again changes nothing.
+    """Set the limits of a fleet's growth, or of a StatefulSet's; what was measured stays. The same again changes nothing.
 
-    Raises `NotManaged` (no such fleet), and `BadGrowth` for limits that cannot be.
+    Raises `NotManaged` (no such fleet, and no such pods), and `BadGrowth` for limits that cannot be.
     """
     if would_set(c, app, limits).version < 0:
         c.zk.ensure(c.paths.growths)
@@ -103,13 +108,32 @@ def look(c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str
             problems.append(f"the fleet {app} is left as it is: {error}")
 
 
+def _fleet_or_pods(c: Coordinator, app: str) -> Fleet:
+    """The fleet; or else the pods of a StatefulSet of this name, `app`-0 and so on, which nobody here launches.
+
+    Those have no application. They are registered, or still own something. Raises what `fleet_of` raises.
+    """
+    try:
+        return fleets.fleet_of(c, app)
+    except NotManaged as error:
+        nodes = store.load_nodes(c.zk, c.paths, children(c.zk, c.paths.configs))
+        known = {*c.discovery.members(), *(owner for node in nodes.values() for owner in node.assignments.values())}
+        of_fleets = {consumer for fleet in fleets.fleets(c) for consumer in fleet.consumers}
+        found = {one: re.fullmatch(rf"{re.escape(app)}-(0|[1-9]\d*)", one) for one in known - of_fleets}
+        numbers = sorted(int(pod[1]) for pod in found.values() if pod)
+        if not numbers:
+            raise NotManaged(f"{error}; and no consumer {app}-0 of a StatefulSet is registered") from error
+        return Fleet(app, "", tuple(f"{app}-{number}" for number in numbers))
+
+
 def _looked(c: Coordinator, growth: Growth, actor: Actor) -> Looked:
-    fleet = fleets.fleet_of(c, growth.app)
-    decision, memory = decide(growth.limits, measure(c, fleet), growth.memory)
+    fleet = _fleet_or_pods(c, growth.app)
+    seen = measure(c, fleet)
+    decision, memory = decide(growth.limits, seen, growth.memory)
     kept = replace(growth, memory=memory)
     if decision.acted:
         _do(recording(c, "autoscale", growth.app, actor, decision.said), kept, fleet, decision, actor)
-    else:
+    elif fleet.application or not seen.unsure:  # of pods, how many are there now is not how many there should be
         c.zk.transact([_put(c, kept)])
     return Looked(growth.app, decision, growth.limits.act)
 

@@ -33,7 +33,7 @@ GROWTH_ACTIONS = (
     Action(
         "set_growth",
         "Set the limits between which a fleet grows and shrinks by measured load; in shadow mode unless --act is given.\n\n"
-        "`autoscale` looks at the load, and says or does what the policy wants.",
+        "`autoscale` looks at the load, and says or does what the policy wants. For pods of a StatefulSet, give its name.",
         "Set the limits between which a fleet grows and shrinks by measured load. Without *act* it is only said what would be done.",
         (p.APP, *p.GROWTH, p.REASON, p.DRY_RUN),
         do=_set_growth,

@@ -3,6 +3,7 @@
 `go.sum` beside each program pins the checksum of every module.
 """
 
+import json
 import shutil
 import subprocess
 import tempfile
@@ -46,6 +47,16 @@ def program(name: str) -> Path:
         if not built.exists():
             _build(name, built)
     return built
+
+
+def go_module(name: str, version: str, checksum: str) -> Path:
+    """The folder with the files of a Go module, whose checksum is as in a `go.sum`."""
+    command = ["go", "mod", "download", "-json", f"{name}@{version}"]
+    with tempfile.TemporaryDirectory() as outside:
+        done = subprocess.run(command, cwd=outside, check=True, capture_output=True, timeout=BUILD_S)
+    found = json.loads(done.stdout)
+    assert found["Sum"] == checksum, f"{name} {version} is not the one that was read"
+    return Path(found["Dir"])
 
 
 def _build(name: str, target: Path) -> None:

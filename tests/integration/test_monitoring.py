@@ -13,10 +13,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 
+from coordinator_tasks.core.codecs.growth_codec import encode_growth
+from coordinator_tasks.core.growth import Limits
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service import autoscale, growth_store
+from coordinator_tasks.wiring import open_coordinator
+from tests.fakes.cluster import PERSON
+from tests.integration import keda
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.prometheus_server import (
     FOLDER,
@@ -136,6 +143,26 @@ def a_client_that_subscribes_with_the_group_raises_the_alarm_of_the_audit(monito
         assert ask.value(intruders) == 1
     print(f"an intruder in the group raised its alert after {took_s:.1f} s")
     wait_for(lambda: not ask.firing(), "the alert ends with it", LIMIT_S)
+
+
+def test_keda_gets_the_number_that_the_growth_policy_finds_right(monitored: Monitored) -> None:
+    """The consumer is as a pod of a StatefulSet is: in no fleet, and its id is the name of the set with a number."""
+    server, asked = monitored.prometheus.address, keda.query(cluster_name=monitored.site.cluster)
+    monitored.consumer("billing-0")
+    wait_for(lambda: set(monitored.managed.node().assignments.values()) == {"a", "billing-0"}, "both read", LIMIT_S)
+    monitored.managed.stable(["a", "billing-0"])
+    wait_for(lambda: monitored.prometheus.value("coordinator_survey_up") == 1, "the coordinator is scraped", LIMIT_S)
+    assert keda.number(server, asked) is None, "as long as nobody has looked, KEDA changes nothing"
+    with open_coordinator(replace(monitored.site.settings, status_token=TOKEN)) as c:
+        autoscale.set_growth(c, "billing", Limits(least=3, most=5))
+        (looked,) = autoscale.look(c, ["billing"], PERSON)
+        assert (looked.decision.count, looked.decision.desired) == (1, 3), looked.text
+        wait_for(lambda: keda.number(server, asked) == 3, "Prometheus has the number", LIMIT_S)
+        old = replace(looked.decision, at=looked.decision.at - 700)
+        growth = growth_store.read(c, "billing")
+        path, stale = c.paths.growth("billing"), replace(growth, memory=replace(growth.memory, latest=old))
+        c.zk.transact([SetData(path, encode_growth(stale), growth.version)])
+        wait_for(lambda: keda.number(server, asked) is None, "a number of eleven minutes ago is none", LIMIT_S)
 
 
 def every_line_of_the_log_says_what_it_is_about(monitored: Monitored) -> None:

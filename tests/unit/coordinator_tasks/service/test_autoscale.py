@@ -114,6 +114,55 @@ def test_in_shadow_mode_it_says_what_it_would_do_and_the_number_is_there_for_oth
     assert [one.action for one in asked.asked(site.coordinator, APP)] == [], "nobody has asked for anything"
 
 
+PODS = ("billing-0", "billing-1")
+
+
+def pods_site() -> Site:
+    """Consumers with the ids of a StatefulSet's pods, in no fleet, and one of another name."""
+    site = stable_site(*PODS, "other-2", partitions=8)
+    fleet.set_fleet(replace(site.coordinator, allowed=AllowEverything()), Fleet("other", "app.py", ("other-2",)))
+    Traffic(site, **BUSY).flows(*PODS, "other-2")
+    return site
+
+
+def test_pods_of_a_stateful_set_have_a_number_that_follows_how_many_there_are() -> None:
+    site = pods_site()
+    autoscale.set_growth(site.coordinator, APP, LIMITS)
+    first = look(site)
+    assert first.text.startswith("billing: would grow to ")
+    assert (first.decision.count, desired(site)) == (2, {APP: first.decision.desired})
+    site.starts("billing-2")
+    Traffic(site, **BUSY).flows("billing-2")
+    site.clock.advance(60)
+    site.settles()
+    assert look(site).decision.count == 3
+
+
+def test_the_number_of_pods_stays_while_one_of_them_restarts() -> None:
+    site = pods_site()
+    autoscale.set_growth(site.coordinator, APP, LIMITS)
+    look(site)
+    before = growth_store.read(site.coordinator, APP)
+    site.dies("billing-1")
+    assert look(site).text == "billing: hold: nothing is decided: billing-1 is wanted and not there yet"
+    site.starts("billing-1")
+    site.clock.advance(9)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert look(site).text == "billing: hold: nothing is decided: a rebalance is not finished"
+    assert growth_store.read(site.coordinator, APP) == before, "a look that decides nothing is no new number"
+
+
+def test_pods_are_not_let_act_and_without_pods_there_is_nothing_to_grow() -> None:
+    site = pods_site()
+    with pytest.raises(BadGrowth, match="billing-0 and the others of 'billing' are in no fleet"):
+        autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True))
+    with pytest.raises(NotManaged, match=r"has no fleet 'shop'.*no consumer shop-0"):
+        autoscale.set_growth(site.coordinator, "shop", LIMITS)
+    fleet.set_fleet(replace(site.coordinator, allowed=AllowEverything()), Fleet("web", "app.py", PODS))
+    with pytest.raises(NotManaged, match="has no fleet 'billing'"):
+        autoscale.set_growth(site.coordinator, APP, LIMITS)
+
+
 def test_it_grows_and_who_and_why_stand_in_the_history() -> None:
     site = fleet_site(BUSY, act=True)
     found = look(site)
