@@ -152,12 +152,12 @@ def ask(address: str, timeout_s: float = 5.0) -> ConsumerStatus:
 
 
 def wait_for(holds: Callable[[], object], what: str, timeout_s: float = 20.0) -> float:
-    """Seconds until `holds`."""
+    """Seconds until `holds`; the longer it takes, the less often it is asked, since every answer takes from the waited-for."""
     began = time.monotonic()
-    while time.monotonic() - began < timeout_s:
+    while (waited_s := time.monotonic() - began) < timeout_s:
         if holds():
             return time.monotonic() - began
-        time.sleep(0.01)
+        time.sleep(min(max(0.01, waited_s / 20), 0.25))
     raise AssertionError(f"not within {timeout_s:g} s: {what}")
 
 
