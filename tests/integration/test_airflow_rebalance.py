@@ -33,6 +33,8 @@ TASKS = ["plan", "confirm_closed", "start", "confirm_started", "settle", "furthe
 RUN_LIMIT_S = 180.0
 STUCK_AFTER_S = 6
 PASSWORD = "pager-key"
+STEP_S = 0.25
+"""Of the consumers: each look reads the nodes of all topics."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def coordinator(settings: Settings) -> Iterator[Coordinator]:
 @pytest.fixture(scope="module")
 def consumers(settings: Settings, airflow: EmbeddedAirflow) -> Iterator[list[StubConsumer]]:
     assert airflow.base_url
-    stubs = [StubConsumer(settings, name).start() for name in ("a", "b")]
+    stubs = [StubConsumer(settings, name, step_s=STEP_S).start() for name in ("a", "b")]
     yield stubs
     for stub in stubs:
         stub.stop()
@@ -119,7 +121,7 @@ def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effec
     assert consumers
     (topic,) = make_topics(coordinator, settings, 1, partitions=12)
     eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
-    with StubConsumer(settings, "c"):
+    with StubConsumer(settings, "c", step_s=STEP_S):
         eventually(lambda: state_of(coordinator, topic) is not State.STABLE, 30)
         eventually(lambda: all_stable(coordinator, [topic]))
         settled, started, planned, *_ = history.records(coordinator, topic)
@@ -241,7 +243,7 @@ def test_what_a_run_leaves_over_wakes_the_dag(
     airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
 ) -> None:
     blocker, began = consumers[1], f"{datetime.now(UTC):%FT%T}"
-    with StubConsumer(settings, "c"):
+    with StubConsumer(settings, "c", step_s=STEP_S):
         eventually(lambda: idle(airflow))
         blocker.deaf = True
         (topic,) = make_topics(coordinator, settings, 1)
