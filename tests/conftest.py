@@ -21,6 +21,12 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+def pytest_collection_finish() -> None:
+    """What is imported by now lives as long as the run: no collection of garbage goes through it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def left_nothing_behind() -> Iterator[None]:
     """What a file leaves open, all that come after it pay for: files beyond 1,024 break `select`, a server that was closed
