@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.buckets import PAUSE_S, Buckets
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
+from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.growth import Decision
 from coordinator_tasks.core.lag import WINDOW, EndPoints, LagStatus, Look, group_status, partition_status
 from coordinator_tasks.core.model import Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.service import audit, autoscale, history, overview, store
 from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures, figures
 from coordinator_tasks.service.fleet import fleets
+from coordinator_tasks.service.group_commits import commits
 from coordinator_tasks.service.overview import ConsumerOverview
 from coordinator_tasks.service.pauses import COMPLETE_S
 
@@ -161,10 +161,6 @@ class Surveyor:
     def _measured(
         self, topics: Collection[TopicFigures], consumers: Collection[ConsumerOverview], unknown: dict[str, str]
     ) -> Iterator[PartitionLag]:
-        wanted: dict[str, dict[str, tuple[int, ...]]] = {}
-        for one in topics:
-            if one.group and one.partitions:
-                wanted.setdefault(one.group, {})[one.topic] = one.partitions
         nodes = store.load_nodes(self._c.zk, self._c.paths, [one.topic for one in topics])
         running = {
             (topic.topic, partition)
@@ -174,34 +170,14 @@ class Surveyor:
             for partition in topic.running
         }
         windows: dict[tuple[str, int], _LagWindow] = {}
-        for group, answer in self._committed(wanted).items():
-            try:
-                if isinstance(answer, CoordinatorError):
-                    raise answer
-                ends = {topic: self._ends(topic, partitions) for topic, partitions in wanted[group].items()}
-            except (KafkaUnavailable, Refused) as error:
-                unknown[group] = error.told
-                continue
-            for topic, committed in answer.items():
-                for partition, entry in sorted(committed.items()):
-                    if partition not in ends[topic]:
-                        continue
-                    key = (topic, partition)
-                    window = windows[key] = self._lags.get(key) or _LagWindow()
-                    owner = nodes[topic].assignments.get(partition, "") if topic in nodes else ""
-                    now, told = self._c.clock.monotonic(), key in running
-                    window.see(entry.offset, ends[topic][partition], now, told=told)
-                    yield window.lag(group, topic, partition, owner, now, WINDOW * self._every_s, told=told)
+        for one in commits(self._c, topics, unknown):
+            key = (one.topic, one.partition)
+            window = windows[key] = self._lags.get(key) or _LagWindow()
+            owner = nodes[one.topic].assignments.get(one.partition, "") if one.topic in nodes else ""
+            now, told = self._c.clock.monotonic(), key in running
+            window.see(one.offset, one.end, now, told=told)
+            yield window.lag(one.group, *key, owner, now, WINDOW * self._every_s, told=told)
         self._lags = windows
-
-    def _committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
-        try:
-            return self._c.kafka.committed(wanted) if wanted else {}
-        except KafkaUnavailable as error:
-            return dict.fromkeys(wanted, error)
-
-    def _ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
-        return {partition: end for partition, (_, end) in self._c.kafka.bounds(topic, partitions).items()}
 
 
 class _LagWindow:

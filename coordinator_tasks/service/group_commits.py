@@ -1,0 +1,46 @@
+"""The committed offsets of the managed topics' groups, each with the log's end. Writes nothing."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Refused
+from coordinator_tasks.core.ports import GroupAnswer, Wanted
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.figures import TopicFigures
+
+
+class Commit(NamedTuple):
+    """What a group has committed of a partition, and the log's end."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    end: int
+
+
+def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Commit]:
+    """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why."""
+    wanted: dict[str, dict[str, tuple[int, ...]]] = {}
+    for one in topics:
+        if one.group and one.partitions:
+            wanted.setdefault(one.group, {})[one.topic] = one.partitions
+    for group, answer in _committed(c, wanted).items():
+        try:
+            if isinstance(answer, CoordinatorError):
+                raise answer
+            ends = {topic: c.kafka.bounds(topic, partitions) for topic, partitions in wanted[group].items()}
+        except (KafkaUnavailable, Refused) as error:
+            unknown[group] = error.told
+            continue
+        for topic, committed in answer.items():
+            for partition, entry in sorted(committed.items()):
+                if partition in ends[topic]:
+                    yield Commit(group, topic, partition, entry.offset, ends[topic][partition][1])
+
+
+def _committed(c: Coordinator, wanted: Wanted) -> Mapping[str, GroupAnswer]:
+    try:
+        return c.kafka.committed(wanted) if wanted else {}
+    except KafkaUnavailable as error:
+        return dict.fromkeys(wanted, error)
