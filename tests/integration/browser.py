@@ -1,11 +1,15 @@
 """A headless Chromium that is signed in to an Airflow, and what a person does with it."""
 
 import shutil
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import uvicorn
+from fastapi import FastAPI
 from selenium import webdriver
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
@@ -96,6 +100,34 @@ class Browser:
         self.find("input[name=password]").send_keys(airflow.password)
         self.find("button[type=submit]").click()
         self.until(lambda: "/auth/" not in self.driver.current_url, "signed in")
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """The address at which pages of ours are served without Airflow."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+@contextmanager
+def looking_at(address: str, profile: Path, script: str = "") -> Iterator[Browser]:
+    """A browser with an empty profile, that nobody signs in; `script` runs before those of each page."""
+    options = webdriver.ChromeOptions()
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    try:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+        yield Browser(driver, address)
+    finally:
+        driver.quit()
 
 
 @contextmanager
