@@ -175,6 +175,9 @@ def znodes() -> str:
         "config": paths.config("TOPIC"),
         "history": paths.history("TOPIC"),
         "record": paths.record("TOPIC", 0),
+        "asked": f"{paths.asked}/0000000000",
+        "growth": paths.growth("APP"),
+        "lag": paths.lag(0),
     }
     every = [*paths.folders(), *nodes.values()]
     rows = [

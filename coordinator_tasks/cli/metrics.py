@@ -76,7 +76,7 @@ class Page:
 
 def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Event) -> None:
     """Look until `stop` is set. A look that fails is said once, and leaves only `coordinator_survey_up` 0."""
-    surveyor, problem, looked_at, took_s = Surveyor(c, every_s), "", 0.0, 0.0
+    surveyor, problem, looked_at, took_s = Surveyor(c), "", 0.0, 0.0
     while True:
         began_s = c.clock.monotonic()
         found: Survey | None = None

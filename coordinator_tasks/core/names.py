@@ -152,6 +152,14 @@ class Paths:
         """How fleets grow; no topic has such a name."""
         return f"{self.histories}/:growth"
 
+    @property
+    def lags(self) -> str:
+        """How far everything was behind in the last hour; no topic has such a name."""
+        return f"{self.histories}/:lag"
+
+    def lag(self, slot: int) -> str:
+        return f"{self.lags}/{slot:02d}"
+
     def growth(self, app: str) -> str:
         return f"{self.growths}/{check_app(app)}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import Actor, MoveKind, State
-from coordinator_tasks.service import pauses, transitions, upkeep
+from coordinator_tasks.service import lag_moments, pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
@@ -69,7 +69,8 @@ class _Chores:
         if now < self.at:
             return
         prune = now >= self.prune_at
-        lines = list(upkeep.upkeep(c, transitions.topics(c), prune=prune))
+        managed = transitions.topics(c)
+        lines = [*upkeep.upkeep(c, managed, prune=prune), *lag_moments.keep(c, managed)]
         for line in lines:
             if line not in self.said:
                 log.warning("%s", line)

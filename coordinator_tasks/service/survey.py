@@ -4,7 +4,7 @@ What has happened is counted from the histories since the first look. It writes 
 """
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -12,11 +12,12 @@ from coordinator_tasks.core.buckets import PAUSE_S, Buckets
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.growth import Decision
-from coordinator_tasks.core.lag import WINDOW, EndPoints, LagStatus, Look, group_status, partition_status
+from coordinator_tasks.core.lag import EndPoints, LagStatus
+from coordinator_tasks.core.lag_moments import LagMoment, group_statuses, statuses
 from coordinator_tasks.core.model import Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.znodes import find_many
-from coordinator_tasks.service import audit, autoscale, history, overview, store
+from coordinator_tasks.service import audit, autoscale, history, lag_moments, overview, store
 from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures, figures
@@ -52,7 +53,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """By the group's commit in Kafka. `lag_s`: `None` = unknown; `told`: its owner answers, and tells its lag itself."""
+    """By the group's commit in Kafka. `lag_s`, `status`: `None` = unknown; `told`: its owner answers, and tells its lag itself."""
 
     group: str
     topic: str
@@ -62,7 +63,7 @@ class PartitionLag:
     end: int
     lag: int
     lag_s: float | None
-    status: LagStatus
+    status: LagStatus | None
     told: bool
 
 
@@ -70,8 +71,9 @@ class PartitionLag:
 class Survey:
     """One look. `oldest_unowned_s`: topic → how long its oldest partition without an owner has been seen so.
 
-    `wanted`: how many consumers the fleets want; `desired`: fleet → the last decision of its growth, in shadow mode too; `groups`: Burrow's status of each; `unknown`: groups of which Kafka does not
-    tell the offsets, with the reason; `audited`: the last ownership audit, and when it was.
+    `wanted`: how many consumers the fleets want; `desired`: fleet → the last decision of its growth, in shadow mode too;
+    `groups`: Burrow's status of each, `None` = nobody has judged it lately; `unknown`: groups of which Kafka does not tell the
+    offsets, with the reason; `audited`: the last ownership audit, and when it was.
     """
 
     cluster: str
@@ -81,7 +83,7 @@ class Survey:
     happened: Mapping[str, Happened]
     oldest_unowned_s: Mapping[str, float]
     lags: tuple[PartitionLag, ...]
-    groups: Mapping[str, LagStatus]
+    groups: Mapping[str, LagStatus | None]
     unknown: Mapping[str, str]
     desired: Mapping[str, Decision] = field(default_factory=dict)
     audited: Audit = field(default_factory=Audit)
@@ -89,15 +91,14 @@ class Survey:
 
 
 class Surveyor:
-    """Keeps what the looks need of each other. `every_s`: the pause between two looks, by which silence is judged."""
+    """Keeps what the looks need of each other."""
 
-    def __init__(self, c: Coordinator, every_s: float) -> None:
+    def __init__(self, c: Coordinator) -> None:
         self._c = c
-        self._every_s = every_s
         self._audited: tuple[float, Audit] = (0.0, Audit())
         self._audit_at_s = -math.inf
         self._events: dict[str, _Events] = {}
-        self._lags: dict[tuple[str, int], _LagWindow] = {}
+        self._ends: dict[tuple[str, int], EndPoints] = {}
         self._unowned: dict[str, dict[int, float]] = {}
         self._looked_at: float | None = None
 
@@ -107,10 +108,8 @@ class Surveyor:
         topics, consumers = tuple(figures(c)), tuple(overview.consumers(c))
         self._count(topics)
         unknown: dict[str, str] = {}
-        lags = tuple(self._measured(topics, consumers, unknown))
-        by_group: dict[str, list[LagStatus]] = {}
-        for one in lags:
-            by_group.setdefault(one.group, []).append(one.status)
+        moment = lag_moments.newest(c)
+        lags, groups = tuple(self._measured(topics, consumers, moment, unknown)), group_statuses(moment)
         now = c.clock.monotonic()
         audited_at, audited = self._audit()
         return Survey(
@@ -121,7 +120,7 @@ class Surveyor:
             happened={topic: events.happened for topic, events in self._events.items()},
             oldest_unowned_s={topic: now - min(since.values()) for topic, since in self._unowned.items() if since},
             lags=lags,
-            groups={group: group_status(found) for group, found in by_group.items()},
+            groups={one.group: groups.get(one.group) for one in lags},
             unknown=unknown,
             desired=autoscale.last_decisions(c),
             audited=audited,
@@ -159,7 +158,11 @@ class Surveyor:
     # How far the groups are behind -----------------------------------------------------------------------------------
 
     def _measured(
-        self, topics: Collection[TopicFigures], consumers: Collection[ConsumerOverview], unknown: dict[str, str]
+        self,
+        topics: Collection[TopicFigures],
+        consumers: Collection[ConsumerOverview],
+        moment: LagMoment | None,
+        unknown: dict[str, str],
     ) -> Iterator[PartitionLag]:
         nodes = store.load_nodes(self._c.zk, self._c.paths, [one.topic for one in topics])
         running = {
@@ -169,43 +172,17 @@ class Surveyor:
             for topic in one.topics
             for partition in topic.running
         }
-        windows: dict[tuple[str, int], _LagWindow] = {}
+        judged = statuses(moment)
+        ends: dict[tuple[str, int], EndPoints] = {}
         for one in commits(self._c, topics, unknown):
             key = (one.topic, one.partition)
-            window = windows[key] = self._lags.get(key) or _LagWindow()
+            points = ends[key] = self._ends.get(key) or EndPoints()
             owner = nodes[one.topic].assignments.get(one.partition, "") if one.topic in nodes else ""
-            now, told = self._c.clock.monotonic(), key in running
-            window.see(one.offset, one.end, now, told=told)
-            yield window.lag(one.group, *key, owner, now, WINDOW * self._every_s, told=told)
-        self._lags = windows
-
-
-class _LagWindow:
-    """The last commits of one partition, and the log's ends then."""
-
-    def __init__(self) -> None:
-        self._looks: deque[Look] = deque(maxlen=WINDOW)
-        self._ends: deque[int] = deque(maxlen=WINDOW)
-        self._points = EndPoints()
-
-    def see(self, offset: int, end: int, now: float, *, told: bool) -> None:
-        """A look. Who answers and runs the partition would commit: the same offset again is a commit of it.
-
-        Our consumers commit only what has changed; Burrow expects a commit at every turn.
-        """
-        self._points.see(end, now)
-        self._ends.append(end)
-        if told or not self._looks or self._looks[-1].offset != offset:
-            self._looks.append(Look(now, offset, max(0, end - offset)))
-
-    def lag(
-        self, group: str, topic: str, partition: int, owner: str, now: float, window_s: float, *, told: bool
-    ) -> PartitionLag:
-        offset, end = self._looks[-1].offset, self._ends[-1]
-        lag = max(0, end - offset)
-        status = partition_status(tuple(self._looks), self._ends, lag, now, window_s)
-        behind_s = self._points.behind_s(offset, now)
-        return PartitionLag(group, topic, partition, owner, offset, end, lag, behind_s, status, told)
+            now, lag = self._c.clock.monotonic(), max(0, one.end - one.offset)
+            points.see(one.end, now)
+            late_s = points.behind_s(one.offset, now)
+            yield PartitionLag(*one[:3], owner, one.offset, one.end, lag, late_s, judged.get(key), key in running)
+        self._ends = ends
 
 
 class _Events:

@@ -14,7 +14,7 @@ from coordinator_plugin.stuck_topics import (
     questions_of_unowned,
 )
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.service import approving, audit, fleet, overview, transitions, upkeep
+from coordinator_tasks.service import approving, audit, fleet, lag_moments, overview, transitions, upkeep
 from coordinator_tasks.service.approving import ASK_AGAIN_S
 from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
@@ -56,6 +56,7 @@ def reconcile(c: Coordinator) -> Findings:
     lines = list(upkeep.upkeep(c, managed, told=pauses_told(c.paths.cluster)))
     due = tuple(transitions.due(c, managed))
     lines.extend(f"{topic} is due" for topic in due)
+    lines += lag_moments.keep(c, managed)
     missing, said = _missing(c)
     lines.extend(said)
     unowned = overview.unowned(c)

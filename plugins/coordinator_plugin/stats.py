@@ -12,8 +12,9 @@ from functools import partial
 from airflow.configuration import conf
 from airflow.sdk.observability.stats import Stats
 
+from coordinator_tasks.core.lag_moments import group_statuses
 from coordinator_tasks.core.model import Pauses, State
-from coordinator_tasks.service import overview
+from coordinator_tasks.service import lag_moments, overview
 from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.autoscale import last_decisions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -60,7 +61,7 @@ def _tell_pauses(cluster: str, topic: str, found: Pauses) -> None:
 
 
 def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
-    """The figures of the cluster: its topics, its consumers, and what growth wants. Raises the `Unavailable` kinds.
+    """The figures of the cluster: its topics, groups and consumers, and what growth wants. Raises the `Unavailable` kinds.
 
     `passed_s`: seconds since they were told last, asked only if partitions have no owner.
     """
@@ -72,6 +73,8 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
     for one in told:
         _tell_topic(cluster, one, behind.get(one.topic, TopicLag()))
         _count("unowned_partition_seconds", round(len(one.unowned) * since_s), cluster, topic=one.topic)
+    for group, status in list(group_statuses(lag_moments.newest(c)).items())[:MAX_TOPICS]:
+        _gauge("group.status", status, cluster, group=group)
     consumers = overview.consumers(c, seen)
     for presence, count in Counter(one.presence for one in consumers).items():
         _gauge("consumers", count, cluster, presence=presence)

@@ -6,7 +6,7 @@ Figures of a partition are those that its present owner says; a former owner's c
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, NodeMissing
@@ -19,13 +19,17 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.overview import ConsumerOverview, Look
 from coordinator_ui import words
 from coordinator_ui.topic_summary import TopicSummary, summaries
-from coordinator_ui.trends import Standing, Trends
+from coordinator_ui.trends import Standing, Trend, Trends
 
 MOST_PARTITIONS = 20_000
 MOST_TEXTS = 20
 OWNED, CLOSING, STARTING, PAUSED, IDLE, UNKNOWN, UNOWNED = range(7)
 STATES = ("runs", "gives", "takes", "paused", "idle", "unknown", "nobody")
 """What a partition does, by the number that stands in the data."""
+Speeds: TypeAlias = Mapping[tuple[str, int], float]
+"""(Topic, partition) → records per second."""
+Statuses: TypeAlias = Mapping[tuple[str, int], LagStatus]
+"""(Topic, partition) → Burrow's status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,16 @@ def _running(world: World, who: str, topic: str) -> Mapping[int, Any]:
     return said.running if said is not None else {}
 
 
-def data(seen: Now, trends: Trends) -> dict[str, Any]:
-    """The answer of the data API; `trends` learns from it. At most `MOST_PARTITIONS` partitions, the rest is counted."""
-    every = standings(seen)
-    trends.add(seen.cluster, seen.at, every)
-    speeds = trends.speeds(seen.cluster, seen.at, every)
-    statuses = {one.topic: trends.statuses(seen.cluster, one.topic) for one in seen.topics}
+def look(c: Coordinator, topic: str, trends: Trends) -> tuple[Now, dict[str, Any]]:
+    """Look once, with the answer of the data API. Raises `StoreUnavailable`."""
+    seen = now(c, topic)
+    every, trend = standings(seen), trends.of(c)
+    return seen, data(seen, every, trend, trends.speeds(c, trend, every, whole=not topic))
+
+
+def data(seen: Now, every: Sequence[Standing], trend: Trend, speeds: Speeds) -> dict[str, Any]:
+    """The answer of the data API. At most `MOST_PARTITIONS` partitions, the rest is counted."""
+    statuses = trend.statuses()
     by_topic: dict[str, list[Standing]] = {}
     by_owner: dict[str, list[Standing]] = {}
     for one in every:
@@ -113,12 +121,14 @@ def data(seen: Now, trends: Trends) -> dict[str, Any]:
         "cluster": seen.cluster,
         "now": round(seen.at, 3),
         "problem": seen.problem,
+        "trend_problems": list(trend.problems[:MOST_TEXTS]),
+        "judged": round(trend.moments[-1].at, 3) if statuses else None,
         "states": list(STATES),
         "statuses": {status.name: said for status, said in words.LAG_STATUSES.items()},
         "topics": [
             {
-                **_topic(one, by_topic.get(one.topic, []), speeds, statuses[one.topic]),
-                "trend": trends.totals(seen.cluster, one.topic),
+                **_topic(one, by_topic.get(one.topic, []), speeds, statuses),
+                "trend": trend.totals(one.topic),
             }
             for one in seen.topics
         ],
@@ -133,8 +143,8 @@ def data(seen: Now, trends: Trends) -> dict[str, Any]:
 def _topic(
     one: TopicSummary,
     standing: Sequence[Standing],
-    speeds: Mapping[tuple[str, int], float],
-    statuses: Mapping[int, LagStatus],
+    speeds: Speeds,
+    statuses: Statuses,
 ) -> dict[str, Any]:
     lag, rate, speed = _sums(standing, speeds)
     return {
@@ -154,7 +164,7 @@ def _topic(
     }
 
 
-def _sums(standing: Iterable[Standing], speeds: Mapping[tuple[str, int], float]) -> tuple[float, float, float]:
+def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, float]:
     """Lag, rate and speed of these partitions together; of each what is known."""
     found = [(one.lag, one.rate, speeds.get((one.topic, one.partition), math.nan)) for one in standing]
     return _sum(lag for lag, _, _ in found), _sum(rate for _, rate, _ in found), _sum(speed for _, _, speed in found)
@@ -203,7 +213,7 @@ def advice(
     lag: float,
     rate: float,
     speed: float,
-    statuses: Mapping[int, LagStatus],
+    statuses: Statuses,
 ) -> str:
     """Whether one more consumer would help, in a sentence; empty = nothing can be said."""
     if math.isnan(lag) or not one.owners:
@@ -211,7 +221,7 @@ def advice(
     left = drain_s(lag, rate, speed)
     if lag == 0 or lag <= max(rate, 0.0) * 2:
         return "Another consumer would not help: the consumers keep up."
-    stalled = [s.lag for s in standing if statuses.get(s.partition) is LagStatus.STALL]
+    stalled = [s.lag for s in standing if statuses.get((s.topic, s.partition)) is LagStatus.STALL]
     if _sum(stalled) > lag / 2:
         stand = "stands" if len(stalled) == 1 else "stand"
         return (
@@ -233,8 +243,8 @@ def advice(
 def _columns(
     seen: Now,
     every: Sequence[Standing],
-    speeds: Mapping[tuple[str, int], float],
-    statuses: Mapping[str, Mapping[int, LagStatus]],
+    speeds: Speeds,
+    statuses: Statuses,
     names: Sequence[str],
 ) -> dict[str, list[Any]]:
     """The partitions in columns: a tenth of the size of objects. Owners and topics are places in their lists; -1 = nobody."""
@@ -252,7 +262,7 @@ def _columns(
         "rate": [_number(one.rate) for one in every],
         "speed": [_number(speed) for speed in measured],
         "drain_s": [_number(drain_s(one.lag, one.rate, s)) for one, s in zip(every, measured, strict=True)],
-        "status": [s.name if (s := statuses[one.topic].get(one.partition)) is not None else None for one in every],
+        "status": [s.name if (s := statuses.get((one.topic, one.partition))) is not None else None for one in every],
     }
 
 
@@ -279,9 +289,7 @@ def _states(one: TopicSummary, seen: Now) -> dict[int, int]:
     return found | {p: CLOSING for numbers in one.closing.values() for p in numbers}
 
 
-def _consumer(
-    one: ConsumerOverview, seen: Now, standing: Sequence[Standing], speeds: Mapping[tuple[str, int], float]
-) -> dict[str, Any]:
+def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[Standing], speeds: Speeds) -> dict[str, Any]:
     member = seen.world.members.get(one.consumer)
     claim = seen.world.claims.get(one.consumer)
     absent = claim.absence if claim is not None and member is None else None

@@ -21,6 +21,7 @@ from sqlalchemy import select
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
+from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.consumer_pages import ConsumerPages
 from coordinator_tasks.service.coordinator import Coordinator
@@ -46,7 +47,7 @@ from coordinator_ui.shown import rebalance_row, rebalance_whole
 from coordinator_ui.story import Story, only, tell
 from coordinator_ui.tasks import task_spans
 from coordinator_ui.timeline import Span
-from coordinator_ui.trends import Trends
+from coordinator_ui.trends import Point, Trend, Trends
 
 SHOWN = 20
 MOST_SHOWN = 500
@@ -260,16 +261,28 @@ async def live_data(request: Request, cluster: str, topic: Topic = "") -> Respon
 
 @data_router.get("/clusters/{cluster}/trend", dependencies=[OfCluster])
 async def trend_data(
-    request: Request, cluster: str, topic: Topic, partition: Annotated[int | None, Query(ge=0)] = None
+    request: Request,
+    cluster: str,
+    topic: Topic = "",
+    partition: Annotated[int | None, Query(ge=0)] = None,
+    consumer: Annotated[str, Query(max_length=MAX_ID_BYTES)] = "",
 ) -> Response:
-    """How far the owners of a topic, or of one of its partitions, were behind in the last hour."""
-    name, trends = cluster_of(cluster).name, request.app.state.trends
-    series = await run_in_threadpool(trends.series, name, topic, partition)
-    shown = sorted(series.items(), key=lambda one: (-one[1][-1][0], -max(lag for _, lag in one[1]), one[0]))[
-        :MOST_SERIES
+    """How far behind the owners of a topic or of one of its partitions, or the topics of a consumer, were in the last hour."""
+    trends: Trends = request.app.state.trends
+
+    def read(c: Coordinator) -> tuple[Trend, dict[str, list[Point]]]:
+        trend = trends.of(c)
+        return trend, trend.of_consumer(consumer) if consumer else trend.of_topic(topic, partition)
+
+    trend, series = await _read(request, cluster_of(cluster).name, read)
+    shown = sorted(series.items(), key=lambda one: (-one[1][-1].at, -max(p.lag for p in one[1]), one[0]))[:MOST_SERIES]
+    points = [
+        {"name": name, "at": [p.at for p in one], "lag": [p.lag for p in one], "late_s": [p.late_s for p in one]}
+        for name, one in shown
     ]
-    points = [{"owner": owner, "at": [at for at, _ in one], "lag": [lag for _, lag in one]} for owner, one in shown]
-    return data({"topic": topic, "partition": partition, "series": points, "left_out": len(series) - len(shown)})
+    asked = {"topic": topic, "partition": partition, "consumer": consumer}
+    left_out = len(series) - len(shown)
+    return data({**asked, "series": points, "left_out": left_out, "problems": list(trend.problems)})
 
 
 @router.get("/audit", dependencies=[OfCluster])
@@ -315,12 +328,8 @@ async def _live(request: Request, cluster: str, topic: str) -> tuple[live.Now, d
     """One look for all who look at the same time."""
     state = request.app.state
 
-    def read(c: Coordinator) -> tuple[live.Now, dict[str, Any]]:
-        seen = live.now(c, topic)
-        return seen, live.data(seen, state.trends)
-
     async def make() -> tuple[live.Now, dict[str, Any]]:
-        return await _read(request, cluster, read)
+        return await _read(request, cluster, lambda c: live.look(c, topic, state.trends))
 
     shared: Shared = state.shared
     return await shared.get(f"{cluster} {topic}", make)

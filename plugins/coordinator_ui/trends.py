@@ -1,26 +1,35 @@
-"""How far partitions were behind in the last hour, as somebody has looked. In memory, bounded; the API server keeps it.
+"""How far partitions were behind in the last hour, as ZooKeeper keeps it, so that every API server shows the same.
 
-A point belongs to the owner at that moment, so the series of a former owner ends with the move.
+What a server keeps of its own is where the owners were some seconds ago, for their speed.
 """
 
 import math
 import threading
-from array import array
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-from coordinator_tasks.core.lag import WINDOW, LagStatus, Look, partition_status
+from coordinator_tasks.core.lag import LagStatus
+from coordinator_tasks.core.lag_moments import (
+    EVERY_S,
+    FRESH_S,
+    KEPT,
+    NOBODY,
+    UNKNOWN,
+    LagMoment,
+    seconds,
+    statuses,
+)
+from coordinator_tasks.service import lag_moments
+from coordinator_tasks.service.coordinator import Coordinator
 
-KEEP_S = 3_600.0
-EVERY_S = 10.0
-MOST_POINTS = 500_000
-"""Partitions times moments of one cluster: some 13 MB."""
-MOST_TOTALS = 40
 SPEED_S = 8.0
 """A speed is measured over at least so long."""
-NOBODY = -1
-_NOT_KNOWN = 0  # Burrow's numbers begin with 1
+REMEMBER_S = 60.0
+LOOK_S = 5.0
+"""So often it is looked whether there is a newer moment."""
+MOST_TOTALS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,141 +44,149 @@ class Standing:
     rate: float = math.nan
 
 
-@dataclass(slots=True)
-class _Points:
-    """One topic at one moment, in columns."""
+@dataclass(frozen=True, slots=True)
+class Point:
+    """How far an owner was behind: all its records, and the seconds of the partition that was furthest (`None` = unknown)."""
 
-    partitions: "array[int]" = field(default_factory=lambda: array("l"))
-    owners: "array[int]" = field(default_factory=lambda: array("h"))
-    names: list[str] = field(default_factory=list)
-    positions: "array[float]" = field(default_factory=lambda: array("d"))
-    lags: "array[float]" = field(default_factory=lambda: array("d"))
-    statuses: "array[int]" = field(default_factory=lambda: array("b"))
-    total: float = math.nan
+    at: float
+    lag: int
+    late_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
-    at: float
-    topics: Mapping[str, _Points]
-    size: int
+class Trend:
+    """The moments of a cluster, oldest first. `problems`: why some cannot be read."""
+
+    now: float = 0.0
+    moments: tuple[LagMoment, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def statuses(self) -> dict[tuple[str, int], LagStatus]:
+        """(Topic, partition) → Burrow's status, as the metrics have it; nothing if the last moment is old."""
+        fresh = bool(self.moments) and self.moments[-1].at > self.now - FRESH_S
+        return statuses(self.moments[-1]) if fresh else {}
+
+    def totals(self, topic: str) -> list[int]:
+        """Records behind of a whole topic, moment by moment."""
+        return [sum(one.topics[topic].lags) for one in self.moments if topic in one.topics][-MOST_TOTALS:]
+
+    def speeds(self, owners: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], float]:
+        """(Topic, partition) → records per second that this owner has committed between the last two moments."""
+        found: dict[tuple[str, int], float] = {}
+        for before, last in list(pairwise(self.moments))[-1:]:
+            if last.at <= self.now - FRESH_S or last.at - before.at > FRESH_S:
+                continue
+            known = _places(before)
+            for key, (owner, offset) in _places(last).items():
+                was, earlier = known.get(key, ("", 0))
+                if owner and owner == was == owners.get(key) and offset >= earlier:
+                    found[key] = (offset - earlier) / (last.at - before.at)
+        return found
+
+    def of_topic(self, topic: str, partition: int | None = None) -> dict[str, list[Point]]:
+        """Owner → its points, of a topic or of one of its partitions; only moments at which it was the owner."""
+        found: dict[str, list[Point]] = {}
+        for moment in self.moments:
+            for place, point in _points(moment, topic, partition).items():
+                found.setdefault(moment.owner(place), []).append(point)
+        return found
+
+    def of_consumer(self, consumer: str) -> dict[str, list[Point]]:
+        """Topic → the points of this owner."""
+        found: dict[str, list[Point]] = {}
+        for moment in self.moments:
+            if consumer in moment.consumers:
+                place = moment.consumers.index(consumer)
+                for topic in moment.topics:
+                    for point in _points(moment, topic, None, place).values():
+                        found.setdefault(topic, []).append(point)
+        return found
+
+
+def _places(moment: LagMoment) -> dict[tuple[str, int], tuple[str, int]]:
+    """(Topic, partition) → owner and committed offset."""
+    return {
+        (topic, partition): (moment.owner(owner), offset)
+        for topic, one in moment.topics.items()
+        for partition, owner, offset in zip(one.partitions, one.owners, one.offsets, strict=True)
+    }
+
+
+def _points(moment: LagMoment, topic: str, partition: int | None, place: int | None = None) -> dict[int, Point]:
+    """Owner's place → how far it was behind then; of one partition, or one owner, if it is given."""
+    one = moment.topics.get(topic)
+    if one is None:
+        return {}
+    lags: dict[int, int] = {}
+    late: dict[int, int] = {}
+    for number, owner, lag, tenths in zip(one.partitions, one.owners, one.lags, one.late, strict=True):
+        if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
+            continue
+        lags[owner] = lags.get(owner, 0) + lag
+        late[owner] = max(late.get(owner, UNKNOWN), tenths)
+    return {owner: Point(moment.at, lag, seconds(late[owner])) for owner, lag in lags.items()}
+
+
+@dataclass(slots=True)
+class _Known:
+    """What this server has of a cluster."""
+
+    trend: Trend = field(default_factory=Trend)
+    asked_at: float = -math.inf
+    positions: deque[tuple[float, dict[tuple[str, int], tuple[str, float]]]] = field(
+        default_factory=lambda: deque(maxlen=2)
+    )
 
 
 class Trends:
-    """The moments of each cluster. Thread-safe."""
+    """The trend of each cluster. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._moments: dict[str, deque[_Moment]] = {}
+        self._known: dict[str, _Known] = {}
 
-    def add(self, cluster: str, at: float, standings: Sequence[Standing]) -> None:
-        """Keep this moment, if the last one is old enough. More partitions are kept more rarely."""
-        every_s = max(EVERY_S, KEEP_S * len(standings) / MOST_POINTS)
+    def of(self, c: Coordinator) -> Trend:
+        """The moments of the last hour. What was read once is not read again."""
+        now = c.clock.now()
         with self._lock:
-            kept = self._moments.setdefault(cluster, deque())
-            if kept and at < kept[-1].at:  # the clock was set back
-                kept.clear()
-            if kept and at - kept[-1].at < every_s:
-                return
-            kept.append(_moment(at, standings))
-            while kept and (kept[0].at < at - KEEP_S or sum(one.size for one in kept) > MOST_POINTS):
-                kept.popleft()
-            _judge(kept, WINDOW * every_s)
+            known = self._known.setdefault(c.paths.cluster, _Known())
+            trend, asked_at = known.trend, known.asked_at
+        before = trend.moments
+        begun = bool(before) and before[-1].at <= now and not trend.problems
+        minutes = int(now // EVERY_S - before[-1].at // EVERY_S) if begun else KEPT
+        if not minutes or asked_at <= now < asked_at + LOOK_S:
+            return replace(trend, now=now)
+        problems: dict[str, str] = {}
+        newer = lag_moments.read(c, now, min(KEPT, minutes) - 1, problems)
+        kept = [one for one in before if now - EVERY_S * KEPT < one.at] if begun else []
+        trend = Trend(now, (*kept, *newer), tuple(problems.values()))
+        with self._lock:
+            known.trend, known.asked_at = trend, now
+        return trend
 
-    def speeds(self, cluster: str, at: float, standings: Iterable[Standing]) -> dict[tuple[str, int], float]:
-        """(Topic, partition) → records per second that its present owner has read; one that moved meanwhile is left out."""
+    def speeds(
+        self, c: Coordinator, trend: Trend, standings: Sequence[Standing], *, whole: bool
+    ) -> Mapping[tuple[str, int], float]:
+        """(Topic, partition) → records per second that its present owner has read; one that has just moved is left out.
+
+        Measured between two looks of this server at the `whole` cluster; before there are two, between the last two moments.
+        """
+        now = c.clock.now()
+        here = {(one.topic, one.partition): (one.owner, one.position) for one in standings}
         with self._lock:
-            before = next((one for one in reversed(self._moments.get(cluster, ())) if one.at <= at - SPEED_S), None)
+            positions = self._known.setdefault(c.paths.cluster, _Known()).positions
+            if positions and not now - REMEMBER_S < positions[-1][0] <= now:
+                positions.clear()
+            before = next(((at, known) for at, known in reversed(positions) if at <= now - SPEED_S), None)
+            if whole and (not positions or positions[-1][0] <= now - SPEED_S):
+                positions.append((now, here))
         if before is None:
-            return {}
-        known = {
-            (topic, partition): (points.names[owner] if owner != NOBODY else "", position)
-            for topic, points in before.topics.items()
-            for partition, owner, position in zip(points.partitions, points.owners, points.positions, strict=True)
-        }
+            return trend.speeds({key: owner for key, (owner, _) in here.items()})
+        at, known = before
         found = {}
-        for one in standings:
-            owner, position = known.get((one.topic, one.partition), ("", math.nan))
-            read = one.position - position
-            if owner and owner == one.owner and read >= 0:
-                found[one.topic, one.partition] = read / (at - before.at)
+        for key, (owner, position) in here.items():
+            was, earlier = known.get(key, ("", math.nan))
+            read = position - earlier
+            if owner and owner == was and read >= 0:
+                found[key] = read / (now - at)
         return found
-
-    def statuses(self, cluster: str, topic: str) -> dict[int, LagStatus]:
-        """Partition → Burrow's status at the last moment; what is not known is left out."""
-        with self._lock:
-            moments = reversed(self._moments.get(cluster, ()))
-            points = next((one.topics[topic] for one in moments if topic in one.topics), _Points())
-        found = zip(points.partitions, points.statuses, strict=True)
-        return {partition: LagStatus(status) for partition, status in found if status != _NOT_KNOWN}
-
-    def totals(self, cluster: str, topic: str) -> list[float]:
-        """Records behind of a whole topic in the last hour, at some `MOST_TOTALS` moments, the oldest first."""
-        with self._lock:
-            points = [one.topics.get(topic) for one in self._moments.get(cluster, ())]
-        known = [one.total for one in points if one is not None and not math.isnan(one.total)]
-        step = max(1, math.ceil(len(known) / MOST_TOTALS))
-        return known[::-1][::step][::-1]
-
-    def series(self, cluster: str, topic: str, partition: int | None = None) -> dict[str, list[tuple[float, float]]]:
-        """Owner → (time, records behind) of a topic, or of one of its partitions; only moments at which it was the owner."""
-        with self._lock:
-            moments = list(self._moments.get(cluster, ()))
-        found: dict[str, list[tuple[float, float]]] = {}
-        for moment in moments:
-            points = moment.topics.get(topic)
-            if points is None:
-                continue
-            sums: dict[str, float] = {}
-            for number, owner, lag in zip(points.partitions, points.owners, points.lags, strict=True):
-                if owner != NOBODY and not math.isnan(lag) and partition in (None, number):
-                    sums[points.names[owner]] = sums.get(points.names[owner], 0.0) + lag
-            for owner_name, total in sums.items():
-                found.setdefault(owner_name, []).append((moment.at, total))
-        return found
-
-
-def _moment(at: float, standings: Sequence[Standing]) -> _Moment:
-    topics: dict[str, _Points] = {}
-    numbers: dict[str, dict[str, int]] = {}
-    for one in standings:
-        points, known = topics.setdefault(one.topic, _Points()), numbers.setdefault(one.topic, {})
-        if one.owner and one.owner not in known:
-            known[one.owner] = len(points.names)
-            points.names.append(one.owner)
-        points.partitions.append(one.partition)
-        points.owners.append(known[one.owner] if one.owner else NOBODY)
-        points.positions.append(one.position)
-        points.lags.append(one.lag)
-        if not math.isnan(one.lag):
-            points.total = one.lag + (0.0 if math.isnan(points.total) else points.total)
-    return _Moment(at, topics, len(standings))
-
-
-def _judge(kept: deque[_Moment], window_s: float) -> None:
-    """The statuses of the newest moment. Looks from before a pause of more than a window count no more: nobody saw what was then."""
-    newest = kept[-1]
-    for topic, points in newest.topics.items():
-        looks: dict[int, list[Look]] = {partition: [] for partition in points.partitions}  # the newest first
-        wanting, later = set(looks), newest.at
-        for moment in reversed(kept):
-            past = moment.topics.get(topic)
-            if not wanting or later - moment.at > window_s:
-                break
-            if past is None:
-                continue
-            later = moment.at
-            for partition, position, lag in zip(past.partitions, past.positions, past.lags, strict=True):
-                if partition in wanting and not math.isnan(position):
-                    looks[partition].append(Look(moment.at, int(position), None if math.isnan(lag) else int(lag)))
-                    if len(looks[partition]) == WINDOW:
-                        wanting.discard(partition)
-        points.statuses.extend(_status(looks[p][::-1], newest.at, window_s) for p in points.partitions)
-
-
-def _status(looks: Sequence[Look], now: float, window_s: float) -> int:
-    """By the owner's word, as the metric is by Kafka's. While no owner says anything, the log's end is at least where it was."""
-    last = looks[-1] if looks else None
-    if last is None or last.lag is None or (last.lag == 0 and last.at < now):
-        return _NOT_KNOWN
-    return partition_status(looks, [last.offset + last.lag], last.lag, now, window_s)

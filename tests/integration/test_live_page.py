@@ -1,21 +1,20 @@
 """The live page over data that a test makes, in a real browser: its size, its links and its words."""
 
 import random
-import socket
-import threading
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from coordinator_ui import live, words
 from coordinator_ui.access import may_read_cluster
 from coordinator_ui.routes import make_app
-from selenium import webdriver
+from coordinator_ui.trends import Trend, Trends
 from selenium.webdriver.common.by import By
 
-from tests.integration.browser import CHROMIUM, DRIVER, FLAGS, Browser
+from coordinator_tasks.core.lag_moments import EVERY_S, KEPT, LagMoment, TopicMoment
+from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at, served
 
 pytestmark = [
     pytest.mark.integration,
@@ -87,6 +86,8 @@ def synthetic(round_: int) -> dict[str, Any]:
         "cluster": "shop",
         "now": 1_000_000.0 + round_,
         "problem": "",
+        "trend_problems": [],
+        "judged": 1_000_000.0 + round_,
         "states": list(live.STATES),
         "statuses": {status.name: said for status, said in words.LAG_STATUSES.items()},
         "topics": [topic],
@@ -109,14 +110,41 @@ def synthetic(round_: int) -> dict[str, Any]:
     }
 
 
-class Synthetic:
-    """A reader that gives the next answer."""
+def an_hour() -> Trend:
+    """Of the same topic, minute by minute."""
+    now, numbers = 1_000_000.0, range(PARTITIONS)
+    owners = tuple(f"consumer-{number:04}" for number in range(CONSUMERS))
+    columns = TopicMoment(
+        "g",
+        array("i", numbers),
+        array("h", (p % CONSUMERS for p in numbers)),
+        array("q", numbers),
+        array("q", numbers),
+        array("q", numbers),
+        array("b", (1 for _ in numbers)),
+        array("b", (1 for _ in numbers)),
+    )
+    return Trend(
+        now, tuple(LagMoment(now - EVERY_S * back, owners, {"orders": columns}) for back in range(KEPT, 0, -1))
+    )
+
+
+class Synthetic(Trends):
+    """A reader that gives the next answer, and the trends of the hour before."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.answers = 0
         self.make: Callable[[int], dict[str, Any]] = synthetic
+        self.trend = an_hour()
 
-    async def read(self, _cluster: str, _read: Any) -> tuple[None, dict[str, Any]]:
+    async def read(self, _cluster: str, read: Callable[[Any], Any]) -> Any:
+        return read(self)
+
+    def of(self, _: Any) -> Trend:
+        return self.trend
+
+    def look(self, *_: Any) -> tuple[None, dict[str, Any]]:
         self.answers += 1
         return None, self.make(self.answers)
 
@@ -129,26 +157,18 @@ def reader() -> Synthetic:
 @pytest.fixture
 def address(reader: Synthetic, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
+    monkeypatch.setattr(live, "look", reader.look)
     app = make_app(reader)  # type: ignore[arg-type]
+    app.state.trends = reader
     app.dependency_overrides[may_read_cluster] = lambda: None
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(20)
+    with served(app) as found:
+        yield found
 
 
 @pytest.fixture
 def browser(address: str, tmp_path: Path) -> Iterator[Browser]:
-    options = webdriver.ChromeOptions()
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
-    yield Browser(driver, address)
-    driver.quit()
+    with looking_at(address, tmp_path / "profile", WATCH) as found:
+        yield found
 
 
 def told(browser: Browser, name: str) -> float:
@@ -164,6 +184,7 @@ def test_ten_thousand_partitions_of_a_thousand_consumers_stay_fluid(browser: Bro
     browser.driver.execute_script("window.longest = 0")
     first = told(browser, "now")
     browser.until(lambda: told(browser, "now") >= first + 3, "three updates")
+    assert len(browser.find_all(".plot .u-wrap")) == 2, "an hour is drawn in records and in seconds"
     longest_ms = float(browser.driver.execute_script("return window.longest"))
     update_ms = told(browser, "update-ms")
     print(
@@ -186,6 +207,32 @@ def test_rows_follow_the_scroll_bar_to_the_last_partition(browser: Browser) -> N
         return str(PARTITIONS - 1) in cells
 
     browser.until(last, "the last partition")
+
+
+def legend(browser: Browser) -> list[str]:
+    """The lines of both charts."""
+    return [one.text for one in browser.find_all(".plot .u-series .u-label") if one.text not in ("Time", "Value")]
+
+
+def test_the_trend_of_a_consumer_is_one_click_away_and_a_former_owners_line_ends_at_once(
+    browser: Browser, reader: Synthetic
+) -> None:
+    browser.open("/live")
+    browser.until(lambda: len(browser.find_all(".plot .u-wrap")) == 2, "the charts of the topic")
+    browser.find("[aria-label=Consumers] .space button").click()
+    browser.until(lambda: "of consumer-0000, by topic" in browser.find("main").text, "the consumer's")
+    browser.until(lambda: legend(browser) == ["orders", "orders"], "its topic, in records and in seconds")
+
+    moved = synthetic(1)
+    moved["partitions"]["owner"][7] = 3
+    reader.make = lambda round_: {**moved, "now": 1_000_000.0 + round_}
+    row = "[aria-label=Partitions] .space .row:nth-child(8) button"
+    browser.until(lambda: browser.find(row).click() or True, "its trend")
+    browser.until(lambda: legend(browser) == ["consumer-0007", "consumer-0003"] * 2, "the former and the present owner")
+    ends = browser.driver.execute_script(
+        "return [...document.querySelectorAll('.plot .u-series .u-value')].map((one) => one.textContent)"
+    )
+    assert len(ends) == 6
 
 
 def test_a_consumer_says_how_far_behind_it_is_and_when_it_was_last_seen(browser: Browser, reader: Synthetic) -> None:

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const EVERY_MS = 3000, TREND_MS = 10000, ROW_PX = 30, LINE_PX = 20, MOST_TOPICS = 50, LABEL_PX = 150, GAP_S = 90, BETWEEN_PX = 8, SIDES_PX = 24;
+  const EVERY_MS = 3000, TREND_MS = 20000, ROW_PX = 30, LINE_PX = 20, MOST_TOPICS = 50, MOST_LINES = 12, LABEL_PX = 150, GAP_S = 150, BETWEEN_PX = 8, SIDES_PX = 24;
   const KEYS = ["runs", "gives", "takes", "paused", "idle", "unknown", "nobody"];  // page.css has a colour for each
 
   // Everything that somebody wrote becomes the text of an element, never markup.
@@ -145,7 +145,7 @@
   };
   // Cells of two lines.
   const CONSUMERS = [
-    { title: "Consumer", width: "minmax(90px, 2fr)", text: (r) => r.consumer, sort: (r) => r.consumer },
+    { title: "Consumer", width: "minmax(90px, 2fr)", key: (r) => r.consumer, nodes: (r) => [el("button", { type: "button", class: "plain", text: r.consumer, title: `Trend of ${r.consumer}`, onclick: () => choose(seen.topic, null, r.consumer) })], sort: (r) => r.consumer },
     { title: "Is\nlast seen", width: "164px", key: (r) => `${r.presence} ${lastSeen(r)}`, nodes: (r) => [state(r.presence.replace(/ /g, "-"), r.presence), el("div", { class: "muted", text: lastSeen(r) })], sort: (r) => r.presence },
     { title: "Host\nversion", width: "minmax(130px, 1.4fr)", text: (r) => `${r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–"}\n${[r.release || "–", r.code].filter(Boolean).join(", ")}`, sort: (r) => r.host },
     { title: "Rack\ncapacity", width: "72px", text: (r) => `${r.rack || "–"}\n${r.capacity === null ? "–" : r.capacity}`, sort: (r) => r.rack },
@@ -219,41 +219,74 @@
     canvas.setAttribute("aria-label", `${rows.length} partitions of ${names.length} owners; the table below says the same`);
   };
 
-  const showTrend = (answer) => {
-    const looked = [...new Set(answer.series.flatMap((one) => one.at))].sort((a, b) => a - b);
+  // The last point of each line is of now, and belongs to whoever is the owner now: a former owner's line ends with the move.
+  const present = (answer) => {
+    const found = new Map(), add = (name, lag, late) => {
+      const before = found.get(name) || { lag: 0, late: null };
+      found.set(name, { lag: before.lag + lag, late: late === null || late === "never" ? before.late : Math.max(before.late || 0, late) });
+    };
+    const of = seen.data.partitions;
+    for (let i = 0; i < of.partition.length; i += 1) {
+      if (of.owner[i] < 0 || of.lag[i] === null) continue;
+      const topic = seen.data.topics[of.topic[i]].topic, who = seen.data.owners[of.owner[i]];
+      if (answer.consumer ? who === answer.consumer : topic === answer.topic && (answer.partition === null || answer.partition === of.partition[i])) add(answer.consumer ? topic : who, of.lag[i], of.lag_s[i]);
+    }
+    return found;
+  };
+  const clear = () => { for (const name of Object.keys(seen.plots)) { seen.plots[name].destroy(); delete seen.plots[name]; } };
+  const draw = (box, series, figure, tick) => {
+    const looked = [...new Set(series.flatMap((one) => one.at))].sort((a, b) => a - b);
+    const names = JSON.stringify(series.map((one) => one.name)), old = seen.plots[figure];
+    if (old && (looked.length < 2 || old.names !== names)) { old.destroy(); delete seen.plots[figure]; }
+    if (looked.length < 2) return;
     // Where nobody looked for a while, the lines break.
     const times = looked.flatMap((time, i) => (i && time - looked[i - 1] > GAP_S ? [(time + looked[i - 1]) / 2, time] : [time]));
-    const title = answer.partition === null ? "Records behind, by owner" : `Records behind in partition ${answer.partition}, by owner`;
-    seen.trendTitle.textContent = title;
-    if (seen.plot) { seen.plot.destroy(); seen.plot = null; }
-    seen.trendNote.textContent = times.length > 1 ? (answer.left_out ? `${answer.left_out} more owners are not drawn.` : "") : "The trend grows from the moment at which somebody looks; the API server keeps it for an hour.";
-    if (times.length < 2) return;
-    const palette = ["--link", "--moving", "--stable", "--bad", "--starting", "--muted"].map(colour), at = new Map(times.map((one, i) => [one, i]));
-    const lines = answer.series.map((one) => { const line = new Array(times.length).fill(null); one.at.forEach((time, i) => { line[at.get(time)] = one.lag[i]; }); return line; });
+    const at = new Map(times.map((one, i) => [one, i]));
+    const lines = series.map((one) => { const line = new Array(times.length).fill(null); one.at.forEach((time, i) => { line[at.get(time)] = one[figure][i]; }); return line; });
+    if (seen.plots[figure]) { seen.plots[figure].setData([times, ...lines]); return; }
+    const palette = ["--link", "--moving", "--stable", "--bad", "--starting", "--muted"].map(colour);
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
-    const series = answer.series.map((one, i) => ({ label: one.owner.length > 40 ? `${one.owner.slice(0, 39)}…` : one.owner, stroke: palette[i % palette.length], width: 2, dash: i >= palette.length ? [6, 4] : [], spanGaps: false, points: { show: times.length < 20 } }));
-    const options = { width: seen.trendBox.clientWidth, height: 220, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "Etc/UTC"), axes: [{ ...axis, values: (_, ticks) => ticks.map((at) => clock(at).slice(0, looked[looked.length - 1] - looked[0] < 900 ? 8 : 5)) }, { ...axis, size: 70, values: (_, ticks) => ticks.map(number) }], series: [{ value: (_, ts) => ts === null ? "–" : `${clock(ts)} UTC` }, ...series], scales: { y: { range: (_, low, high) => [0, Math.max(1, high || 0) * 1.05] } } };
-    seen.plot = new uPlot(options, [times, ...lines], seen.trendBox);
+    const styles = series.map((one, i) => ({ label: one.name.length > 40 ? `${one.name.slice(0, 39)}…` : one.name, value: (_, value) => (value === null || value === undefined ? "–" : tick(value)), stroke: palette[i % palette.length], width: 2, dash: i >= palette.length ? [6, 4] : [], spanGaps: false, points: { show: times.length < 20 } }));
+    const options = { width: box.clientWidth, height: 200, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "Etc/UTC"), axes: [{ ...axis, values: (_, ticks) => ticks.map((ts) => clock(ts).slice(0, looked[looked.length - 1] - looked[0] < 900 ? 8 : 5)) }, { ...axis, size: 80, values: (_, ticks) => ticks.map(tick) }], series: [{ value: (_, ts) => ts === null ? "–" : `${clock(ts)} UTC` }, ...styles], scales: { y: { range: (_, low, high) => [0, Math.max(1, high || 0) * 1.05] } } };
+    seen.plots[figure] = new uPlot(options, [times, ...lines], box);
+    seen.plots[figure].names = names;
   };
+  const showTrend = (answer) => {
+    const now = present(answer), here = seen.data.now, series = answer.series.map((one) => ({ ...one, at: [...one.at], lag: [...one.lag], late_s: [...one.late_s] }));
+    for (const [name, one] of now) {
+      let line = series.find((each) => each.name === name);
+      if (!line && series.length < MOST_LINES) { line = { name, at: [], lag: [], late_s: [] }; series.push(line); }
+      if (line && !(line.at[line.at.length - 1] >= here)) { line.at.push(here); line.lag.push(one.lag); line.late_s.push(one.late); }
+    }
+    const what = answer.consumer ? `of ${answer.consumer}, by topic` : answer.partition === null ? "by owner" : `in partition ${answer.partition}, by owner`;
+    seen.trendTitle.textContent = `Records behind ${what}`; seen.lateTitle.textContent = `Seconds behind ${what}`;
+    draw(seen.trendBox, series, "lag", number);
+    draw(seen.lateBox, series, "late_s", duration);
+    const notes = [...answer.problems];
+    if (answer.left_out) notes.push(`${answer.left_out} more are not drawn.`);
+    if (!answer.series.length) notes.push("The coordinator has kept no moment of it in the last hour: it keeps one each minute, of what is committed.");
+    seen.trendNote.textContent = notes.join(" ");
+  };
+  const chosen = (answer) => answer.consumer === seen.consumer && (answer.consumer || (answer.topic === seen.topic && answer.partition === seen.partition));
   const trend = async () => {
-    if (!seen.topic) return;
-    const query = new URLSearchParams({ topic: seen.topic, ...(seen.partition === null ? {} : { partition: seen.partition }) });
+    if (!seen.topic && !seen.consumer) return;
+    const query = new URLSearchParams(seen.consumer ? { consumer: seen.consumer } : { topic: seen.topic, ...(seen.partition === null ? {} : { partition: seen.partition }) });
     try {
       const answer = await fetch(`${seen.base}/api/v1/clusters/${encodeURIComponent(seen.cluster)}/trend?${query}`, { credentials: "same-origin" });
       const found = await answer.json();
-      if (answer.ok && found.topic === seen.topic && found.partition === seen.partition) showTrend(found);
+      if (answer.ok && chosen(found)) { seen.trend = found; showTrend(found); }
     } catch { /* the next one may succeed */ }
   };
 
-  const choose = (topic, partition = null) => {
-    seen.topic = topic; seen.partition = partition;
-    if (seen.plot) { seen.plot.destroy(); seen.plot = null; }
-    show(seen.data); trend();
+  const choose = (topic, partition = null, consumer = "") => {
+    seen.topic = topic; seen.partition = partition; seen.consumer = consumer; seen.trend = null;
+    clear(); show(seen.data); trend();
+    if (consumer) seen.trendTitle.scrollIntoView({ block: "nearest" });
   };
 
   const show = (data) => {
     seen.data = data; seen.told = told(data);
-    if (!data.topics.some((one) => one.topic === seen.topic)) { seen.topic = data.topics.length ? [...data.topics].sort((a, b) => rank(a) - rank(b))[0].topic : ""; seen.partition = null; }
+    if (!data.topics.some((one) => one.topic === seen.topic)) { seen.topic = data.topics.length ? [...data.topics].sort((a, b) => rank(a) - rank(b))[0].topic : ""; seen.partition = null; seen.consumer = ""; seen.trend = null; }
     showTopics(data);
     seen.problem.hidden = !data.problem; seen.problem.textContent = data.problem;
     seen.rows = partitionRows(data, seen.topic);
@@ -266,6 +299,7 @@
       seen.panelSays.replaceChildren(el("bdi", { text: one.says }), ` Epoch ${one.epoch}, ${one.partitions} partitions.${data.left_out ? ` ${data.left_out} partitions of this cluster are left out.` : ""}`);
       showMatrix();
       seen.partitions.show(seen.rows);
+      seen.judged.textContent = data.judged ? `Judged at ${clock(data.judged)} UTC, once a minute; the metrics say the same.` : "Not judged in the last three minutes: see whether the DAG reconcile, or the plain loop, runs.";
       if (!seen.meanings.children.length) seen.meanings.append(...Object.entries(data.statuses).flatMap(([name, text]) => [el("dt", {}, status(name)), el("dd", { text })]));
     }
     const wanted = seen.findConsumer.value.trim().toLowerCase();
@@ -273,8 +307,10 @@
     seen.count.textContent = `${data.consumers.filter((each) => each.answers).length} of ${data.consumers.length} answer`;
   };
 
+  // In another width, or in other colours.
+  const redraw = () => { if (seen.data) { clear(); showMatrix(); if (seen.trend) showTrend(seen.trend); } };
   const build = (root) => {
-    Object.assign(seen, { base: root.dataset.base, airflow: root.dataset.airflow, cluster: root.dataset.cluster, topic: new URLSearchParams(location.search).get("topic") || "", partition: null });
+    Object.assign(seen, { plots: {}, base: root.dataset.base, airflow: root.dataset.airflow, cluster: root.dataset.cluster, topic: new URLSearchParams(location.search).get("topic") || "", partition: null, consumer: "" });
     const heads = ["Topic", "State", "What it waits for", "Lag", "Last hour", "Would one consumer more help?", "Ask for"];
     seen.refresh = el("input", { type: "checkbox", checked: "" });
     seen.when = el("span", { class: "muted", role: "status", text: "Reading…" });
@@ -284,19 +320,20 @@
     seen.topicBody = el("tbody"); seen.topicMore = el("p", { class: "muted" });
     seen.panelName = el("bdi", { class: "long" }); seen.panelSays = el("p", { class: "lead" });
     seen.panelLink = el("a", { text: "History and reasons" }); seen.panelHistory = el("a", { text: "All its rebalances" });
-    seen.trendTitle = el("h3", { text: "Records behind, by owner" }); seen.trendNote = el("p", { class: "muted" }); seen.trendBox = el("div", { class: "plot" });
-    seen.canvas = el("canvas", { role: "img", class: "matrix" }); seen.tip = el("p", { class: "muted tip", text: " " }); seen.meanings = el("dl", { class: "facts meanings" });
+    seen.trendTitle = el("h3", { text: "Records behind by owner" }); seen.trendNote = el("p", { class: "muted" }); seen.trendBox = el("div", { class: "plot" });
+    seen.lateTitle = el("h3", { text: "Seconds behind by owner" }); seen.lateBox = el("div", { class: "plot" });
+    seen.canvas = el("canvas", { role: "img", class: "matrix" }); seen.tip = el("p", { class: "muted tip", text: " " }); seen.meanings = el("dl", { class: "facts meanings" }); seen.judged = el("p", { class: "muted" });
     seen.partitions = new Grid("Partitions", PARTITIONS, "The topic has no partition."); seen.consumers = new Grid("Consumers", CONSUMERS, "No consumer is registered or wanted.", 2);
     seen.count = el("span", { class: "muted" });
     const keys = KEYS.flatMap((name) => [el("span", { class: "nowrap" }, el("span", { class: `key cell-${name}` }), name), " "]);
     seen.panel = el("section", { hidden: "" }, el("h2", {}, "Topic ", seen.panelName), seen.panelSays, el("p", {}, seen.panelLink, " · ", seen.panelHistory),
-      seen.trendTitle, seen.trendBox, seen.trendNote, el("h3", { text: "Who has which partition" }), el("div", {}, seen.canvas), seen.tip, el("p", { class: "muted" }, ...keys), el("h3", { text: "Partitions" }), seen.partitions.box, el("p", { class: "muted", text: "Status, by Burrow's rules, from the last ten moments of the trend:" }), seen.meanings);
+      seen.trendTitle, seen.trendBox, seen.lateTitle, seen.lateBox, seen.trendNote, el("h3", { text: "Who has which partition" }), el("div", {}, seen.canvas), seen.tip, el("p", { class: "muted" }, ...keys), el("h3", { text: "Partitions" }), seen.partitions.box, el("p", { class: "muted", text: "Status, by Burrow's rules, from what was committed in the last ten minutes:" }), seen.judged, seen.meanings);
     seen.canvas.addEventListener("mousemove", (event) => { const row = seen.pick && seen.pick(event); seen.tip.textContent = row ? `Partition ${row.partition}: ${row.owner}, ${row.state}, lag ${number(row.lag)}` : " "; });
     root.append(el("p", { class: "bar-line" }, el("label", {}, seen.refresh, " Refresh every 3 s"), seen.when), seen.problem,
       el("h2", { text: "Topics" }), seen.find, el("div", { class: "scroll" }, el("table", { class: "cards topics", "aria-label": "Topics" }, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), seen.topicBody)), seen.topicMore,
       seen.panel, el("h2", {}, "Consumers "), seen.findConsumer, " ", seen.count, seen.consumers.box);
-    window.addEventListener("resize", () => { if (seen.data) { showMatrix(); if (seen.plot) seen.plot.setSize({ width: seen.trendBox.clientWidth, height: 220 }); } });
-    new MutationObserver(() => { if (seen.data) { showMatrix(); trend(); } }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    window.addEventListener("resize", () => { redraw(); });
+    new MutationObserver(redraw).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
     return root;
   };
 
@@ -309,6 +346,7 @@
           show(data);
           root.dataset.updateMs = (performance.now() - began).toFixed(1); root.dataset.readyMs ||= performance.now().toFixed(0); root.dataset.now = data.now;
           seen.when.textContent = `As of ${clock(data.now)} UTC`;
+          if (seen.trend) setTimeout(() => seen.trend && showTrend(seen.trend));  // a task of its own
           if (!seen.trendAt || performance.now() - seen.trendAt > TREND_MS) { seen.trendAt = performance.now(); trend(); }
         } else { seen.when.textContent = ""; seen.problem.hidden = false; seen.problem.textContent = answer.status === 401 ? "Sign in to Airflow, then open this page again." : `${data.error} What stands below is of ${seen.data ? clock(seen.data.now) + " UTC" : "no time"}.`; }
       } catch { seen.when.textContent = "Airflow's API server does not answer; this page asks it again."; }

@@ -102,7 +102,8 @@ def stable(shop: Cluster, owners: dict[int, str]) -> None:
         incarnations=dict.fromkeys(owners.values(), 1),
     )
     shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
-    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
+    if shop.zk.find(shop.paths.state("orders")) is None:
+        shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
 
 
 def register(shop: Cluster, consumer: str, session: ZooKeeper | None = None, **more: Any) -> None:

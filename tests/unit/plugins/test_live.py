@@ -1,9 +1,6 @@
 """The live page's data: what topics wait for, who is how far behind, and what an operator may ask for from there."""
 
-import itertools
 import math
-import random
-from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,10 +11,12 @@ from coordinator_ui import live, render
 from coordinator_ui.access import may_read_cluster
 from coordinator_ui.live import advice, drain_s
 from coordinator_ui.topic_summary import TopicSummary
-from coordinator_ui.trends import EVERY_S, KEEP_S, MOST_POINTS, Standing, Trends
+from coordinator_ui.trends import Standing, Trend, Trends
 
 from coordinator_tasks.core.lag import WINDOW, LagStatus
+from coordinator_tasks.core.lag_moments import EVERY_S, FRESH_S, KEPT, LagMoment, slot_of
 from coordinator_tasks.core.model import (
+    Committed,
     ConsumerStatus,
     Fleet,
     RunningPartition,
@@ -25,9 +24,10 @@ from coordinator_tasks.core.model import (
     Token,
     TopicStatus,
 )
-from coordinator_tasks.service import directives, fleet
+from coordinator_tasks.core.ports import Create
+from coordinator_tasks.service import directives, fleet, lag_moments
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.survey import _LagWindow
+from coordinator_tasks.service.survey import Surveyor
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.pages_site import NASTY, pages_of, register, stable, text_of, under_way
 
@@ -121,7 +121,6 @@ def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:
     answers(shop, "a", {0: 920}, position=200)
     topic = client.get(path).json()["topics"][0]
     assert (topic["speed"], topic["rate"], topic["drain_s"]) == (10, 2, 115)
-    assert topic["trend"] == [1_000, 920]
     assert topic["advice"].startswith("Another consumer would help little: partition 0")
 
 
@@ -139,19 +138,82 @@ def test_a_consumer_has_the_figures_of_its_partitions_together(shop: Cluster) ->
     assert [[one[name] for name in names] for one in consumers] == [[80, 20, 4, 20, 5], [8, None, None, 2, None]]
 
 
-def test_each_partition_has_burrows_status_and_the_answer_says_what_it_means(shop: Cluster) -> None:
-    stable(shop, {0: "a", 1: "a", 2: "b"})
-    client = pages_of(shop)
-    client.app.state.shared._fresh_s = -1.0  # type: ignore[attr-defined]
-    data: Any = {}
-    for look in range(WINDOW):
-        answers(shop, "a", {0: 5, 1: 0}, position=100)
-        answers(shop, "b", {2: 5 + look}, position=100 + look)
-        data = client.get("/api/v1/clusters/shop/live").json()
-        assert (data["partitions"]["status"][:3] == ["OK", "OK", "OK"]) == (look < WINDOW - 1)
+def commit(shop: Cluster, offsets: dict[int, int], lag: int = 5) -> None:
+    """The group's commits, with so many records behind each."""
+    group = shop.kafka.offsets("readers")
+    for partition, offset in offsets.items():
+        _, end = shop.kafka.log("orders", partition)
+        shop.kafka.append("orders", partition, max(0, offset + lag - end))
+        group.commit("orders", {partition: Committed(offset, None, "")})
+
+
+def minutes(shop: Cluster, *each: dict[int, int]) -> None:
+    """In each minute these offsets are committed, and the coordinator keeps a moment."""
+    for offsets in each:
         shop.clock.sleep(EVERY_S)
-    assert data["partitions"]["status"] == ["STALL", "OK", "WARN", None]
+        commit(shop, offsets)
+        assert list(lag_moments.keep(shop.coordinator, ["orders"])) == []
+
+
+def test_each_partition_has_burrows_status_and_the_answer_says_what_it_means(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "b"})
+    answers(shop, "a", {0: 5})
+    answers(shop, "b", {1: 5})
+    minutes(shop, *({0: 100, 1: 100 + step} for step in range(WINDOW)))
+    data = now(shop)
+    assert data["partitions"]["status"] == ["STALL", "WARN", None, None]
     assert {one.name for one in LagStatus if one is not LagStatus.ERR} == set(data["statuses"])
+    assert data["judged"] == shop.clock.now()
+    shop.clock.sleep(FRESH_S + 1)
+    data = now(shop)
+    assert (data["partitions"]["status"], data["judged"]) == ([None] * 4, None), "it is not judged by what is old"
+
+
+def test_the_page_and_the_metric_have_one_judgement(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "b"})
+    answers(shop, "a", {0: 5})
+    minutes(shop, *({0: 100, 1: 100} for _ in range(WINDOW + 2)))
+    metric = {one.partition: one.status.name for one in Surveyor(shop.coordinator).look().lags if one.status}
+    page = {p: status for p, status in columns(now(shop), "partition", "status") if status}
+    assert page == metric == {0: "STALL", 1: "STOP"}
+
+
+def test_two_servers_and_one_that_begins_again_show_the_same_trend(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "b"})
+    first = pages_of(shop)
+    path = "/api/v1/clusters/shop/trend"
+    minutes(shop, {0: 100}, {0: 110})
+    assert len(first.get(path, params={"topic": "orders"}).json()["series"][0]["at"]) == 2
+    minutes(shop, {0: 120, 1: 50})
+    for asked in ({"topic": "orders"}, {"topic": "orders", "partition": 0}, {"consumer": "a"}):
+        found = first.get(path, params=asked).json()
+        assert found["series"]
+        assert pages_of(shop).get(path, params=asked).json() == found
+    assert now(shop)["topics"][0]["trend"] == [5, 5, 10]
+
+
+def test_the_trend_has_records_and_seconds_by_owner_and_by_topic_of_a_consumer(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a", 2: "b"})
+    minutes(shop, {0: 100, 1: 40}, {0: 160, 1: 40})
+    client, path = pages_of(shop), "/api/v1/clusters/shop/trend"
+    (one,) = client.get(path, params={"topic": "orders"}).json()["series"]
+    assert (one["name"], one["lag"], one["late_s"]) == ("a", [10, 10], [None, 5.0])
+    (one,) = client.get(path, params={"consumer": "a"}).json()["series"]
+    assert (one["name"], one["lag"]) == ("orders", [10, 10])
+    (one,) = client.get(path, params={"topic": "orders", "partition": 1}).json()["series"]
+    assert one["lag"] == [5, 5]
+    assert client.get(path, params={"consumer": "nobody"}).json()["series"] == []
+
+
+def test_a_moment_of_an_unknown_version_is_said_and_hides_no_other(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
+    minutes(shop, {0: 100})
+    path = shop.paths.lag(slot_of(shop.clock.now() - EVERY_S))
+    shop.zk.transact([Create(path, b'{"version":2,"packed":""}')])
+    data = now(shop)
+    (problem,) = data["trend_problems"]
+    assert f"{path}: has format version 2; this release reads 1 to 1" in problem
+    assert data["topics"][0]["trend"] == [5]
 
 
 def test_viewers_share_one_look(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,86 +254,73 @@ def test_a_store_that_is_down_is_said_as_data(shop: Cluster) -> None:
 # Trends ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_former_owners_series_ends_with_the_move() -> None:
+def test_a_former_owners_series_ends_with_the_move(shop: Cluster) -> None:
     trends = Trends()
     for step, owner in enumerate(("a", "a", "b", "b")):
-        trends.add("shop", 100.0 + EVERY_S * step, [Standing("orders", 0, owner, 0.0, 10.0 + step)])
-    assert trends.series("shop", "orders", 0) == {"a": [(100, 10), (110, 11)], "b": [(120, 12), (130, 13)]}
-    assert trends.series("shop", "orders", 1) == {}
+        stable(shop, {0: owner})
+        minutes(shop, {0: 100 + step})
+    series = trends.of(shop.coordinator).of_topic("orders", 0)
+    first, last = series["a"], series["b"]
+    assert [len(first), len(last)] == [2, 2]
+    assert last[0].at == first[-1].at + EVERY_S
+    assert trends.of(shop.coordinator).of_topic("orders", 1) == {}
 
 
-def test_a_partition_that_moved_has_no_speed_yet() -> None:
-    trends = Trends()
-    trends.add("shop", 100.0, [Standing("orders", 0, "a", 50.0), Standing("orders", 1, "a", 50.0)])
+def test_a_partition_that_moved_has_no_speed_yet(shop: Cluster) -> None:
+    trends, trend = Trends(), Trend()
+    before = [Standing("orders", 0, "a", 50.0), Standing("orders", 1, "a", 50.0)]
+    assert trends.speeds(shop.coordinator, trend, before, whole=True) == {}
+    shop.clock.sleep(10)
+    part = [Standing("others", 0, "a", 7.0)]
+    assert trends.speeds(shop.coordinator, trend, part, whole=False) == {}
     moved = [Standing("orders", 0, "b", 90.0), Standing("orders", 1, "a", 150.0)]
-    assert trends.speeds("shop", 110.0, moved) == {("orders", 1): 10.0}
+    assert trends.speeds(shop.coordinator, trend, moved, whole=True) == {("orders", 1): 10.0}
 
 
-def test_moments_are_kept_for_an_hour_and_never_too_close() -> None:
+def test_a_server_that_has_just_begun_has_the_speed_of_the_last_minute(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a"})
+    minutes(shop, {0: 100, 1: 100}, {0: 700, 1: 100})
+    stable(shop, {0: "a", 1: "b"})
+    answers(shop, "a", {0: 5}, position=700)
+    answers(shop, "b", {1: 5}, position=100)
+    assert columns(now(shop), "partition", "speed")[:2] == [(0, 10), (1, None)]
+    shop.clock.sleep(FRESH_S)
+    assert columns(now(shop), "partition", "speed")[:2] == [(0, None), (1, None)]
+
+
+def test_a_server_reads_each_moment_once(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    stable(shop, {0: "a"})
+    read: list[int] = []
+    of_ring = lag_moments.read
+
+    def counted(c: Coordinator, at: float, most: int, problems: dict[str, str]) -> list[LagMoment]:
+        read.append(most + 1)
+        return of_ring(c, at, most, problems)
+
     trends = Trends()
-    for at in range(0, 2 * int(KEEP_S), 5):
-        trends.add("shop", float(at), [Standing("orders", 0, "a", 0.0, float(at))])
-    (points,) = trends.series("shop", "orders").values()
-    times = [at for at, _ in points]
-    assert times[-1] - times[0] <= KEEP_S
-    assert min(b - a for a, b in itertools.pairwise(times)) >= EVERY_S
-    assert len(trends.totals("shop", "orders")) <= 60
+    monkeypatch.setattr(lag_moments, "read", counted)
+    minutes(shop, {0: 1})
+    read.clear()
+    for _ in range(3):
+        trends.of(shop.coordinator)
+    assert read == [KEPT]
+    minutes(shop, {0: 2}, {0: 3})
+    read.clear()
+    assert [one.at for one in trends.of(shop.coordinator).moments] == [
+        shop.clock.now() - EVERY_S * n for n in (2, 1, 0)
+    ]
+    assert read == [2]
 
 
-def test_many_partitions_are_kept_more_rarely() -> None:
-    trends, many = Trends(), [Standing("orders", p, "a", 0.0, 1.0) for p in range(10_000)]
-    for at in range(0, 600, 10):
-        trends.add("shop", float(at), many)
-    (points,) = trends.series("shop", "orders").values()
-    assert points[1][0] - points[0][0] >= KEEP_S * len(many) / MOST_POINTS
-
-
-def statuses(looks: Iterable[tuple[float, float, float]]) -> list[str]:
-    """The status of a partition after each look at (time, position, lag); empty = not known."""
-    trends, found = Trends(), []
-    for at, position, lag in looks:
-        trends.add("shop", at, [Standing("orders", 0, "a", position, lag)])
-        status = trends.statuses("shop", "orders").get(0)
-        found.append(status.name if status is not None else "")
-    return found
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_page_and_the_metric_judge_the_same_looks_alike(seed: int) -> None:
-    chance, metric = random.Random(seed), _LagWindow()
-    position, end, looks, said = 0, 0, [], []
-    for step in range(60):
-        end += chance.choice((0, 5))
-        position = max(0, min(end, position + chance.choice((0, 0, 0, 5, -3) if step % 20 else (5,))))
-        at = EVERY_S * step
-        metric.see(position, end, at, told=True)
-        said.append(metric.lag("g", "orders", 0, "a", at, WINDOW * EVERY_S, told=True).status.name)
-        looks.append((at, float(position), float(end - position)))
-    assert statuses(looks) == said
-
-
-def test_a_partition_of_which_nobody_says_anything_stops_after_a_window() -> None:
-    silent = [(EVERY_S * step, math.nan, math.nan) for step in range(3, 4 + WINDOW)]
-    behind = [(EVERY_S * step, 100.0, 7.0) for step in range(3)]
-    level = [(EVERY_S * step, 100.0, 0.0) for step in range(3)]
-    assert statuses(behind + silent) == ["OK"] * (3 + WINDOW) + ["STOP"]
-    assert statuses(level + silent) == ["OK"] * 3 + [""] * len(silent), "nobody knows what was written since"
-    assert statuses(silent) == [""] * len(silent)
-
-
-def test_nothing_is_judged_by_looks_from_before_a_pause_without_viewers() -> None:
-    before = [(EVERY_S * step, 100.0, 7.0) for step in range(WINDOW)]
-    later = EVERY_S * WINDOW * 3
-    assert statuses([*before, (later, math.nan, math.nan)])[-2:] == ["STALL", ""]
-    assert statuses([*before, (later, 100.0, 7.0)])[-1] == "OK"
-
-
-def test_a_look_at_one_topic_keeps_the_statuses_of_the_others() -> None:
+def test_moments_leave_the_trend_after_an_hour_and_when_the_clock_is_set_back(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
     trends = Trends()
-    for step in range(WINDOW + 2):
-        others = [Standing("others", 0, "a", 100.0, 7.0)] if step % 6 else []
-        trends.add("shop", EVERY_S * step, [Standing("orders", 0, "a", 100.0, 7.0), *others])
-    assert trends.statuses("shop", "orders") == trends.statuses("shop", "others") == {0: LagStatus.STALL}
+    for step in range(2 * KEPT):
+        minutes(shop, {0: step})
+        found = trends.of(shop.coordinator).moments
+    assert len(found) == KEPT
+    shop.clock._now -= 10 * EVERY_S
+    assert [one.at for one in trends.of(shop.coordinator).moments] == [one.at for one in found[:-10]]
 
 
 # What helps ------------------------------------------------------------------------------------------------------------
@@ -318,7 +367,7 @@ def test_where_the_lag_stands_still_a_consumer_more_is_no_answer(stalled: tuple[
     one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2, 3), owners={"a": (0, 1), "b": (2, 3)})
     lags = (100.0, 100.0, 100.0, 310.0 if stalled == (3,) else 100.0)
     standing = [Standing("orders", p, "ab"[p // 2], 0.0, lag) for p, lag in enumerate(lags)]
-    statuses = {p: LagStatus.STALL if p in stalled else LagStatus.WARN for p in range(4)}
+    statuses = {("orders", p): LagStatus.STALL if p in stalled else LagStatus.WARN for p in range(4)}
     assert advice(one, standing, sum(lags), 10.0, 5.0, statuses).startswith(said)
 
 

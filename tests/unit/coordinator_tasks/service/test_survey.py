@@ -4,15 +4,14 @@ import pytest
 
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.lag import WINDOW, LagStatus
+from coordinator_tasks.core.lag_moments import EVERY_S, FRESH_S
 from coordinator_tasks.core.model import Committed, Pause, Pauses, Silence, State, Token, Unmoved
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import figures, transitions
+from coordinator_tasks.service import figures, lag_moments, transitions
 from coordinator_tasks.service.survey import AUDIT_EVERY_S, PartitionLag, Surveyor
 from coordinator_tasks.service.topics import remove_topic
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
-
-EVERY_S = 10.0
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def site() -> Site:
 
 
 def surveyor(site: Site) -> Surveyor:
-    made = Surveyor(site.coordinator, EVERY_S)
+    made = Surveyor(site.coordinator)
     made.look()
     return made
 
@@ -154,69 +153,42 @@ def lag_of(found: tuple[PartitionLag, ...], partition: int) -> PartitionLag:
     return one
 
 
-def looks(
-    site: Site, one: Surveyor, count: int, *, written: int = 0, read: int = 0, partition: int = 0
-) -> PartitionLag:
-    """Look so many times; before each look records are written and read."""
-    for _ in range(count):
-        site.clock.advance(EVERY_S)
-        site.kafka.append("orders", partition, written)
-        found = lag_of(one.look().lags, partition)
-        if read:
-            commit(site, partition, found.offset + read)
-    return found
-
-
 def test_the_lag_is_that_of_the_commits_in_kafka(site: Site) -> None:
     site.kafka.append("orders", 0, 100)
     commit(site, 0, 60)
-    one = Surveyor(site.coordinator, EVERY_S)
-    found = one.look()
-    lag = lag_of(found.lags, 0)
+    lag = lag_of(Surveyor(site.coordinator).look().lags, 0)
     owner = site.node().assignments[0]
     assert (lag.group, lag.offset, lag.end, lag.lag, lag.owner, lag.told) == ("g", 60, 100, 40, owner, True)
-    assert (lag.lag_s, lag.status) == (None, LagStatus.OK)
+    assert (lag.lag_s, lag.status) == (None, None)
 
 
-def test_a_group_that_keeps_up_is_ok_and_one_that_falls_behind_is_warned_of(site: Site) -> None:
+def test_the_status_is_that_of_the_last_moment_and_nobodys_if_that_is_old(site: Site) -> None:
     site.kafka.append("orders", 0, 100)
     commit(site, 0, 90)
-    one = Surveyor(site.coordinator, EVERY_S)
-    assert looks(site, one, 3 * WINDOW, written=10, read=10).status is LagStatus.WARN, "its lag never shrinks"
-    assert looks(site, one, 3, written=10, read=11).status is LagStatus.OK
-    assert one.look().groups == {"g": LagStatus.OK}
+    one = Surveyor(site.coordinator)
+    assert one.look().groups == {"g": None}
+    for _ in range(WINDOW):
+        site.clock.advance(EVERY_S)
+        list(lag_moments.keep(site.coordinator, ["orders"]))
+    found = one.look()
+    assert (lag_of(found.lags, 0).status, found.groups) == (LagStatus.STALL, {"g": LagStatus.ERR})
+    site.clock.advance(FRESH_S + 1)
+    found = one.look()
+    assert (lag_of(found.lags, 0).status, found.groups) == (None, {"g": None})
 
 
-def test_an_owner_that_answers_and_reads_nothing_is_stalled(site: Site) -> None:
+def test_the_lag_of_a_silent_owner_is_told_here_in_seconds_too(site: Site) -> None:
     site.kafka.append("orders", 0, 100)
     commit(site, 0, 90)
-    one = Surveyor(site.coordinator, EVERY_S)
-    assert looks(site, one, WINDOW - 1).status is LagStatus.OK
-    assert looks(site, one, 2).status is LagStatus.STALL
-    assert one.look().groups == {"g": LagStatus.ERR}
-
-
-def test_an_owner_that_is_silent_is_stopped_and_its_lag_is_told_here(site: Site) -> None:
-    site.kafka.append("orders", 0, 100)
-    commit(site, 0, 90)
-    one = Surveyor(site.coordinator, EVERY_S)
-    looks(site, one, 2)
+    one = surveyor(site)
     site.processes[site.node().assignments[0]].silence = Silence.SILENT
-    found = looks(site, one, WINDOW + 2, written=10)
-    assert (found.status, found.told) == (LagStatus.STOP, False)
+    for _ in range(12):
+        site.clock.advance(10.0)
+        site.kafka.append("orders", 0, 10)
+        found = lag_of(one.look().lags, 0)
+    assert not found.told
     assert found.lag_s is not None
-    assert found.lag_s >= WINDOW * EVERY_S
-
-
-def test_a_reset_of_offsets_is_a_rewind_until_the_group_is_there_again(site: Site) -> None:
-    site.kafka.append("orders", 0, 100)
-    commit(site, 0, 90)
-    one = Surveyor(site.coordinator, EVERY_S)
-    looks(site, one, 2)
-    commit(site, 0, 10)
-    assert looks(site, one, 1).status is LagStatus.REWIND
-    commit(site, 0, 95)
-    assert looks(site, one, 1).status is LagStatus.OK
+    assert found.lag_s >= 120.0
 
 
 def test_without_kafka_the_lag_is_unknown_and_the_rest_is_there(site: Site) -> None:

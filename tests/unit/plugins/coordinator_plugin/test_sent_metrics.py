@@ -77,6 +77,7 @@ TOLD = {
     "topic.lag_seconds {orders}": "30.0|g",
     "topic.lag_unknown_partitions {orders}": "1|g",
     "topic.unowned_partitions {payments}": "4|g",
+    "group.status group=g": "1|g",
     "consumers presence=live": "1|g",
     "consumer.incarnation consumer=a": "1|g",
     "moves {orders} kind=handoff": "2|c",

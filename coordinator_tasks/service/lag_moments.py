@@ -1,0 +1,101 @@
+"""The moments of the last hour in ZooKeeper: a ring of nodes, of which one is written each minute.
+
+`reconcile` and the plain loop write them. Pages and metrics read them, so they show the same, also after a restart.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from coordinator_tasks.core.codecs.lag_moment_codec import decode_lag_moment, encode_lag_moment
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.fields import MAX_BYTES
+from coordinator_tasks.core.lag_moments import (
+    EVERY_S,
+    FRESH_S,
+    JUDGED_BY,
+    KEPT,
+    LagMoment,
+    Seen,
+    judged,
+    slot_of,
+    stand,
+    tracks,
+)
+from coordinator_tasks.core.machine.life import interfaces
+from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.core.znodes import find_many, put, written
+from coordinator_tasks.service import store
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.figures import figures
+from coordinator_tasks.service.group_commits import commits
+from coordinator_tasks.service.observe import load_claims, load_members
+
+
+def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
+    """Write the moment of this minute, unless it is there; a line for each problem. Raises the `Unavailable` kinds."""
+    now = c.clock.now()
+    problems: dict[str, str] = {}
+    past = read(c, now, JUDGED_BY, problems)
+    path = c.paths.lag(slot_of(now))
+    there = None if problems.get(path) else c.zk.find(path)
+    if past and past[-1].at // EVERY_S == now // EVERY_S:
+        return
+    yield from problems.values()
+    if path in problems or not managed:
+        return
+    unknown: dict[str, str] = {}
+    seen = _seen(c, managed, unknown)
+    before = tracks(past)
+    raw = encode_lag_moment(judged(now, seen, before, _told(c, stand(seen, before))))
+    yield from (f"the lag of group {group} is not known: {why}" for group, why in unknown.items())
+    if len(raw) > MAX_BYTES:
+        yield f"the lags of this minute are not kept: they take {len(raw)} bytes, and a node has at most {MAX_BYTES}"
+        return
+    c.zk.ensure(c.paths.lags)
+    written(c.zk, [put(path, raw, there.stat.version if there is not None else -1)])  # or another one has written it
+
+
+def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] | None = None) -> list[LagMoment]:
+    """The moments of this minute and the last `most`, oldest first; `problems`: path → why one cannot be read."""
+    paths = [c.paths.lag(slot_of(now - EVERY_S * back)) for back in range(min(most + 1, KEPT))]
+    found = []
+    for path, node in find_many(c.zk, dict(zip(paths, paths, strict=True))).items():
+        try:
+            found.append(decode_lag_moment(path, node.data))
+        except Malformed as error:
+            if problems is not None:
+                problems[path] = error.told
+    oldest = now - EVERY_S * (most + 1)
+    return sorted((one for one in found if oldest < one.at <= now), key=lambda one: one.at)
+
+
+def newest(c: Coordinator) -> LagMoment | None:
+    """The last moment, if it is fresh."""
+    now = c.clock.now()
+    return next((one for one in reversed(read(c, now, 3)) if one.at > now - FRESH_S), None)
+
+
+def _seen(c: Coordinator, managed: Collection[str], unknown: dict[str, str]) -> Sequence[Seen]:
+    nodes = store.load_nodes(c.zk, c.paths, managed)
+    found = []
+    for one in commits(c, figures(c, managed), unknown):
+        owner = nodes[one.topic].assignments.get(one.partition, "") if one.topic in nodes else ""
+        found.append(Seen(one.group, one.topic, one.partition, owner, one.offset, one.end))
+    return found
+
+
+def _told(c: Coordinator, standing: Collection[Seen]) -> set[tuple[str, int]]:
+    """Of these partitions, those of which their owner says that it runs them; nobody else is asked."""
+    unclear: dict[str, str] = {}
+    owners = sorted({one.owner for one in standing if one.owner})
+    if not owners:
+        return set()
+    members, claims = load_members(c, unclear), load_claims(c, owners, unclear)
+    answers = c.statuses.ask(interfaces(owners, members, claims))
+    running = {
+        (who, topic, partition)
+        for who, answer in answers.items()
+        if isinstance(answer, ConsumerStatus)
+        for topic, said in answer.topics.items()
+        for partition in said.running
+    }
+    return {(one.topic, one.partition) for one in standing if (one.owner, one.topic, one.partition) in running}
