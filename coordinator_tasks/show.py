@@ -15,12 +15,12 @@ from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.service.positions import Reset
 from coordinator_tasks.service.transitions import TopicReport
-from coordinator_tasks.tables import NOBODY, Table
+from coordinator_tasks.tables import NOBODY, Table, visible
 
 
 def as_json(found: object) -> str:
     """Values and sequences of dataclasses as JSON."""
-    return json.dumps(_plain(found), indent=2, ensure_ascii=False)
+    return visible(json.dumps(_plain(found), indent=2, ensure_ascii=False))
 
 
 def _plain(value: object) -> Any:
@@ -177,7 +177,7 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
     return Table(names, rows, "")
 
 
-def asked(found: Iterable[Asked]) -> Table:
+def asked(found: Iterable[Asked], about: str = "") -> Table:
     """Who asked for what, and what each field was before; newest first. A record has a row for each field."""
     rows = []
     for one in found:
@@ -187,7 +187,8 @@ def asked(found: Iterable[Asked]) -> Table:
             for change in one.changes
         ]
     headers = ("at", "who", "action", "about", "why", "changed", "before", "after")
-    return Table(headers, rows, "nobody has asked for anything yet", merged=5)
+    none = f"nobody has asked for anything about {about!r} yet" if about else "nobody has asked for anything yet"
+    return Table(headers, rows, none, merged=5)
 
 
 def _who(actor: Actor) -> str:

@@ -2,12 +2,20 @@
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 NOBODY = "-"
 """Stands for nothing in a table; in CSV the cell is empty."""
+
+
+def visible(text: str) -> str:
+    """The text with what a terminal would obey or hide as JSON escapes it; line breaks stay. Others write what is printed."""
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
+    return "".join(one if one == "\n" or one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +29,7 @@ class Table:
 
     def __str__(self) -> str:
         """Columns as wide as their widest cell."""
-        cells = [list(row) for row in self.rows]
+        cells = [[visible(cell).replace("\n", "\\n") for cell in row] for row in self.rows]
         if not cells:
             return self.none
         blank = [""] * self.merged

@@ -18,7 +18,8 @@ from coordinator_tasks import logs
 from coordinator_tasks.cli import audits, consumers, metrics, offsets, rebalances, rights, snapshots, topics, version
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
 from coordinator_tasks.cli.progress import waiting
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable, in_one_line
+from coordinator_tasks.tables import visible
 
 EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malformed: 4, LookAgain: 5}
 
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
         _say(error.told)
         code = next((number for kind, number in EXITS.items() if isinstance(error, kind)), HELD_EXIT)
     except MISTYPED as error:
-        _say(f"{USAGE_CODE}: {error.format_message().rstrip('.')}; --help shows how")
+        _say(f"{USAGE_CODE}: {in_one_line(error.format_message()).rstrip('.')}; --help shows how")
         code = 2
     except typer.Abort:
         waiting.stop()
@@ -73,4 +74,4 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
 
 def _say(text: str) -> None:
     waiting.stop()
-    logs.say_error(" ".join(text.split()))
+    logs.say_error(visible(text))

@@ -3,24 +3,27 @@
 import logging
 import os
 import pwd
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from coordinator_tasks import logs, show
 from coordinator_tasks.cli.progress import waiting
-from coordinator_tasks.core.errors import BadSettings, NotManaged, Refused
+from coordinator_tasks.core.errors import BadSettings, Refused
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.store import not_managed
 from coordinator_tasks.service.transitions import Outcome, TopicReport
-from coordinator_tasks.tables import Table
+from coordinator_tasks.tables import Table, visible
 from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_environment
 
 HELD_EXIT = 1
@@ -86,7 +89,7 @@ def listed(found: object, how: Format, render: show.Render, rows: show.Rows | No
         table = (rows or render)(found)
         print(table.csv if isinstance(table, Table) else table)
     else:
-        print(render(found))
+        print(visible(str(render(found))))
 
 
 def actor(by: str = "") -> Actor:
@@ -107,12 +110,23 @@ def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:
     every = transitions.topics(c)
     for name in names or ():
         if name not in every:
-            known = ", ".join(every[:10]) or "none"
-            raise NotManaged(
-                f"topic {name!r} is not managed by cluster {c.paths.cluster!r} (it manages: {known}); "
-                "correct the name, or add the topic first"
-            )
+            raise not_managed(c.zk, c.paths, name)
     return tuple(names or every)
+
+
+def read_file(path: Path, most: int, what: str, refusal: type[Refused]) -> bytes:
+    """The bytes of a file. Raises a `refusal` for what is no file, such as a folder or a pipe, and for more than `most` bytes."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise refusal(f"{path} is no file, but a folder, a pipe or a device; name {what}")
+            raw = file.read(most + 1)
+    except OSError as error:
+        raise refusal(f"{path} cannot be read: {error.strerror}; name {what}") from error
+    if len(raw) > most:
+        raise refusal(f"{path} has more than {most} bytes, which is too large; name {what}")
+    return raw
 
 
 def exit_if_held(reports: Sequence[TopicReport]) -> None:
@@ -141,5 +155,7 @@ def name_values(given: Sequence[str] | None, option: str) -> dict[str, str]:
         name, equals, value = one.partition("=")
         if not equals or not name:
             raise Refused(f"{option} {one!r} is not name=value; write it like {option} name=value")
+        if name in found:
+            raise Refused(f"{option} gives {name!r} twice; give it once")
         found[name] = value
     return found

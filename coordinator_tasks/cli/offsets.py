@@ -9,7 +9,17 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import Format, Json, Output, actor, how_of, listed, opened, say_how_to_execute
+from coordinator_tasks.cli.base import (
+    Format,
+    Json,
+    Output,
+    actor,
+    how_of,
+    listed,
+    opened,
+    read_file,
+    say_how_to_execute,
+)
 from coordinator_tasks.core.errors import BadOffsets
 from coordinator_tasks.core.names import check_topic
 from coordinator_tasks.service import group_offsets, position_rules, positions
@@ -142,8 +152,8 @@ def _numbers(topic: str, listed: str) -> tuple[int, ...]:
 
 
 def _read(path: Path) -> str:
+    raw = read_file(path, MAX_FILE_CHARS, "a file with lines of topic,partition,offset", BadOffsets)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return file.read(MAX_FILE_CHARS + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadOffsets(f"the file {path} cannot be read: {error}; give a readable text file") from error
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadOffsets(f"{path} is not text in UTF-8 from byte {error.start} on; save it as UTF-8") from error

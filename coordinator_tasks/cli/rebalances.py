@@ -27,6 +27,7 @@ from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.service import asked, loop, pauses, transitions
 from coordinator_tasks.service import history as history_service
 from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
+from coordinator_tasks.service.topics import chosen_partitions, configuration
 from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 from coordinator_tasks.signals import stopped_by
 
@@ -65,6 +66,8 @@ def explain(
     """Say why every partition of a topic is where it is now, and what the strategy would do with it."""
     with opened(context) as c:
         managed(c, [topic])
+        if partition is not None:
+            chosen_partitions(c, configuration(c, topic), [partition])
         text = partial(show.explanation, partition=partition)
         rows = partial(show.reason_rows, partition=partition)
         listed(transitions.explain(c, topic), how_of(how, json), text, rows)
@@ -113,9 +116,11 @@ def history(
     """Show which partitions moved, from whom to whom, why, and how long it took; newest first."""
     with opened(context) as c:
         if actions:
-            listed(asked.asked(c, topic or "", limit), how_of(how, json), show.asked)
+            listed(asked.asked(c, topic or "", limit), how_of(how, json), partial(show.asked, about=topic or ""))
             return
         found = history_service.rebalances(c, [topic] if topic else (), limit)
+        if topic and not found:
+            managed(c, [topic])
         listed(found, how_of(how, json), show.history, show.history_rows)
 
 

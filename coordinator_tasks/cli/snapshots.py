@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator_tasks.cli.base import Json, opened, output
+from coordinator_tasks.cli.base import Json, opened, output, read_file
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import counted, shown
 from coordinator_tasks.core.pause_prediction import learned
 from coordinator_tasks.service import autoscale
 from coordinator_tasks.service import snapshot as snapshots
@@ -19,9 +19,10 @@ from coordinator_tasks.service.preview import previewed
 
 MAX_STEPS = 1_000
 commands = typer.Typer()
+_FILE = "a file that `coordinator snapshot` has written"
 _STEPS = (
     "join=N, leave=ID, crash=ID, partitions=N, strategy=NAME[,PARAMETER=VALUE] or growth=capacity=RECORDS/S[,load=FACTOR]"
-    "[,minutes=N][,LIMIT=VALUE]; in this order."
+    "[,minutes=N][,LIMIT=VALUE]"
 )
 _LIMITS = {"min": "least", "max": "most", "spare": "spare", "utilisation": "utilisation"} | {
     name: f"{name}_s" for name in ("catch_up", "start_up", "window", "grow_pause", "shrink_pause")
@@ -61,7 +62,9 @@ def _taken(size: Mapping[str, Any]) -> str:
 @commands.command()
 def simulate(
     file: Annotated[Path, typer.Option("--from", help="A file that `snapshot` has written.", show_default=False)],
-    steps: Annotated[list[str] | None, typer.Argument(help=_STEPS, metavar="[STEP]...", show_default=False)] = None,
+    steps: Annotated[
+        list[str] | None, typer.Argument(help=f"{_STEPS}; in this order.", metavar="STEP", show_default=False)
+    ] = None,
     topic: Annotated[
         list[str] | None, typer.Option(help="For these topics only; repeatable.", show_default=False)
     ] = None,
@@ -76,12 +79,12 @@ def simulate(
     changes = [("now", Change())] if not steps else [(step, _step(step)) for step in steps]
     if len(changes) > MAX_STEPS:
         raise Refused(f"{len(changes)} steps are too many; give at most {MAX_STEPS}")
-    found = snapshots.decode(str(file), _read(file))
+    found = snapshots.decode(str(file), read_file(file, snapshots.MAX_BYTES, _FILE, Refused))
     site, past = found.site, {name: learned(records) for name, records in found.history.items()}
     for name in topic or ():
         if name not in site.topics:
             raise NotManaged(
-                f"topic {name!r} is not in {file} (it has: {', '.join(sorted(site.topics)[:10]) or 'none'})"
+                f"topic {name!r} is not in {file} (it has: {shown(sorted(site.topics)) or 'none'}); name one of these"
             )
     results: list[dict[str, Any]] = []
     for step, change in changes:
@@ -102,26 +105,13 @@ def _replayed(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _read(file: Path) -> bytes:
-    try:
-        if not file.is_file():
-            raise Refused(f"{file} is no file; name one that `coordinator snapshot` has written")
-        with file.open("rb") as opened_file:
-            raw = opened_file.read(snapshots.MAX_BYTES + 1)
-    except OSError as error:
-        raise Refused(f"{file} cannot be read: {error.strerror}; name a file that can") from error
-    if len(raw) > snapshots.MAX_BYTES:
-        raise Refused(f"{file} has more than {snapshots.MAX_BYTES} bytes, so it is no snapshot; name another file")
-    return raw
-
-
 def _step(step: str) -> Change | Growing:
     kind, equals, value = step.partition("=")
     return _growing(step, value) if kind == "growth" and equals and value else _change(step)
 
 
 def _growing(step: str, value: str) -> Growing:
-    given = {name: _figure(step, name, text) for name, text in (_parameter(step, one) for one in value.split(","))}
+    given = {name: _figure(step, name, text) for name, text in _parameters(step, value.split(",")).items()}
     unknown = [name for name in given if name not in ("capacity", "load", "minutes", *_LIMITS)]
     if unknown or "capacity" not in given:
         known = ", ".join(("load", "minutes", *_LIMITS))
@@ -156,18 +146,27 @@ def _change(step: str) -> Change:
                 return Change(partitions=_number(step, value))
             case "strategy":
                 name, *parameters = value.split(",")
-                return Change(strategy=name, parameters=dict(_parameter(step, one) for one in parameters))
+                return Change(strategy=name, parameters=_parameters(step, parameters))
     raise Refused(f"{step[:80]!r} is no step; give {_STEPS}")
 
 
 def _number(step: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit() and int(value[:10]) > 0):
-        raise Refused(f"{step[:80]!r} has no number above 0; give one, such as {step.partition('=')[0][:20]}=2")
-    return int(value[:10])
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and int(value) > 0):
+        raise Refused(
+            f"{step[:80]!r} has no number from 1 to 999999999; give one, such as {step.partition('=')[0][:20]}=2"
+        )
+    return int(value)
 
 
-def _parameter(step: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise Refused(f"{text[:80]!r} in {step[:80]!r} is not name=value; write it like strategy=weighted,measure=lag")
-    return name, value
+def _parameters(step: str, texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Refused(
+                f"{text[:80]!r} in {step[:80]!r} is not name=value; write it like strategy=weighted,measure=lag"
+            )
+        if name in found:
+            raise Refused(f"{step[:80]!r} gives {name[:40]!r} twice; give it once")
+        found[name] = value
+    return found

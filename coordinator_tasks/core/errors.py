@@ -8,6 +8,15 @@
 
 from typing import ClassVar
 
+MAX_TOLD_CHARS = 1_000
+"""Of a sentence: what somebody has typed stands in it, and may be of any length."""
+
+
+def in_one_line(text: str) -> str:
+    """The text without line breaks; of a very long one the beginning and the end."""
+    line, half = " ".join(text.split()), MAX_TOLD_CHARS // 2
+    return line if len(line) <= MAX_TOLD_CHARS else f"{line[:half]} ... {line[-half:]}"
+
 
 class CoordinatorError(Exception):
     """The root. Its text says in one line what is wrong, why, and what to do next.
@@ -20,7 +29,7 @@ class CoordinatorError(Exception):
     @property
     def told(self) -> str:
         """For a person: the code, and the text in one line."""
-        return f"{self.code}: {' '.join(str(self).split())}"
+        return f"{self.code}: {in_one_line(str(self))}"
 
 
 class Refused(CoordinatorError):

@@ -1,6 +1,7 @@
 """JSON objects, read strictly: every wrong type, missing field or odd number is a `Malformed` that names the path."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -31,14 +32,19 @@ class Fields:
         self.where = where
 
     @classmethod
-    def parse(cls, path: str, raw: bytes, version: int, limit: int = MAX_BYTES) -> "Fields":
-        """Read the object of a znode and check its `version` (missing = 1, as in the contract's examples)."""
+    def parse(cls, path: str, raw: bytes, version: int, limit: int = MAX_BYTES, *, once: bool = False) -> "Fields":
+        """Read the object of a znode and check its `version` (missing = 1, as in the contract's examples).
+
+        `once`: a name that an object has twice is refused; else the last one counts.
+        """
         if len(raw) > limit:
             raise Malformed(path, f"has {len(raw)} bytes, more than {limit}")
         try:
-            data = read_json(raw.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
+            data = read_json(raw.decode("utf-8"), _ONCE if once else _DECODER)
+        except ValueError as error:
             raise Malformed(path, f"is not JSON in UTF-8 ({error})") from error
+        except RecursionError as error:
+            raise Malformed(path, "is not JSON in UTF-8 (it is nested too deeply)") from error
         if not isinstance(data, dict):
             raise Malformed(path, f"is not a JSON object but {type(data).__name__}")
         fields = cls(path, data)
@@ -145,9 +151,9 @@ class Fields:
         return value
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str, decoder: json.JSONDecoder | None = None) -> Any:
     """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate), and `RecursionError`."""
-    data = _DECODER.decode(text)
+    data = (decoder or _DECODER).decode(text)
     if "\\u" in text:  # the only way to half a character, which could be read but never be written again
         json.dumps(data, ensure_ascii=False).encode()
     return data
@@ -172,5 +178,14 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for name, number in Counter(name for name, _ in pairs).items() if number > 1)
+        raise ValueError(f"an object has {twice[:40]!r} twice")
+    return found
+
+
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ONCE = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_each_once)
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)

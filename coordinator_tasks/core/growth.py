@@ -71,7 +71,8 @@ class Limits:
         """Raises `BadGrowth`."""
         if not 1 <= self.least <= self.most <= MAX_CONSUMERS:
             raise BadGrowth(
-                f"a fleet cannot grow from {self.least} to {self.most} consumers; give 1 to {MAX_CONSUMERS}, the smaller one as --min"
+                f"a fleet cannot grow from {self.least} to {self.most} consumers; give a least and a most from 1 to "
+                f"{MAX_CONSUMERS}, the least not above the most"
             )
         if not 0 <= self.spare < self.most:
             raise BadGrowth(f"{self.spare} warm spares do not fit into {self.most} consumers; give fewer")
@@ -81,7 +82,8 @@ class Limits:
             )
         for name in ("catch_up_s", "start_up_s", "window_s", "grow_pause_s", "shrink_pause_s"):
             if not 1 <= getattr(self, name) <= 86_400:
-                raise BadGrowth(f"{name} is {getattr(self, name):g}; give 1 to 86400 seconds")
+                what = name.removesuffix("_s").replace("_", " ")
+                raise BadGrowth(f"a {what} of {getattr(self, name):g} s cannot be; give 1 to 86400 seconds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from coordinator_tasks.core.errors import InvalidName, Refused
 ROOT = "/consumers"
 MAX_ID_BYTES = 64
 MAX_WORDS_CHARS = 500
+MAX_GROUP_CHARS = 255
 MAX_HOST_CHARS = 253
 MAX_DIGITS = 19  # of 2^63-1
 MAX_PARTITION = 2**31 - 1  # Kafka's own limit
@@ -58,6 +59,26 @@ def check_cluster(name: object) -> str:
 def check_app(name: object) -> str:
     """Return `name` if it may name an application of the fleet; raise `InvalidName` otherwise."""
     return _checked(name, "application name", _ID, MAX_ID_BYTES, _ID_RULE)
+
+
+def check_version(name: object) -> str:
+    """Return `name` if it may name a version of a fleet; raise `InvalidName` otherwise."""
+    return _checked(name, "version name", _ID, MAX_ID_BYTES, _ID_RULE)
+
+
+def check_group(name: str) -> str:
+    """Return `name` if it may be the group of a topic: Kafka takes any text, and a person has to be able to read it."""
+    if not name:
+        raise InvalidName("the consumer group is empty; give the group.id that offsets are committed for")
+    if len(name) > MAX_GROUP_CHARS:
+        raise InvalidName(
+            f"the consumer group has {len(name)} characters, more than {MAX_GROUP_CHARS}; give a shorter one"
+        )
+    if not name.isprintable():
+        raise InvalidName(
+            f"the consumer group {name!r} has characters that cannot be shown, such as a line break; give another one"
+        )
+    return name
 
 
 def check_words(text: object, what: str) -> str:

@@ -65,7 +65,10 @@ def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collec
         return before
     found = waiting(c, [topic]).get(topic)
     if found is None:
-        raise ApprovalVoid(f"no plan of topic {topic!r} waits for approval: it is done, or nothing is to move any more")
+        raise ApprovalVoid(
+            f"no plan of topic {topic!r} waits for approval: it is done, or nothing is to move any more; "
+            f"`plan {topic} --dry-run` shows what is due now"
+        )
     if found.digest != digest:
         raise ApprovalVoid(
             f"the plan {digest[:MAX_DIGEST_CHARS]!r} of topic {topic!r} is not the one that waits now, which is {found.digest}: something has "

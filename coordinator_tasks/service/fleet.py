@@ -124,7 +124,9 @@ def fleet_of(c: Coordinator, app: str) -> Fleet:
     known = {one.app: one for one in fleets(c)}
     if check_app(app) not in known:
         listed = ", ".join(known) or "none"
-        raise NotManaged(f"cluster {c.paths.cluster!r} has no fleet {app!r} (it has: {listed}); set it first")
+        raise NotManaged(
+            f"cluster {c.paths.cluster!r} has no fleet {app!r} (it has: {listed}); correct the name, or set it first"
+        )
     found = known[app]
     if not found.application and found.problem:
         raise BadFleet(found.problem)
@@ -181,11 +183,17 @@ def resolved(fleet: Fleet) -> Fleet:
 
 
 def check_texts(fleet: Fleet) -> None:
-    """Raises `BadFleet` for a version of code, or a variable's name, that cannot be."""
+    """Raises `BadFleet` for a version of code, a variable's name, or a text for a process, that cannot be."""
     if fleet.code and not is_app(fleet.code):
         raise BadFleet(f"{fleet.code[:80]!r} cannot be a version of code; give letters, digits, '.', '_' and '-'")
     if not fleet.code and any("{" + CODE + "}" in text for text in (fleet.application, *fleet.arguments)):
         raise BadFleet(f"the fleet of {fleet.app!r} names {{code}} and has no version of the code; give it with --code")
+    for what, text in [("application", fleet.application), *(("Spark setting", name) for name in fleet.conf)]:
+        if not text.isprintable():
+            raise BadFleet(f"the {what} {text[:80]!r} has characters that cannot be shown; leave them out")
+    for text in (*fleet.arguments, *fleet.conf.values(), *fleet.environment.values()):
+        if "\0" in text:
+            raise BadFleet(f"{text[:80]!r} has a NUL, which no process can be given; leave it out")
     for name in fleet.environment:
         if not _VARIABLE.fullmatch(name):
             raise BadFleet(f"{name[:80]!r} cannot name a variable of the environment; give letters, digits and '_'")

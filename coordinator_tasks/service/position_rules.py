@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -23,6 +23,8 @@ _SAYS = (
 )
 _DURATION = re.compile(r"P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?", re.ASCII)
 _LINE = "topic,partition,offset"
+_BYTE_ORDER_MARK = "\ufeff"
+"""What spreadsheets write at the beginning of a file."""
 
 
 class PositionKind(StrEnum):
@@ -123,11 +125,7 @@ def offsets_of(text: str, groups: Mapping[str, str]) -> Offsets:
     if len(text) > MAX_FILE_CHARS:
         raise BadOffsets(f"the file of offsets has more than {MAX_FILE_CHARS} characters; split it by topic")
     found: dict[str, dict[int, int]] = {}
-    try:
-        rows = [(number, row) for number, row in enumerate(csv.reader(io.StringIO(text)), 1) if row]
-    except csv.Error as error:
-        raise BadOffsets(f"the file of offsets is no CSV: {error}; write lines of {_LINE}") from error
-    for number, row in rows:
+    for number, row in _rows(text):
         topic, partition, at = _line(number, [cell.strip() for cell in row], groups)
         if partition in found.setdefault(topic, {}):
             raise BadOffsets(
@@ -137,6 +135,15 @@ def offsets_of(text: str, groups: Mapping[str, str]) -> Offsets:
     if not found:
         raise BadOffsets(f"the file of offsets is empty; write lines of {_LINE}")
     return found
+
+
+def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Each line that is not empty, with its number."""
+    read = csv.reader(io.StringIO(text.removeprefix(_BYTE_ORDER_MARK), newline=""))
+    try:
+        yield from ((read.line_num, row) for row in read if row)
+    except csv.Error as error:
+        raise BadOffsets(f"line {read.line_num} of the offsets is no CSV; write lines of {_LINE}") from error
 
 
 def _line(number: int, row: list[str], groups: Mapping[str, str]) -> tuple[str, int, int]:

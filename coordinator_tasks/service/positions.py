@@ -122,7 +122,7 @@ def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]
     """Each partition with its committed offset and where it would go; raises what `preview` raises."""
     config = configuration(c, topic)
     place = position(to) if isinstance(to, str) else to
-    wanted = chosen_partitions(c, config, partitions if isinstance(place, Position) else place.keys())
+    wanted = chosen_partitions(c, config, partitions if isinstance(place, Position) else place.keys(), BadOffsets)
     if len(wanted) > MAX_AT_ONCE:
         raise BadOffsets(f"{len(wanted)} partitions are too many for one reset; name at most {MAX_AT_ONCE} at once")
     answer = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]

@@ -6,7 +6,7 @@ The planner itself answers, with consumers that confirm everything at once. Writ
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator_tasks.core.errors import Malformed, NotManaged
+from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.machine import what_if
 from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
 from coordinator_tasks.core.machine.world import Policy
@@ -17,6 +17,7 @@ from coordinator_tasks.core.pause_prediction import MIN_MOVES, PastMove, Predict
 from coordinator_tasks.service import history
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.sites import site_of
+from coordinator_tasks.service.store import not_managed
 
 LEARNED_RECORDS = 500
 SHOWN_MOVES = 200  # of one topic in a text; a program gets all
@@ -140,9 +141,7 @@ def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tup
     site, left_out = site_of(c)
     for topic in topics:
         if topic not in site.topics and topic not in left_out:
-            raise NotManaged(
-                f"topic {topic!r} is not managed by cluster {c.paths.cluster!r}; correct the name, or add it"
-            )
+            raise not_managed(c.zk, c.paths, topic)
     chosen = [topic for topic in topics if topic in site.topics]
     problems = tuple(Preview(t, problem=why) for t, why in left_out.items() if not topics or t in topics)
     if topics and not chosen:

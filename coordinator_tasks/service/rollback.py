@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine import machine, rollback, what_if
 from coordinator_tasks.core.machine.what_if import Site
 from coordinator_tasks.core.model import Actor, Record, Rollback, TopicConfig
@@ -71,7 +71,7 @@ def _it(partitions: tuple[int, ...]) -> str:
 def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, by: str = "", why: str = "") -> Way:
     """What `roll_back` would do. Raises `NotManaged`, `Refused` as it does, `Malformed`, the `Unavailable` kinds."""
     if len(rebalance) > MAX_NAME_CHARS:
-        raise Refused(f"{rebalance[:20]!r}... is no rebalance; `history {topic}` lists those there are")
+        raise NotManaged(f"{rebalance[:20]!r}... is no rebalance; `history {topic}` lists those there are")
     if not 0 <= for_s <= MAX_FOR_S:
         raise Refused(
             f"a roll back cannot hold for {for_s:g} s; give 0 to {MAX_FOR_S:.0f}, where 0 = until membership changes"
@@ -185,7 +185,7 @@ def undone(c: Coordinator, topic: str, rebalance: str) -> list[Record]:
         raise Refused(
             f"the first records of rebalance {rebalance} of topic {topic!r} are pruned; choose a later rebalance"
         )
-    raise Refused(_unknown(c, topic, rebalance, found))
+    raise NotManaged(_unknown(c, topic, rebalance, found))
 
 
 def _unknown(c: Coordinator, topic: str, rebalance: str, found: list[Record]) -> str:
@@ -193,7 +193,7 @@ def _unknown(c: Coordinator, topic: str, rebalance: str, found: list[Record]) ->
         if other != topic and any(one.rebalance == rebalance for one in history.records(c, other, _SEARCHED)):
             return f"rebalance {rebalance} is one of topic {other!r}, not of {topic!r}; name that topic, or another rebalance"
     if not found:
-        return f"topic {topic!r} has no history, so there is nothing to go back to"
+        return f"topic {topic!r} has no history, so there is nothing to go back to; wait for its first plan"
     oldest = found[-1]
     pruned = f": what came before {oldest.rebalance} is pruned" if oldest.sequence > 0 else ""
     return f"the history of topic {topic!r} has no rebalance {rebalance!r}{pruned}; `history {topic}` lists those there are"

@@ -174,19 +174,19 @@ def decode(path: str, raw: bytes) -> Snapshot:
         raise Refused(f"{error.path} {error.problem}; use the release that wrote it, or take a new snapshot") from error
     except Malformed as error:
         raise Refused(
-            f"{error.path} is no snapshot: it {error.problem}; take one with `coordinator snapshot`"
+            f"{error.path}: {error.problem}; this is no snapshot, take one with `coordinator snapshot`"
         ) from error
 
 
 def _decoded(path: str, raw: bytes) -> Snapshot:
-    whole = Fields.parse(path, raw, VERSION, MAX_BYTES)
+    whole = Fields.parse(path, raw, VERSION, MAX_BYTES, once=True)
     if whole.data.get("kind") != KIND:
         raise whole.bad("kind", f"is not {KIND!r}")
     cluster = whole.text("cluster")
     try:
         check_cluster(cluster)
     except Refused as error:
-        raise whole.bad("cluster", str(error)) from error
+        raise whole.bad("cluster", f"is no name: {error}") from error
     topics, records = dict[str, TopicView](), dict[str, tuple[Record, ...]]()
     for name, one in _objects(whole, "topics", is_topic):
         topics[name], records[name] = _topic(name, one)

@@ -16,6 +16,7 @@ from coordinator_tasks.core.machine.decision import Decision
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.names import Paths, is_topic, partition_of
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.znodes import children, find_many, put
 
@@ -44,7 +45,7 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
     config_path, node_path, state_path = paths.config(topic), paths.topic(topic), paths.state(topic)
     config, state, node = _read_together(zk, [config_path, state_path, node_path])
     if config is None:
-        raise not_managed(paths, topic)
+        raise not_managed(zk, paths, topic)
     topic_node = read_node(node_path, node)
     view = TopicView(
         config=codec.decode_config(config_path, config.data),
@@ -59,9 +60,13 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
     return Stored(view, Versions(config.stat.version, _version(node), _version(state)))
 
 
-def not_managed(paths: Paths, topic: str) -> NotManaged:
-    """The error for a topic that this cluster does not manage."""
-    return NotManaged(f"topic {topic!r} is not managed by cluster {paths.cluster!r}; add it first")
+def not_managed(zk: ZooKeeper, paths: Paths, topic: str) -> NotManaged:
+    """The error for a topic that this cluster does not manage, with those that it does."""
+    known = shown(list(filter(is_topic, children(zk, paths.configs)))) or "none"
+    return NotManaged(
+        f"topic {topic!r} is not managed by cluster {paths.cluster!r} (it manages: {known}); correct the name, or add the "
+        "topic first"
+    )
 
 
 def _read_together(zk: ZooKeeper, paths: list[str]) -> list[Node | None]:

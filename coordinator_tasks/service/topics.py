@@ -22,7 +22,7 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, TopicConfig, TopicDescription
-from coordinator_tasks.core.names import ROOT, Paths, check_topic, is_cluster, is_topic, partition_of
+from coordinator_tasks.core.names import ROOT, Paths, check_group, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.logs import about
@@ -62,8 +62,7 @@ def add_topic(
     other arguments), `LookAgain` (somebody else adds or changes it at the same time), and the `Unavailable` kinds.
     """
     check_topic(topic)
-    if not group_id:
-        raise Refused(f"topic {topic!r} needs a consumer group; give its group.id")
+    check_group(group_id)
     allowed = fetch_properties.checked(properties or {})
     described = described_topic(c, topic)
     wanted = TopicConfig(
@@ -249,20 +248,22 @@ def managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
     """The configuration of a managed topic, and the version of its node. Raises `NotManaged` and `Malformed`."""
     found = _find(c.zk, c.paths, topic)
     if found is None:
-        raise store.not_managed(c.paths, topic)
+        raise store.not_managed(c.zk, c.paths, topic)
     return found
 
 
-def chosen_partitions(c: Coordinator, config: TopicConfig, asked: Collection[int]) -> Sequence[int]:
-    """The partitions that a person chose, sorted; none = all that Kafka has. Raises `Refused` for others."""
+def chosen_partitions(
+    c: Coordinator, config: TopicConfig, asked: Collection[int], refusal: type[Refused] = Refused
+) -> Sequence[int]:
+    """The partitions that a person chose, sorted; none = all that Kafka has. Raises a `refusal` for others."""
     described = c.kafka.describe([config.topic])[config.topic]
     count = described.partition_count if described is not None else 0
     wanted = sorted(set(asked)) or list(range(count))
-    if not count or wanted[0] < 0 or wanted[-1] >= count:
-        raise Refused(
-            f"topic {config.topic!r} has partitions 0 to {count - 1}; name some of these"
-            if count
-            else f"topic {config.topic!r} is not in Kafka; create it, or remove it here"
+    if not count:
+        raise refusal(f"topic {config.topic!r} is not in Kafka; create it, or remove it here")
+    if strange := [one for one in wanted if not 0 <= one < count]:
+        raise refusal(
+            f"topic {config.topic!r} has no partition {strange[0]}; it has partitions 0 to {count - 1}; name some of these"
         )
     return wanted
 
@@ -291,7 +292,7 @@ def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -
     except (Malformed, InvalidName) as error:
         return Refreshed(topic, problem=str(error))
     if found is None:
-        return Refreshed(topic, problem=str(store.not_managed(c.paths, topic)))
+        return Refreshed(topic, problem=str(store.not_managed(c.zk, c.paths, topic)))
     config = found[0]
     if config.removed:
         return Refreshed(topic)

@@ -7,7 +7,7 @@ from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
 from coordinator_tasks.core.errors import BadFleet, BadUpgrade, NotManaged
 from coordinator_tasks.core.model import Fleet, FleetVersion, Split, TopicConfig
-from coordinator_tasks.core.names import check_app, check_words
+from coordinator_tasks.core.names import check_app, check_version, check_words
 from coordinator_tasks.core.partition_text import agreed, counted, named, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.upgrade import Event, Rule, Seen, TopicSeen, Upgrade, more
@@ -168,7 +168,7 @@ def _check_size(c: Coordinator, operations: Collection[Operation]) -> None:
 
 def _check_wish(c: Coordinator, wish: Wish) -> None:
     check_app(wish.app)
-    check_app(wish.name)
+    check_version(wish.name)
     steps = wish.steps
     if wrong := [one for one in steps if not 1 <= one <= 100]:
         raise BadUpgrade(f"a step of {wrong[0]} % cannot be; give percentages from 1 to 100, such as 5, 50, 100")
@@ -223,7 +223,7 @@ def _owned(
     """Topic → its partitions that the fleet owns, and topic → its configuration; of those that the upgrade is for."""
     unknown = sorted(set(wish.topics) - set(transitions.topics(c)))
     if unknown:
-        raise store.not_managed(c.paths, unknown[0])
+        raise store.not_managed(c.zk, c.paths, unknown[0])
     nodes = store.load_nodes(c.zk, c.paths, wish.topics or transitions.topics(c))
     owned = {
         topic: tuple(sorted(p for p, who in node.assignments.items() if who in fleet.consumers))

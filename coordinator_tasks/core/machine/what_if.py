@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.assignors import Strategies
 from coordinator_tasks.core.assignors.weights import totals
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.decision import Decision, Verdict
 from coordinator_tasks.core.machine.draft import Draft, draft_of
 from coordinator_tasks.core.machine.machine import decide
@@ -119,7 +119,7 @@ def _with_members(world: World, change: Change) -> World:
     for consumer in (*change.leave, *change.crash):
         if consumer not in world.members:
             known = shown(sorted(world.members)) or "none"
-            raise Refused(f"consumer {consumer!r} is not registered (registered: {known}); name one of these")
+            raise NotManaged(f"consumer {consumer!r} is not registered (registered: {known}); name one of these")
     both = sorted(set(change.leave) & set(change.crash))
     if both:
         raise Refused(f"consumer {both[0]!r} cannot both leave and crash; name it once")
@@ -166,9 +166,9 @@ def _reconfigured(view: TopicView, change: Change, strategies: Strategies) -> To
 def _with_partitions(view: TopicView, count: int) -> TopicView:
     now = max(view.partitions, default=-1) + 1
     if not now <= count <= MAX_PARTITIONS:
+        why = "and Kafka never takes one away" if count < now else f"and more than {MAX_PARTITIONS} are not tried"
         raise Refused(
-            f"topic {view.topic!r} has {now} partitions, and Kafka never takes one away; give a number from {now} to "
-            f"{MAX_PARTITIONS}"
+            f"topic {view.topic!r} has {now} partitions, {why}; give a number from {now} to {MAX_PARTITIONS}, and not {count}"
         )
     found = view.description or TopicDescription(view.topic, view.config.topic_id, now)
     return replace(view, partitions=tuple(range(count)), description=replace(found, partition_count=count))

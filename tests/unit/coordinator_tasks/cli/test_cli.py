@@ -22,6 +22,7 @@ from coordinator_tasks.core.model import (
     Directive,
     Draining,
     Ending,
+    Fleet,
     IdClaim,
     Isolation,
     Member,
@@ -37,7 +38,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.protocol import holding
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import record_end
+from coordinator_tasks.service.fleet import record_end, set_fleet
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import AllowEverything
 from tests.fakes.consumers import FakeStatusClient
@@ -476,6 +477,14 @@ def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
         (("add-topic", "x" * 250, "--group", "g"), 2, "has 250 characters, more than 249"),
         (("add-topic", "nosuch", "--group", "g"), 2, "there is no topic 'nosuch' in Kafka"),
         (("add-topic", "orders"), 2, "Missing option '--group'"),
+        (("add-topic", "orders", "--group", ""), 2, "the consumer group is empty"),
+        (("add-topic", "orders", "--group", "g" * 256), 2, "the consumer group has 256 characters, more than 255"),
+        (("add-topic", "orders", "--group", "g\x1b[2J"), 2, "has characters that cannot be shown"),
+        (
+            ("add-topic", "orders", "--group", "g", "--parameter", "measure=lag", "--parameter", "measure=bytes"),
+            2,
+            "--parameter gives 'measure' twice; give it once",
+        ),
         (("add-topic", "orders", "--group", "g", "--strategy", "nosuch"), 2, "nosuch"),
         (("add-topic", "orders", "--group", "g", "--property", "x"), 2, "--property 'x' is not name=value"),
         (
@@ -492,7 +501,16 @@ def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
         (("set-strategy", "orders"), 2, "topic 'orders' is not managed by cluster 'site'"),
         (("explain", "orders"), 2, "is not managed by cluster 'site'"),
         (("remove-topic", "orders"), 2, "is not managed by cluster 'site'"),
-        (("plan", "orders"), 2, "is not managed by cluster 'site'"),
+        (
+            ("plan", "orders"),
+            2,
+            "is not managed by cluster 'site' (it manages: none); correct the name, or add the topic",
+        ),
+        (("preview", "orders"), 2, "is not managed by cluster 'site' (it manages: none)"),
+        (("history", "orders"), 2, "is not managed by cluster 'site' (it manages: none)"),
+        (("plan", "x" * 100_000), 2, " ... "),
+        (("topics", "--output", "x" * 100_000), 2, " ... "),
+        (("set-fleet", "f", "--application", "a\x1b[2J", "--consumer", "a"), 2, "has characters that cannot be shown"),
         (("isolate", "consumer-a/b", "--why", "x"), 2, "cannot be a consumer id"),
         (("isolate", "a\x07b", "--why", "x"), 2, "cannot be a consumer id"),
         (("drain", "nobody", "--why", "x"), 2, "has never seen a consumer 'nobody'"),
@@ -506,6 +524,22 @@ def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], code: int, 
     assert says in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+    assert err.rstrip("\n").isprintable()
+    assert len(err) < 1_100
+
+
+def test_an_unknown_partition_is_not_explained_by_silence(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    said = run("explain", "orders", "--partition", "99")[2]
+    assert said.startswith("error: KPC-010: topic 'orders' has no partition 99; it has partitions 0 to ")
+
+
+def test_what_others_wrote_cannot_command_the_terminal(run: Run, site: Site) -> None:
+    set_fleet(site.coordinator, Fleet("shop", "/opt/a.py", ("b",), ("\x1b[2J\u202e\nx",)))
+    assert r"\u001b[2J\u202e\nx" in run("fleet")[1]
+    (found,) = json.loads(run("fleet", "--json")[1])
+    assert found["arguments"] == ["\x1b[2J\u202e\nx"]
+    assert "\u202e" not in run("fleet", "--json")[1]
 
 
 def test_a_dry_run_says_why_each_partition_would_move_and_why_the_others_stay(run: Run, site: Site) -> None:

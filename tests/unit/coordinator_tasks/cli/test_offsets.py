@@ -1,6 +1,7 @@
 """The commands for committed offsets, as a person types them who knows `kafka-consumer-groups`."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,7 +132,11 @@ def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
         (("--shift-by", "1", "--topic", "orders"), "cannot be shifted by +1: nothing is committed"),
         (("--by-duration", "1h", "--topic", "orders"), "a duration is written as"),
         (("--to-datetime", "noon", "--topic", "orders"), "'noon' is no position"),
-        (("--from-file", "/nowhere/x.csv"), "the file /nowhere/x.csv cannot be read"),
+        (("--to-datetime", "2026-11-21T08:15:00Z and so on", "--topic", "orders"), "is no position"),
+        (
+            ("--from-file", "/nowhere/x.csv"),
+            "/nowhere/x.csv cannot be read: No such file or directory; name a file with",
+        ),
         (("--from-file", "/nowhere/x.csv", "--topic", "orders"), "cannot be read"),
     ],
 )
@@ -150,6 +155,16 @@ def test_bad_input_is_one_line_and_changes_nothing(run: Run, shop: Shop, argumen
         ("orders,0,-5", "line 1 of the offsets: '-5' is no position"),
         ("other,orders,0,5", "group 'other' is not that of topic 'orders'"),
         ("\x89PNG", "line 1 of the offsets: it has 1 field"),
+        ("orders,0,5\norders,0,5", "line 2 names partition 0 of topic 'orders' a second time"),
+        ('"or\nders",0,5', "topic 'or\\nders' is not managed here"),
+        ('"orders,0,5', "it has 1 field; write topic,partition,offset"),
+        ("[" * 200_000, "line 1 of the offsets is no CSV; write lines of topic,partition,offset"),
+        ("orders,0,nan", "'nan' is no position"),
+        ("orders,0,5.0", "'5.0' is no position"),
+        ("orders,\u0663,5", "is no partition"),
+        ("../x,0,5", "topic '../x' is not managed here"),
+        ("orders,0,5\n" * 200_000, "has more than 2000000 bytes, which is too large; name a file with lines of"),
+        ("", "the file of offsets is empty"),
     ],
 )
 def test_a_file_that_is_not_for_these_topics_is_refused(
@@ -164,5 +179,22 @@ def test_a_file_that_is_not_for_these_topics_is_refused(
 
 def test_a_file_that_is_no_text_is_refused(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
-    file.write_bytes(b"\xff\xfe")
-    assert "cannot be read" in run("offsets", "reset", "--from-file", str(file))[2]
+    file.write_bytes(b"orders,0,5\n\xff\xfe")
+    said = run("offsets", "reset", "--from-file", str(file))[2]
+    assert said == f"error: KPC-017: {file} is not text in UTF-8 from byte 11 on; save it as UTF-8\n"
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(run: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, says in ((pipe, "is no file, but"), ("/dev/zero", "is no file, but"), (tmp_path, "Is a directory; name")):
+        code, out, err = run("offsets", "reset", "--from-file", str(path))
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert says in err
+
+
+def test_a_file_of_a_spreadsheet_is_read(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_bytes(b'\xef\xbb\xbf"orders","0","7"\r\norders,1,8\r\n')
+    exported = run("offsets", "reset", "--from-file", str(file), "--export")[1]
+    assert exported.split() == ["orders,0,7", "orders,1,8"]

@@ -117,7 +117,7 @@ def broken(path: str, value: Any) -> bytes:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b"", "x.json is no snapshot: it is not JSON in UTF-8"),
+        (b"", "x.json: is not JSON in UTF-8"),
         (b"\xff", "it is not JSON in UTF-8"),
         (b"[]", "it is not a JSON object but list; take one with `coordinator snapshot`"),
         (b"{}", "field 'kind' is not 'partition coordinator snapshot'"),
