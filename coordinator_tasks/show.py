@@ -11,11 +11,13 @@ from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move
 from coordinator_tasks.core.move_ways import HOW, by_way
 from coordinator_tasks.core.partition_text import named, ranges
 from coordinator_tasks.service.group_offsets import PartitionOffset
+from coordinator_tasks.service.growth_replay import Happened
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.service.positions import Reset
+from coordinator_tasks.service.preview import Preview, PricedMove
 from coordinator_tasks.service.transitions import TopicReport
-from coordinator_tasks.tables import NOBODY, Table, visible
+from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible
 
 
 def as_json(found: object) -> str:
@@ -33,6 +35,58 @@ def _plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value
+
+
+def rows(found: object) -> Table:
+    """A row for each result, with a column for each field; what is no text or number is JSON."""
+    plain = _plain(found)
+    listed = plain if isinstance(plain, list) else [plain]
+    records = [one if isinstance(one, dict) else {"result": one} for one in listed]
+    names = list(dict.fromkeys(name for one in records for name in one))
+    return Table(names or ["result"], [[_cell(one.get(name)) for name in names] for one in records], "")
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def preview_rows(found: Iterable[Preview]) -> Table:
+    """One row for each move; a topic without one has one row."""
+    rows = []
+    for one in found:
+        rows += [(one.topic, *_move_cells(move), one.problem or one.waits) for move in one.moves or (None,)]
+    names = ("topic", "partition", "from", "to", "kind", "backlog", "pause", "reason", "waits")
+    return Table(names, rows, "")
+
+
+def replay_rows(found: Iterable[Mapping[str, Any]]) -> Table:
+    """One row for each move of each step of `simulate`; what a policy of growth decides has a row of its own."""
+    rows: list[tuple[str, ...]] = []
+    names: tuple[str, ...] = ()
+    for one in found:
+        growth = one.get("growth")
+        happened = growth.happened if growth is not None else [Happened(0.0, "", one["topics"])]
+        for event in happened:
+            head, table = (one["step"], f"{event.after_s:g}" if growth is not None else ""), preview_rows(event.topics)
+            names = ("step", "after_s", *table.headers)
+            rows += [(*head, *("",) * (len(table.headers) - 2), event.what, "")] if event.what else []
+            rows += [(*head, *row) for row in table.rows]
+    return Table(names or ("step",), rows, "")
+
+
+def _move_cells(move: PricedMove | None) -> tuple[str, ...]:
+    if move is None:
+        return ("",) * 7
+    pause = move.pause.text if move.pause is not None else ""
+    return (
+        str(move.partition),
+        move.giver,
+        move.taker,
+        move.kind.value,
+        "" if move.backlog is None else str(move.backlog),
+        pause,
+        move.reason,
+    )
 
 
 def topics(found: Iterable[TopicOverview]) -> Table:
@@ -235,8 +289,15 @@ def resets(found: Iterable[Reset]) -> Table:
 
 
 def exported_offsets(found: Iterable[Reset]) -> str:
-    """Lines of topic,partition,offset, as Kafka's tool exports them."""
-    return "\n".join(f"{one.topic},{shift.partition},{shift.target}" for one in found for shift in one.shifts)
+    """Lines of topic,partition,offset, as Kafka's tool exports them; of several groups, the group comes first."""
+    resets = list(found)
+    several = len({one.group for one in resets}) > 1
+    lines = [
+        [*([one.group] if several else []), one.topic, str(shift.partition), str(shift.target)]
+        for one in resets
+        for shift in one.shifts
+    ]
+    return csv_lines(lines)
 
 
 def fleets(found: Iterable[Fleet]) -> Table:
@@ -267,3 +328,5 @@ def _actor(actor: Actor) -> str:
 
 Render = Callable[[Any], str | Table]
 Rows = Callable[[Any], Table]
+ACTION_ROWS: Mapping[str, Rows] = {"preview": preview_rows}
+"""What the rows of an action are, where they are not its fields."""

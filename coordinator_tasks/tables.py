@@ -18,6 +18,13 @@ def visible(text: str) -> str:
     return "".join(one if one == "\n" or one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
+def csv_lines(rows: Iterable[Sequence[str]]) -> str:
+    """Lines of RFC 4180."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue().rstrip("\n")
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """`none`: what a person reads in place of an empty table; `merged`: so many leading cells are shown once if they repeat."""
@@ -46,8 +53,5 @@ class Table:
     @property
     def csv(self) -> str:
         """Lines of RFC 4180 with a header; nothing is left out."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([name.strip() for name in self.headers])
-        writer.writerows([["" if cell == NOBODY else cell.strip() for cell in row] for row in self.rows])
-        return out.getvalue().rstrip("\n")
+        rows = [["" if cell == NOBODY else cell.strip() for cell in row] for row in self.rows]
+        return csv_lines([[name.strip() for name in self.headers], *rows])

@@ -6,10 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator_tasks.cli.base import Json, actor, name_values, opened, output, say_how_to_execute
+from coordinator_tasks import show
+from coordinator_tasks.cli.base import (
+    Format,
+    Json,
+    Output,
+    actor,
+    how_of,
+    listed,
+    name_values,
+    opened,
+    say_how_to_execute,
+)
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.service.action import Action, Given
+from coordinator_tasks.service.action import Action, Given, check_names
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.parameters import REQUIRED, Option
 
@@ -23,6 +34,7 @@ def add(commands: typer.Typer, action: Action) -> None:
     def command(
         context: typer.Context,
         *,
+        how: Format,
         json: bool,
         dry_run: bool = False,
         execute: bool = True,
@@ -35,15 +47,20 @@ def add(commands: typer.Typer, action: Action) -> None:
                 if option.pairs:
                     given[name] = name_values(given[name], option.flag)
             if action.destructive and not (yes or dry_run):
-                _ask(action, c, given)
-            done = action.run(c, given, actor(by), dry_run=dry_run or not execute)
-            output(done.found, json, lambda _: done.text)
+                _ask(action, c, given, context.info_name or "")
+            who = actor(by)
+            done = action.would(c, given, who) if dry_run or not execute else action.run(c, given, who, dry_run=False)
+            rows = show.ACTION_ROWS.get(action.name, show.rows)
+            listed(done.found, how_of(how, json), lambda _: done.text, rows)
         if not execute:
             say_how_to_execute()
+        elif dry_run:
+            print("dry run: nothing was changed", file=sys.stderr)
 
     signature = {
         "context": inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
         **{name: _parameter(name, option) for name, option in options.items()},
+        "how": inspect.Parameter("how", inspect.Parameter.KEYWORD_ONLY, default=Format.TABLE, annotation=Output),
         "json": inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json),
     }
     command.__annotations__ = {name: one.annotation for name, one in signature.items()}
@@ -51,14 +68,17 @@ def add(commands: typer.Typer, action: Action) -> None:
     commands.command(action.words.split()[-1], help=action.help)(command)
 
 
-def _ask(action: Action, c: Coordinator, given: Given) -> None:
-    """Raises `Abort` if a person at a terminal says no."""
+def _ask(action: Action, c: Coordinator, given: Given, command: str) -> None:
+    """Raises `Abort` if a person at a terminal says no, and `Refused` for a script, which says --yes."""
+    check_names(given)
+    lines = [*action.before(c, given), *action.preview(c, given).lines]
     if not sys.stdin.isatty():
-        return
+        raise Refused(f"{action.destructive}; give --yes to do it in a script, or --dry-run to see it first")
     waiting.stop()
-    for line in (*action.before(c, given), *action.preview(c, given).lines):
+    for line in lines:
         print(line, file=sys.stderr)
     typer.confirm(f"{action.words}: {action.destructive}. Do it?", abort=True, err=True)
+    waiting.start(command)
 
 
 def _parameter(name: str, option: Option) -> inspect.Parameter:

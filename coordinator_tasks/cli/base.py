@@ -70,11 +70,6 @@ def given_settings() -> Settings:
     return settings_from_environment()
 
 
-def output(found: object, as_json: bool, render: show.Render) -> None:
-    """Print the result, for a program or for a person."""
-    listed(found, Format.JSON if as_json else Format.TABLE, render)
-
-
 def how_of(how: Format, as_json: bool) -> Format:
     """`--json` is short for `--output json`."""
     return Format.JSON if as_json else how

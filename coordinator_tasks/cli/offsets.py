@@ -35,7 +35,7 @@ Topics = Annotated[
     list[str] | None,
     typer.Option("--topic", help="A topic, or some partitions of it, as TOPIC:0,1,2; repeatable.", show_default=False),
 ]
-EXPORT = "Print the new offsets as lines of topic,partition,offset, which --from-file reads."
+EXPORT = "Print the new offsets as lines of topic,partition,offset (of several groups with the group first), for --from-file."
 
 
 @commands.command()
@@ -69,6 +69,7 @@ def reset(
     from_file: Annotated[
         Path | None, typer.Option(help="To the offsets of a file with lines of topic,partition,offset.")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, which is the default.")] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
     export: Annotated[bool, typer.Option("--export", help=EXPORT)] = False,
     why: Annotated[str, typer.Option(help="The reason, in one line; it is kept in the history.")] = "",
@@ -90,6 +91,8 @@ def reset(
         "--from-file": from_file,
     }
     flag = _only([name for name, value in asked.items() if value], list(asked))
+    if dry_run and execute:
+        raise BadOffsets("--dry-run and --execute contradict each other; give one of them")
     wanted = _topics(topic)
     text = "" if from_file is None else _read(from_file)
     if from_file is not None and (wanted or all_topics or group):

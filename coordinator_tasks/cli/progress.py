@@ -24,17 +24,20 @@ class Waiting:
     @contextmanager
     def shown(self, text: str) -> Iterator[None]:
         """Show it from `AFTER_S` on, until the block or `stop` ends it."""
-        stream = self._stream or sys.stderr
-        if not stream.isatty():
-            yield
-            return
-        self._text, self._stop = text, threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(stream, self._stop), daemon=True)
-        self._thread.start()
+        self.start(text)
         try:
             yield
         finally:
             self.stop()
+
+    def start(self, text: str) -> None:
+        """Show it from `AFTER_S` on, until `stop`."""
+        stream = self._stream or sys.stderr
+        if not stream.isatty():
+            return
+        self._text, self._stop = text, threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(stream, self._stop), daemon=True)
+        self._thread.start()
 
     def says(self, text: str) -> None:
         """What is done now."""

@@ -75,7 +75,7 @@ def explain(
 
 @commands.command()
 def step(context: typer.Context, topics: Topics = None, how: Output = Format.TABLE, json: Json = False) -> None:
-    """Do what is due now for each topic, once, without waiting."""
+    """Do what is due now for each topic, once, without waiting; `plan --dry-run` shows it first."""
     with opened(context) as c:
         named = managed(c, topics)
         reports = transitions.step(c, named, actor())

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, given_settings, how_of, listed, output
+from coordinator_tasks import show
+from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, given_settings, how_of, listed
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Side
@@ -25,12 +26,16 @@ commands = typer.Typer()
 
 
 @commands.command()
-def zookeeper_rights(json: Json = False) -> None:
-    """Give every ZooKeeper node of the cluster the access list that the settings ask for; run it as the coordinator."""
+def zookeeper_rights(how: Output = Format.TABLE, json: Json = False) -> None:
+    """Give every ZooKeeper node of the cluster the access list that the settings ask for; run it as the coordinator.
+
+    `doctor` says first which nodes lack it.
+    """
     settings = given_settings()
     with waiting.shown("zookeeper-rights"):
         nodes = set_access_lists(settings)
-    output({"cluster": settings.cluster, "nodes": nodes}, json, lambda _: f"{nodes} nodes have their access lists")
+    done = {"cluster": settings.cluster, "nodes": nodes}
+    listed(done, how_of(how, json), lambda _: f"{nodes} nodes have their access lists", show.rows)
 
 
 @commands.command()

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator_tasks.cli.base import Json, opened, output, read_file
+from coordinator_tasks import show
+from coordinator_tasks.cli.base import Format, Json, Output, how_of, listed, opened, read_file
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.partition_text import counted, shown
@@ -16,6 +18,7 @@ from coordinator_tasks.service import autoscale
 from coordinator_tasks.service import snapshot as snapshots
 from coordinator_tasks.service.growth_replay import Growing, replayed
 from coordinator_tasks.service.preview import previewed
+from coordinator_tasks.tables import visible
 
 MAX_STEPS = 1_000
 commands = typer.Typer()
@@ -34,6 +37,7 @@ _WHOLE = frozenset({"least", "most", "spare"})
 def snapshot(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.", show_default=False)],
+    how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Write configuration, assignment, rates, members and history of the cluster into a file, for `simulate`.
@@ -42,7 +46,7 @@ def snapshot(
     """
     with opened(context) as c:
         found = snapshots.take(c)
-    data = snapshots.encode(found)
+        data = snapshots.encode(found)
     try:
         with file.open("xb") as written:
             written.write(data)
@@ -51,7 +55,7 @@ def snapshot(
     except OSError as error:
         raise Refused(f"{file} cannot be written: {error.strerror}; name a file that can") from error
     size = {"file": str(file), "bytes": len(data), "topics": len(found.site.topics), "left_out": dict(found.left_out)}
-    output(size, json, _taken)
+    listed(size, how_of(how, json), _taken, show.rows)
 
 
 def _taken(size: Mapping[str, Any]) -> str:
@@ -68,13 +72,14 @@ def simulate(
     topic: Annotated[
         list[str] | None, typer.Option(help="For these topics only; repeatable.", show_default=False)
     ] = None,
+    how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Replay changes against a snapshot with the planner itself: what moves, why, and how long it pauses.
 
-    Without a step: what was due when the snapshot was taken. Each further step begins where the one before ended. `growth`
-    lets a policy of growth act for some minutes, while the rates of the snapshot come so many times; its limits have the
-    names of the options of `set-growth`.
+    Each step begins where the one before ended; without a step, it says what was due when the snapshot was taken. The step
+    `growth` lets a policy of growth act for so many minutes (60). Each consumer reads `capacity` records per second, and records
+    come as fast as in the snapshot, times `load` (1). LIMIT is an option of `set-growth`, such as max or catch_up.
     """
     changes = [("now", Change())] if not steps else [(step, _step(step)) for step in steps]
     if len(changes) > MAX_STEPS:
@@ -87,14 +92,16 @@ def simulate(
                 f"topic {name!r} is not in {file} (it has: {shown(sorted(site.topics)) or 'none'}); name one of these"
             )
     results: list[dict[str, Any]] = []
-    for step, change in changes:
-        if isinstance(change, Growing):
-            site, growth = replayed(site, change, found.policy, past, topic or ())
-            results.append({"step": step, "growth": growth})
-        else:
-            site, previews = previewed(site, change, found.policy, past, topic or ())
-            results.append({"step": step, "topics": previews})
-    output(results, json, _replayed)
+    with waiting.shown("simulate"):
+        for step, change in changes:
+            waiting.says(f"simulate, {visible(step[:40])}")
+            if isinstance(change, Growing):
+                site, growth = replayed(site, change, found.policy, past, topic or ())
+                results.append({"step": step, "growth": growth})
+            else:
+                site, previews = previewed(site, change, found.policy, past, topic or ())
+                results.append({"step": step, "topics": previews})
+    listed(results, how_of(how, json), _replayed, show.replay_rows)
 
 
 def _replayed(results: Sequence[Mapping[str, Any]]) -> str:

@@ -82,7 +82,7 @@ class Limits:
             )
         for name in ("catch_up_s", "start_up_s", "window_s", "grow_pause_s", "shrink_pause_s"):
             if not 1 <= getattr(self, name) <= 86_400:
-                what = name.removesuffix("_s").replace("_", " ")
+                what = name.removesuffix("_s").replace("_", "-")
                 raise BadGrowth(f"a {what} of {getattr(self, name):g} s cannot be; give 1 to 86400 seconds")
 
 

@@ -36,7 +36,8 @@ class Action:
     `reads`: it changes nothing, so that it has no dry run. `command`: the words of its command, if they are not its name with
     dashes. `destructive`: what is lost, as a sentence; a person at a terminal is asked before it is done.
 
-    `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both.
+    `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both, and what
+    a dry run of the command says where there is no `preview`; it refuses what `do` refuses.
     `watch`: what a second task of the form repeats until it returns True: it does what is due after the action, and says it.
     """
 
@@ -62,11 +63,11 @@ class Action:
 
         A task of Airflow that is tried again is not refused for what its earlier try has done.
         """
-        _check_names(given)
+        check_names(given)
+        why = check_words(given.get("why", ""), "reason")
         if dry_run:
             return self.preview(c, given)
         about = next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
-        why = check_words(given.get("why", ""), "reason")
         try:
             return self.do(recording(c, self.name, about, actor, why), given, actor)
         except Refused:
@@ -74,11 +75,19 @@ class Action:
                 raise
             return Done(None, ONCE, (ONCE,))
 
+    def would(self, c: Coordinator, given: Given, actor: Actor) -> Done:
+        """What a dry run of the command says."""
+        found = self.run(c, given, actor, dry_run=True)
+        if found is not NOTHING:
+            return found
+        said = tuple(self.before(c, given))
+        return Done(said, "\n".join(said), said)
+
     def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
         """What the form's task does; returns what it logs. Parameters that are no fields of the form are left out."""
         fields = {one.name for one in self.parameters if one.form is not None}
         given = {name: value for name, value in given.items() if name in fields}
-        _check_names(given)
+        check_names(given)
         return [*self.before(c, given), *self.run(c, given, actor, dry_run=dry_run).lines]
 
 
@@ -88,7 +97,8 @@ def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 
 
-def _check_names(given: Given) -> None:
+def check_names(given: Given) -> None:
+    """Raises `InvalidName` for a topic, consumer or fleet that cannot be one."""
     for name, check in (("topic", check_topic), ("consumer", check_consumer), ("app", check_app)):
         if given.get(name) or (name in given and name != "app"):
             check(given[name])

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
-from coordinator_tasks.service import directives, fleet, overrides, overview, positions, store, topics, transitions
+from coordinator_tasks.service import directives, fleet, overrides, overview, positions, store, topics
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
@@ -27,27 +28,32 @@ from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 
 def _described(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
-    size = counted(topics.described_topic(c, topic).partition_count, "partition")
-    yield f"{topic} has {size}; group {given['group_id']}, start {given['start']}"
-    if topic in transitions.topics(c):
+    wanted, present = topics.would_add(c, *_added(given), **_how(given))
+    size = counted(wanted.initial_partitions, "partition")
+    yield f"{topic} has {size}; group {wanted.group_id}, start {wanted.start}"
+    if present is not None:
         yield f"{topic} is managed already"
 
 
 def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
     topic = given["topic"]
-    config = topics.add_topic(
-        c,
-        topic,
-        given["group_id"],
-        start=StartRule(given["start"]),
-        strategy=given["strategy"],
-        parameters=texts(given.get("parameters")),
-        properties=given.get("properties"),
-        actor=actor,
-    )
+    config = topics.add_topic(c, *_added(given), **_how(given), actor=actor)
     size = counted(config.initial_partitions, "partition")
     text = f"topic {topic} is managed with {size}; the next plan assigns them"
     return Done(config, text, (f"{topic} is managed from now on",))
+
+
+def _added(given: Given) -> tuple[str, str]:
+    return given["topic"], given["group_id"]
+
+
+def _how(given: Given) -> dict[str, Any]:
+    return {
+        "start": StartRule(given["start"]),
+        "strategy": given["strategy"],
+        "parameters": texts(given.get("parameters")),
+        "properties": given.get("properties"),
+    }
 
 
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
@@ -148,6 +154,15 @@ def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
         yield f"{consumer} holds nothing"
 
 
+def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
+    directives.check_isolation(_isolated_s(given))
+    yield from _loses("loses at once", c, given)
+
+
+def _isolated_s(given: Given) -> float:
+    return float(given.get("for_s") or 60 * float(given.get("minutes") or 0))
+
+
 def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer = given["consumer"]
     found = directives.drain(c, consumer, by=actor.named, why=given["why"])
@@ -157,7 +172,8 @@ def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer, minutes = given["consumer"], float(given.get("minutes") or 0)
-    for_s = given.get("for_s") or 60 * minutes
+    for_s = _isolated_s(given)
+    directives.check_isolation(for_s)
     until_at = c.clock.now() + for_s if for_s else 0.0
     found = directives.isolate(c, consumer, by=actor.named, why=given["why"], until_at=until_at)
     said = f"{consumer} is isolated"
@@ -184,6 +200,7 @@ def _admits(c: Coordinator, given: Given) -> Iterator[str]:
     drains = directives.read_directive(c, consumer).draining is not None
     yield f"{consumer} {'may get partitions again' if drains else 'is not drained'}"
     if app:
+        fleet.with_consumer(c, app, consumer)
         there = consumer in fleet.fleet_of(c, app).consumers
         yield f"{consumer} {'is in' if there else 'returns to'} the fleet {app}"
 
@@ -239,7 +256,7 @@ TOPIC_ACTIONS = (
         "add_topic",
         "Manage a topic from now on; the same call again changes nothing.",
         "Manage a Kafka topic: from now on its partitions are assigned to the consumers.",
-        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.REASON),
+        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.REASON, p.DRY_RUN),
         do=_add_topic,
         before=_described,
     ),
@@ -247,7 +264,7 @@ TOPIC_ACTIONS = (
         "set_strategy",
         "Give a topic another strategy, with all of its parameters; `plan --dry-run` shows what that moves.",
         "Give a topic another strategy and all of its parameters; a dry run of `rebalance` then shows what that moves.",
-        (p.TOPIC, p.STRATEGY, p.PARAMETERS, p.REASON),
+        (p.TOPIC, p.STRATEGY, p.PARAMETERS, p.REASON, p.DRY_RUN),
         do=_set_strategy,
         before=_compared,
     ),
@@ -255,7 +272,7 @@ TOPIC_ACTIONS = (
         "remove_topic",
         "Stop managing a topic: its consumers stop and commit with the next plan. Offsets and history stay.",
         "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
-        (p.TOPIC, p.REASON, p.YES),
+        (p.TOPIC, p.REASON, p.DRY_RUN, p.YES),
         do=_remove_topic,
         before=_stopped,
         destructive="nobody reads the topic any more",
@@ -280,7 +297,7 @@ TOPIC_ACTIONS = (
         "freeze",
         "Move nothing when consumers join or leave; partitions that nobody runs are still assigned.",
         "Move nothing of a topic when consumers join or leave. Partitions that nobody runs are still assigned.",
-        (p.TOPIC, p.REASON),
+        (p.TOPIC, p.REASON, p.DRY_RUN),
         do=partial(_set_frozen, True, overrides.FROZEN),
         before=partial(_frozen, True),
     ),
@@ -288,7 +305,7 @@ TOPIC_ACTIONS = (
         "unfreeze",
         "Plan a frozen topic again; `plan --dry-run` shows what that moves.",
         "Plan a frozen topic again; a dry run of `rebalance` then shows what that moves.",
-        (p.TOPIC, p.REASON),
+        (p.TOPIC, p.REASON, p.DRY_RUN),
         do=partial(_set_frozen, False, "not frozen; the next plan uses all consumers"),
         before=partial(_frozen, False),
     ),
@@ -314,16 +331,16 @@ CONSUMER_ACTIONS = (
         "isolate",
         "Treat a consumer as closed: it may run nothing, and others get its partitions with the next plan.",
         "Take everything from a consumer at once, without its confirmation; it may run nothing until it is readmitted.",
-        (p.CONSUMER, p.WHY, p.BY, p.MINUTES, p.FOR_S, p.YES),
+        (p.CONSUMER, p.WHY, p.DRY_RUN, p.BY, p.MINUTES, p.FOR_S, p.YES),
         do=_isolate,
         destructive="the consumer loses its partitions without its word; if it still lives, a batch may be processed twice",
-        before=partial(_loses, "loses at once"),
+        before=_loses_at_once,
     ),
     Action(
         "readmit",
         "Admit an isolated consumer again, as soon as it confirms that it runs nothing.",
         "Admit an isolated consumer again, as soon as it confirms that it runs nothing.",
-        (p.CONSUMER, p.REASON, p.BY),
+        (p.CONSUMER, p.REASON, p.DRY_RUN, p.BY),
         do=_readmit,
         before=_awaits,
     ),
@@ -331,7 +348,7 @@ CONSUMER_ACTIONS = (
         "drain",
         "Make a consumer give everything away by hand-offs, and take it out of its fleet.",
         "Make a consumer give everything away by hand-offs, and take it out of its fleet.",
-        (p.CONSUMER, p.WHY, p.BY),
+        (p.CONSUMER, p.WHY, p.DRY_RUN, p.BY),
         do=_drain,
         before=partial(_loses, "gives away"),
     ),
@@ -339,7 +356,7 @@ CONSUMER_ACTIONS = (
         "undrain",
         "Let a drained consumer get partitions again, and put it back into its fleet with --fleet.",
         "Let a drained consumer get partitions again. With a fleet, it returns to it in the same step, and is launched.",
-        (p.CONSUMER, p.FLEET, p.REASON, p.BY),
+        (p.CONSUMER, p.FLEET, p.REASON, p.DRY_RUN, p.BY),
         do=_undrain,
         before=_admits,
     ),

@@ -90,15 +90,19 @@ def _put(c: Coordinator, growth: Growth) -> Operation:
     return put(c.paths.growth(growth.app), encode_growth(growth), growth.version)
 
 
-def look(c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str] | None = None) -> Iterator[Looked]:
+def look(
+    c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str] | None = None, *, write: bool = True
+) -> Iterator[Looked]:
     """Look at these fleets (none = all with limits), and do what is to be done. What stops one of all of them is a problem.
+
+    Without `write` it is only said, and nothing is kept of the look.
 
     Raises the `Unavailable` errors; for a fleet that is named all that stops it, `NotManaged` if it has no limits.
     """
     problems = problems if problems is not None else []
     for app in apps or growth_store.growing(c):
         try:
-            yield _looked(c, growth_store.read(c, app), actor)
+            yield _looked(c, growth_store.read(c, app), actor, write=write)
         except NotManaged:
             if apps:
                 raise
@@ -126,11 +130,13 @@ def _fleet_or_pods(c: Coordinator, app: str) -> Fleet:
         return Fleet(app, "", tuple(f"{app}-{number}" for number in numbers))
 
 
-def _looked(c: Coordinator, growth: Growth, actor: Actor) -> Looked:
+def _looked(c: Coordinator, growth: Growth, actor: Actor, *, write: bool) -> Looked:
     fleet = _fleet_or_pods(c, growth.app)
     seen = measure(c, fleet)
     decision, memory = decide(growth.limits, seen, growth.memory)
     kept = replace(growth, memory=memory)
+    if not write:
+        return Looked(growth.app, decision, act=False)
     if decision.acted:
         _do(recording(c, "autoscale", growth.app, actor, decision.said), kept, fleet, decision, actor)
     elif fleet.application or not seen.unsure:  # of pods, how many are there now is not how many there should be

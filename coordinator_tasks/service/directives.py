@@ -42,10 +42,7 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
     """
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
-    if not until_at - c.clock.now() <= MAX_ISOLATED_S:
-        raise Refused(
-            f"an isolation lasts {MAX_ISOLATED_S / 86_400:g} days at most, or until a person ends it: give fewer, or 0"
-        )
+    check_isolation(until_at - c.clock.now())
 
     def change(old: Directive) -> Directive:
         now = old.isolation
@@ -55,6 +52,15 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
         return replace(old, isolation=Isolation(by, why, c.clock.now(), 0, until_at))
 
     return _change(c, consumer, change)
+
+
+def check_isolation(for_s: float) -> None:
+    """Raises `Refused` for a time that no isolation may last."""
+    if not for_s <= MAX_ISOLATED_S:
+        raise Refused(
+            f"an isolation lasts {MAX_ISOLATED_S / 86_400:g} days at most, or until a person ends it, and not {for_s:g} s: give "
+            "fewer, or 0"
+        )
 
 
 def readmit(c: Coordinator, consumer: str, by: str) -> Directive:

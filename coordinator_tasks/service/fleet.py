@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from coordinator_tasks.core.codecs.member_codec import (
     decode_claim,
@@ -45,6 +46,23 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `BadFleet` for an id
     that stands twice or in the fleet of another application, and for what this host may not launch, and `InvalidName`.
     """
+    path, attempt = c.paths.fleet(check_app(fleet.app)), partial(_setting, c, fleet)
+    attempt()
+    c.zk.ensure(c.paths.fleets)
+    if fleet.version < 0:
+        return compare_and_set(c.zk, path, attempt)
+    operations, result = attempt()
+    c.zk.transact(operations)
+    return result
+
+
+def check_set(c: Coordinator, fleet: Fleet) -> None:
+    """Raises what `set_fleet` raises; writes nothing."""
+    _setting(c, fleet)
+
+
+def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
+    """The guarded write of a fleet, and the fleet then; no operation = it is there already."""
     path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
         check_consumer(consumer)
@@ -53,28 +71,19 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     check_texts(fleet)
     if problem := why_not_launched(c, fleet):
         raise BadFleet(problem)
-    c.zk.ensure(c.paths.fleets)
-
-    def attempt() -> tuple[list[Operation], Fleet]:
-        known = {one.app: one for one in fleets(c)}
-        present = known.pop(fleet.app, None)
-        if present is not None and not present.application and present.problem:
-            raise BadFleet(present.problem)
-        for other in known.values():
-            _check_apart(fleet, other)
-        wanted = fleet if present is None else _kept(fleet, present)
-        if present is not None and replace(present, version=-1) == replace(wanted, version=-1):
-            return [], present
-        version = -1 if present is None else present.version
-        write = put(path, encode_fleet(wanted), fleet.version if fleet.version >= 0 else version)
-        guards = (Check(c.paths.fleet(other.app), other.version) for other in known.values())
-        return [*guards, write], replace(wanted, version=version + 1)
-
-    if fleet.version < 0:
-        return compare_and_set(c.zk, path, attempt)
-    operations, result = attempt()
-    c.zk.transact(operations)
-    return result
+    known = {one.app: one for one in fleets(c)}
+    present = known.pop(fleet.app, None)
+    if present is not None and not present.application and present.problem:
+        raise BadFleet(present.problem)
+    for other in known.values():
+        _check_apart(fleet, other)
+    wanted = fleet if present is None else _kept(fleet, present)
+    if present is not None and replace(present, version=-1) == replace(wanted, version=-1):
+        return [], present
+    version = -1 if present is None else present.version
+    write = put(path, encode_fleet(wanted), fleet.version if fleet.version >= 0 else version)
+    guards = (Check(c.paths.fleet(other.app), other.version) for other in known.values())
+    return [*guards, write], replace(wanted, version=version + 1)
 
 
 def _kept(fleet: Fleet, present: Fleet) -> Fleet:

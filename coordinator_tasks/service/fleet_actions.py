@@ -42,10 +42,11 @@ def _listed(found: Fleet) -> str:
 
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     wanted = _wanted(given)
+    fleet.check_set(c, wanted)
     try:
         now = fleet.fleet_of(c, wanted.app)
     except NotManaged:
-        yield f"{wanted.app} is new"
+        yield f"{wanted.app} is new: {_listed(wanted)}"
         return
     for name in _TOLD:
         if getattr(now, name) != getattr(wanted, name):
@@ -111,7 +112,7 @@ FLEET_ACTIONS = (
         "Set the consumers of an application that should run; `consumers` or `reconcile` launches the missing ones.\n\n"
         "It replaces what was set. Consumers that run are not touched: `redeploy` replaces them.",
         "Set the consumers of an application that should run. This replaces what was set; consumers that run are not touched.",
-        (p.APP, p.APPLICATION, p.CONSUMERS, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.CODE, p.REASON, p.BY),
+        (p.APP, p.APPLICATION, p.CONSUMERS, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.CODE, p.REASON, p.DRY_RUN, p.BY),
         do=_set_fleet,
         before=_compared,
     ),

@@ -22,9 +22,13 @@ def _set(limits: Limits, app: str) -> Done:
     return Done(limits, said, (said,))
 
 
-def _autoscale(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _would_autoscale(c: Coordinator, given: Given) -> Done:
+    return _autoscale(c, given, Actor("nobody"), write=False)
+
+
+def _autoscale(c: Coordinator, given: Given, actor: Actor, *, write: bool = True) -> Done:
     problems: list[str] = []
-    found = list(autoscale.look(c, [given["app"]] if given.get("app") else [], actor, problems))
+    found = list(autoscale.look(c, [given["app"]] if given.get("app") else [], actor, problems, write=write))
     lines = (*(one.text for one in found), *problems) or ("no fleet has limits of growth",)
     return Done(found, "\n".join(lines), lines)
 
@@ -44,7 +48,8 @@ GROWTH_ACTIONS = (
         "Look at the load of the fleets with limits of growth (or of one), and say or do what the policy wants.\n\n"
         "It takes a quarter of a minute, in which rates are measured. The DAG `autoscale` does it every minute.",
         "",
-        (p.ANY_APP,),
+        (p.ANY_APP, p.DRY_RUN),
         do=_autoscale,
+        preview=_would_autoscale,
     ),
 )

@@ -95,7 +95,7 @@ OFFSET_ACTIONS = (
         "Take a reset back: its partitions continue where they were before it. Without --execute, only show it.",
         "Take a reset of offsets back: its partitions continue where they were before it. Records in between are read "
         "again, or are left out.",
-        (p.TOPIC, p.REBALANCE, p.REASON, p.EXECUTE, p.BY),
+        (p.TOPIC, p.REBALANCE, p.REASON, p.DRY_RUN, p.EXECUTE, p.BY),
         do=_undo_offsets,
         preview=_would_undo,
         command="offsets undo",

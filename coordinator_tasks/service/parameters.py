@@ -81,9 +81,10 @@ _PATH = "Path of the Spark application; {code} stands for the version of the cod
 APPLICATION = _text("application", "Application", _PATH, "--application", minLength=1)
 
 
-def _texts(name: str, title: str, text: str, flag: str, default: Any = REQUIRED) -> Parameter:
+def _texts(name: str, title: str, text: str, one: str, flag: str, default: Any = REQUIRED) -> Parameter:
+    """Several texts; `one` says of the option what a single one is."""
     rules: dict[str, Any] = {} if default is REQUIRED else {"default": []}
-    option = Option(list[str] if default is REQUIRED else list[str] | None, f"{text} Repeatable.", flag, default)
+    option = Option(list[str] if default is REQUIRED else list[str] | None, f"{one}; repeatable.", flag, default)
     return Parameter(name, _field("array", title, text, items={"type": "string"}, **rules), option)
 
 
@@ -92,8 +93,15 @@ def _pairs(name: str, title: str, text: str, flag: str) -> Parameter:
     return Parameter(name, _field("object", title, f"{text[:1].upper()}{text[1:]}.", default={}), option)
 
 
-CONSUMERS = _texts("consumers", "Consumers", "The ids of the consumers.", "--consumer")
-ARGUMENTS = _texts("arguments", "Arguments", "Arguments of the application, one a line.", "--argument", None)
+CONSUMERS = _texts("consumers", "Consumers", "The ids of the consumers.", "The id of a consumer", "--consumer")
+ARGUMENTS = _texts(
+    "arguments",
+    "Arguments",
+    "Arguments of the application, one a line.",
+    "An argument of the application",
+    "--argument",
+    None,
+)
 CONF = _pairs("conf", "Spark settings", "a Spark setting", "--conf")
 ENVIRONMENT = _pairs("environment", "Environment", "a variable of the consumers' processes, not secret", "--env")
 _CODE = "The version of the code: consumers register with it, and {code} in the application and its arguments stands for it."
@@ -171,19 +179,33 @@ def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind:
 
 
 GROWTH = (
-    _limit("least", "At least", "Consumers at least.", "--min", 1, kind=int),
+    _limit("least", "At least", "The fleet has at least so many consumers.", "--min", 1, kind=int),
     Parameter(
         "most",
-        _field("integer", "At most", "Consumers at most.", minimum=0, maximum=1_000),
-        Option(int, "Consumers at most.", "--max"),
+        _field("integer", "At most", "The fleet has at most so many consumers.", minimum=0, maximum=1_000),
+        Option(int, "The fleet has at most so many consumers.", "--max"),
     ),
-    _limit("spare", "Warm spares", "So many consumers more than needed.", "--spare", 0, kind=int),
-    _limit("utilisation", "Utilisation", "The share of a consumer that rates may take.", "--utilisation", 0.7),
-    _limit("catch_up_s", "Catch up, s", "A backlog is read within so many seconds.", "--catch-up", 300.0),
-    _limit("start_up_s", "Start-up, s", "From a launch until a consumer reads, in seconds.", "--start-up", 60.0),
-    _limit("window_s", "Window, s", "After so many seconds the effect of a step is judged.", "--window", 180.0),
-    _limit("grow_pause_s", "Pause of growth, s", "Between two growths, in seconds.", "--grow-pause", 60.0),
-    _limit("shrink_pause_s", "Pause of shrinking, s", "Fewer have to do for so many seconds.", "--shrink-pause", 300.0),
+    _limit(
+        "spare", "Warm spares", "Consumers that are kept warm beyond those that are needed.", "--spare", 0, kind=int
+    ),
+    _limit(
+        "utilisation",
+        "Utilisation",
+        "The share of what a consumer can read that its partitions may need, such as 0.7.",
+        "--utilisation",
+        0.7,
+    ),
+    _limit("catch_up_s", "Catch up, s", "Seconds within which a backlog has to be read.", "--catch-up", 300.0),
+    _limit("start_up_s", "Start-up, s", "Seconds from the launch of a consumer until it reads.", "--start-up", 60.0),
+    _limit("window_s", "Window, s", "Seconds after which the effect of a step is judged.", "--window", 180.0),
+    _limit("grow_pause_s", "Pause of growth, s", "Seconds between two growths.", "--grow-pause", 60.0),
+    _limit(
+        "shrink_pause_s",
+        "Pause of shrinking, s",
+        "Seconds for which fewer consumers have to be enough before it shrinks.",
+        "--shrink-pause",
+        300.0,
+    ),
     Parameter(
         "act",
         _field("boolean", "Act", "Do what the policy says; else it is only said (shadow mode).", default=False),
@@ -250,7 +272,9 @@ NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, 1_000)
 BY = Parameter("by", option=Option(str, "For whom you ask; your user name is kept as well.", "--by", ""))
 EXECUTE = Parameter("execute", option=Option(bool, "Do it; else it is only shown.", "--execute", False))
 """For commands that begin with a dry run, as those of Kafka's tool do."""
-YES = Parameter("yes", option=Option(bool, "Do not ask, as in a script without a terminal.", "--yes", False))
+YES = Parameter(
+    "yes", option=Option(bool, "Do it without a question; a script without a terminal has to say it.", "--yes", False)
+)
 """For commands whose action is destructive; a form begins with a dry run instead."""
 DRY_RUN = Parameter("dry_run", option=Option(bool, "Show what would be done, change nothing.", "--dry-run", False))
 """For commands only: every form has its own dry run."""

@@ -57,9 +57,39 @@ def add_topic(
 ) -> TopicConfig:
     """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
 
+    Raises what `would_add` raises, and `LookAgain` (somebody else adds or changes it at the same time).
+    """
+    wanted, present = would_add(
+        c, topic, group_id, start=start, strategy=strategy, parameters=parameters, properties=properties
+    )
+    if present is not None and not present[0].removed:
+        create_partitions(c, topic, wanted.initial_partitions, present[1])
+        return present[0]
+    version = _ABSENT if present is None else present[1]
+    create_partitions(c, topic, wanted.initial_partitions, version)
+    _drop_partitions(c, topic, wanted.initial_partitions, version)
+    c.zk.ensure(c.paths.history(topic))
+    _write_config(c, wanted, version)
+    with about(topic=topic):
+        log.info("topic %s is managed by cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
+    return wanted
+
+
+def would_add(
+    c: Coordinator,
+    topic: str,
+    group_id: str,
+    *,
+    start: StartRule,
+    strategy: str,
+    parameters: Mapping[str, str] | None,
+    properties: Mapping[str, str] | None,
+) -> tuple[TopicConfig, tuple[TopicConfig, int] | None]:
+    """The configuration that `add_topic` would write, and the one that is there with its version.
+
     Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster's), `GroupInUse`, `Refused`
     (unknown strategy, a property that is not allowed or that a registered consumer cannot read, or already managed with
-    other arguments), `LookAgain` (somebody else adds or changes it at the same time), and the `Unavailable` kinds.
+    other arguments), and the `Unavailable` kinds.
     """
     check_topic(topic)
     check_group(group_id)
@@ -80,19 +110,11 @@ def add_topic(
     present = _find(c.zk, c.paths, topic)
     if present is not None and not present[0].removed:
         _check_same(c, present[0], wanted)
-        create_partitions(c, topic, described.partition_count, present[1])
-        return present[0]
+        return wanted, present
     _check_group(c, group_id)
     _check_readable(c, wanted)
     _check_other_clusters(c, wanted)
-    version = _ABSENT if present is None else present[1]
-    create_partitions(c, topic, described.partition_count, version)
-    _drop_partitions(c, topic, described.partition_count, version)
-    c.zk.ensure(c.paths.history(topic))
-    _write_config(c, wanted, version)
-    with about(topic=topic):
-        log.info("topic %s is managed by cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
-    return wanted
+    return wanted, present
 
 
 def described_topic(c: Coordinator, topic: str) -> TopicDescription:

@@ -116,7 +116,7 @@ def test_coordinators_of_both_releases_beside_each_other_lose_nothing(
 
 def test_what_an_older_consumer_cannot_read_is_refused_until_it_is_gone(rolling: Rolling, older: Path) -> None:
     topic = rolling.site.topic
-    ask = ("reset-offsets", topic, "--to", "earliest", "--partition", "0", "--why", "try")
+    ask = ("reset-offsets", topic, "--to", "earliest", "--partition", "0", "--why", "try", "--yes")
     begin(rolling, ROOT, older)
     refused = rolling.command(ROOT, *ask)
     assert refused.returncode == 2
@@ -145,7 +145,7 @@ def test_a_downgrade_keeps_a_topic_with_properties_where_it_is_and_says_why(roll
         assert (held.returncode, said in held.stdout) == (1, True)
         rolling.shared_by("b")
         rolling.start(ROOT, "run")
-        rolling.done(ROOT, "remove-topic", topic)
+        rolling.done(ROOT, "remove-topic", topic, "--yes")
         wait_for(lambda: b'"removed":true' in rolling.node(), "its consumers are told to stop", 60)
         rolling.done(ROOT, "add-topic", topic, "--group", rolling.site.group)
         rolling.shared_by(*CONSUMERS)

@@ -122,6 +122,13 @@ TABLE: Mapping[str, Row] = {
         bad=(
             Bad({"topic": "nothing"}, "KPC-013", "there is no topic 'nothing' in Kafka"),
             Bad({"strategy": "no-such"}, "KPC-018", "'no-such'"),
+            Bad({"topic": "../x"}, "KPC-011", "'../x' cannot be a topic name", form="does not match"),
+            Bad(
+                {"group_id": "g\x1b[2J"},
+                "KPC-011",
+                r"the consumer group 'g\x1b[2J' has characters that cannot be shown",
+            ),
+            Bad({"topic": "paused"}, "KPC-010", "topic 'paused' is managed by cluster"),
         ),
     ),
     "remove_topic": Row(
@@ -176,7 +183,11 @@ TABLE: Mapping[str, Row] = {
         True,
         ("config/frozen", "frozen"),
         was=False,
-        bad=(Bad({"topic": "nothing"}, "KPC-012", NO_TOPIC),),
+        bad=(
+            Bad({"topic": "nothing"}, "KPC-012", NO_TOPIC),
+            Bad({"why": "a\x1b[2Jb"}, "KPC-010", r"the reason 'a\x1b[2Jb' has characters that cannot be shown"),
+            Bad({"why": "x" * 501}, "KPC-010", "the reason has 501 characters", form="is too long"),
+        ),
     ),
     "unfreeze": Row(
         {"topic": "frozen"},
@@ -233,7 +244,12 @@ TABLE: Mapping[str, Row] = {
         renews=True,
         bad=(
             Bad({"to": "yesterday"}, "KPC-017", "'yesterday'"),
-            Bad({"partitions": [9]}, "KPC-010", "has partitions 0 to 1; name some of these"),
+            Bad({"to": "nan"}, "KPC-017", "'nan' is no position"),
+            Bad({"to": "2.7"}, "KPC-017", "'2.7' is no position"),
+            Bad({"to": "99999999999999999999"}, "KPC-017", "an offset is a whole number from 0 to 9223372036854775807"),
+            Bad({"to": "2026-11-21T08:15:00"}, "KPC-017", "the time '2026-11-21T08:15:00' has no zone"),
+            Bad({"to": "1969-12-31T00:00:00Z"}, "KPC-017", "lies before 1970"),
+            Bad({"partitions": [9]}, "KPC-017", "has no partition 9; it has partitions 0 to 1; name some of these"),
         ),
     ),
     "undo_offsets": Row(
@@ -260,7 +276,20 @@ TABLE: Mapping[str, Row] = {
         was={"0": 80, "1": 80},
         renews=True,
         bad=(
-            Bad({"offsets": "imported,7,1\n"}, "KPC-010", "has partitions 0 to 1; name some of these"),
+            Bad({"offsets": "imported,7,1\n"}, "KPC-017", "has no partition 7; it has partitions 0 to 1"),
+            Bad({"offsets": '"imported","9","1"\n'}, "KPC-017", "has no partition 9; it has partitions 0 to 1"),
+            Bad(
+                {"offsets": "imported,0,1\nimported,0,1\n"},
+                "KPC-017",
+                "line 2 names partition 0 of topic 'imported' a second",
+            ),
+            Bad(
+                {"offsets": "imported,0,1\nother,imported,1,1\n"},
+                "KPC-017",
+                "line 2 of the offsets: group 'other' is not",
+            ),
+            Bad({"offsets": "imported,0,-1\n"}, "KPC-017", "line 1 of the offsets: '-1' is no position"),
+            Bad({"offsets": "[" * 100_000}, "KPC-017", "line 1 of the offsets: it has 1 field"),
             Bad({"offsets": "nothing,0,1\n"}, "KPC-017", f"line 1 of the offsets: {NO_TOPIC}"),
             Bad({"offsets": "imported;0;1\n"}, "KPC-017", "line 1"),
         ),
@@ -273,7 +302,9 @@ TABLE: Mapping[str, Row] = {
         ["c-1"],
         ("config/back", "rollback"),
         bad=(
-            Bad({"rebalance": "9-0"}, "KPC-010", "has no rebalance '9-0'"),
+            Bad({"rebalance": "9-0"}, "KPC-012", "has no rebalance '9-0'"),
+            Bad({"rebalance": "../9"}, "KPC-012", "has no rebalance '../9'"),
+            Bad({"minutes": 1e9}, "KPC-010", "a roll back cannot hold for 6e+10 s", form="is greater than the maximum"),
             Bad({"topic": "nothing"}, "KPC-012", NO_TOPIC),
         ),
     ),
@@ -282,7 +313,8 @@ TABLE: Mapping[str, Row] = {
         2,
         says="grown: 1 partition would move",
         bad=(
-            Bad({"leave": ["zoe"]}, "KPC-010", "consumer 'zoe' is not registered"),
+            Bad({"leave": ["zoe"]}, "KPC-012", "consumer 'zoe' is not registered"),
+            Bad({"join": 1_001}, "KPC-010", "1001 consumers cannot join", form="is greater than the maximum"),
             Bad({"topics": ["nothing"]}, "KPC-012", NO_TOPIC),
         ),
     ),
@@ -294,7 +326,10 @@ TABLE: Mapping[str, Row] = {
         (None, ["i-1", "s"]),
         (WHY, ["s"]),
         ("directives/i-1", "isolated"),
-        bad=(Bad({"consumer": "zoe"}, "KPC-012", NOBODY),),
+        bad=(
+            Bad({"consumer": "zoe"}, "KPC-012", NOBODY),
+            Bad({"consumer": "../i-1"}, "KPC-011", "'../i-1' cannot be a consumer id", form="does not match"),
+        ),
     ),
     "readmit": Row(
         {"consumer": "i-1"},
@@ -355,6 +390,9 @@ TABLE: Mapping[str, Row] = {
             Bad({"consumers": ["m-1", "m-1"]}, "KPC-019", "names a consumer twice"),
             Bad({"consumers": ["u-1"]}, "KPC-019", "consumer 'u-1' is in the fleet of 'upgraded' already"),
             Bad({"application": "/opt/other.py"}, "KPC-019", "/opt/other.py"),
+            Bad({"app": "../made"}, "KPC-011", "'../made' cannot be an application name", form="does not match"),
+            Bad({"code": "../1"}, "KPC-019", "'../1' cannot be a version of code"),
+            Bad({"consumers": ["m/1"]}, "KPC-011", "'m/1' cannot be a consumer id"),
         ),
     ),
     "scale": Row(
@@ -370,6 +408,8 @@ TABLE: Mapping[str, Row] = {
             Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
             Bad({"pattern": "sc"}, "KPC-019", "the pattern 'sc' needs {} once"),
             Bad({"count": 1_001}, "KPC-019", "a fleet has 0 to 1000 consumers", form="1001"),
+            Bad({"count": -1}, "KPC-002", "greater than or equal to 0", form="-1 is less than the minimum of 0"),
+            Bad({"count": 2.7}, "KPC-002", "Invalid value for 'count'", form="2.7 is not of type 'integer'"),
         ),
     ),
     "redeploy": Row(
@@ -395,6 +435,9 @@ TABLE: Mapping[str, Row] = {
         bad=(
             Bad({"least": 5}, "KPC-028", "a fleet cannot grow from 5 to 3 consumers"),
             Bad({"utilisation": 0.0}, "KPC-028", "a utilisation of 0 cannot be"),
+            Bad({"most": 2.7}, "KPC-002", "Invalid value for '--max'", form="2.7 is not of type 'integer'"),
+            Bad({"spare": 3}, "KPC-028", "3 warm spares do not fit into 3 consumers"),
+            Bad({"window_s": 0}, "KPC-028", "a window of 0 s cannot be; give 1 to 86400"),
             Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
         ),
     ),
@@ -423,6 +466,7 @@ TABLE: Mapping[str, Row] = {
             Bad({"steps": [50, 101]}, "KPC-024", "a step of 101 % cannot be", form="101 is greater than the maximum"),
             Bad({"steps": [50, 20]}, "KPC-024", "the steps 50, 20 cannot be"),
             Bad({"version": "v3", "code": ""}, "KPC-024", "has no version 'v3'"),
+            Bad({"version": "../v3"}, "KPC-011", "'../v3' cannot be a version name", form="does not match"),
             Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
             Bad({"topics": ["paused"]}, "KPC-024", "nobody of the fleet 'upgraded' owns a partition of paused"),
             Bad({"rule": "luck"}, "KPC-025", "the settings have no rule 'luck'"),

@@ -49,11 +49,12 @@ def airflow_of(
     kafka: Mapping[str, Any] | None = None,
     base: Path | None = None,
     env: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Iterator[EmbeddedAirflow]:
     """An Airflow that looks after this cluster; these DAGs at least have to be there.
 
     `zookeeper`, `kafka`: extras of the connections; `base`: the folder of the run folders, where it launches consumers;
-    `env`: further variables of its services.
+    `env`: further variables of its services; `options`: options of Airflow itself.
     """
     launching = {
         "COORDINATOR_RUN_BASE": str(base),
@@ -67,6 +68,7 @@ def airflow_of(
         connections=connections_of(settings, zookeeper, kafka),
         env={"COORDINATOR_CLUSTERS": settings.cluster, **(launching if base is not None else {}), **(env or {})},
         expected_dags=dags,
+        **({"settings": options} if options else {}),
     )
     yield server
     server.kill()

@@ -56,7 +56,7 @@ def test_a_topic_is_added_listed_planned_and_removed(environment: Mapping[str, s
     planned = coordinator(environment, "plan", "--dry-run")
     assert planned.returncode == 0
     assert "no live consumer is there to take partitions" in planned.stdout
-    assert coordinator(environment, "remove-topic", TOPIC).returncode == 0
+    assert coordinator(environment, "remove-topic", TOPIC, "--yes").returncode == 0
 
 
 def test_the_loop_ends_on_sigterm(environment: Mapping[str, str]) -> None:

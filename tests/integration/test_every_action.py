@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from unittest import mock
 from urllib.parse import quote
 
+import httpx
 import pytest
 from confluent_kafka import Producer
 
@@ -33,10 +34,11 @@ from coordinator_tasks.service import approving, fleet, history, topics, upgrade
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.parameters import REQUIRED
+from coordinator_tasks.service.parameters import DRY_RUN, EXECUTE, REQUIRED
 from coordinator_tasks.service.redeployment import all_stable
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator, settings_from_environment
+from tests.airflow_access import signed_in
 from tests.airflow_calls import FINAL_STATES, clear_tasks, xcom
 from tests.fakes.cluster import PERSON
 from tests.integration.action_table import APPLICATION, BUDGET_MOVES, RULE, TABLE, WHY, Bad, Nodes, owners
@@ -75,6 +77,8 @@ FLEETS = {
 }
 JUDGED = {"app": "judged", "version": "v2", "code": "v2", "steps": [50, 100], "rule": RULE, "hold_minutes": 1}
 APPROVERS = ("admin", user())
+STRANGER = "guest"
+"""An account in Airflow that may start forms, and may not approve."""
 BUDGET = {"COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES), "COORDINATOR_BUDGET_APPROVERS": ";".join(APPROVERS)}
 FOLDERS = ("config", "directives", "fleet", "upgrades", "history/:growth", "assignments")
 REFUSED_AGAIN = ("upgrade", "redeploy")
@@ -124,11 +128,24 @@ class ActionSite:
         stub.lag = 0
         self.stack.enter_context(stub)
 
-    def typed(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, output and errors of a command."""
+    @property
+    def everything(self) -> dict[str, Any]:
+        """Every znode of the cluster with its version, and what is committed of each topic."""
+        zk, found, group = self.c.zk, dict[str, Any](), self.words["{group}"]
+        tree = [self.c.paths.base]
+        for path in tree:
+            node = zk.find(path)
+            if node is not None:
+                found[path] = node.data, node.stat.version
+                tree += [f"{path}/{child}" for child in zk.children(path)]
+        wanted = {topic: range(PARTITIONS.get(topic, 2)) for topic in sorted(names())}
+        return {**found, "committed": self.c.kafka.committed({group: wanted})[group]}
+
+    def typed(self, *arguments: str, **settings: str) -> tuple[int, str, str]:
+        """Exit code, output and errors of a command; `settings` are further ones of its environment."""
         out, err = io.StringIO(), io.StringIO()
         with (
-            mock.patch.dict(os.environ, self.environment),
+            mock.patch.dict(os.environ, {**self.environment, **settings}),
             redirect_stdout(out),
             redirect_stderr(err),
             pytest.raises(SystemExit) as ended,
@@ -240,7 +257,7 @@ class Commands:
             file.write_text(given["offsets"])
             return [*action.words.split(), "--from-file", str(file), "--why", given["why"], "--execute"]
         options = {one.name: one.option for one in action.parameters if one.option is not None}
-        given = {"yes": True, "execute": True, "dry_run": dry_run, **given}
+        given = {"yes": True, "execute": not dry_run, "dry_run": dry_run, **given}
         words: list[str] = []
         for option, value in sorted(
             ((options[one], given[one]) for one in options if one in given),
@@ -255,6 +272,12 @@ class Commands:
                 words += [word for one in values for word in ([option.flag] if option.flag else []) + [str(one)]]
         return [*action.words.split(), *words]
 
+    def stranger(self) -> Told:
+        """An approval by who may not approve."""
+        approve = ["approve", "approved", self.site.words["{digest}"]]
+        code, out, err = self.site.typed(*approve, COORDINATOR_BUDGET_APPROVERS="ada;kim")
+        return Told(code == 0, out if code == 0 else err)
+
     def _done(self, words: Sequence[str]) -> Told:
         code, out, err = self.site.typed(*words)
         return Told(code == 0, out if code == 0 else err)
@@ -267,6 +290,8 @@ class Forms:
     site: ActionSite
     airflow: EmbeddedAirflow
     question: dict[str, Any] = field(default_factory=dict)
+    refusals: list[httpx.Response] = field(default_factory=list)
+    """What Airflow has said to the stranger's answer."""
 
     def ask(self, name: str, given: Mapping[str, Any], *, dry_run: bool = False) -> Callable[[], Told]:
         action = ACTIONS[name]
@@ -340,6 +365,9 @@ class Forms:
         with suppress(AirflowUnavailable):  # the question is not there yet, or answered already
             self.question.update(self.airflow.client.request("GET", path))
             answer = {"chosen_options": ["Approve"], "params_input": {}}
+            passwords = json.loads((self.airflow.home / "passwords.json").read_text())
+            with signed_in(self.airflow.base_url, STRANGER, passwords[STRANGER]) as stranger:
+                self.refusals.append(stranger.patch(f"/api/v2{path}", json=answer))
             self.airflow.client.request("PATCH", path, json=answer)
 
 
@@ -367,14 +395,18 @@ class Everything:
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
     untouched: dict[str, set[str]] = field(default_factory=dict)
     others: dict[tuple[str, str], Told] = field(default_factory=dict)
+    dry: dict[str, Any] = field(default_factory=dict)
+    """What is to be seen behind the dry run of a command."""
 
     def ask(self, asked: Mapping[str, Asked]) -> dict[tuple[str, str], Told]:
         """Ask for all of these in both ways, at once in Airflow; way and key → the result."""
         wait = {
-            (way, key): self.ways[way].ask(name, given_of(self.ways[way].site, name, given), dry_run=key == "dry run")
+            (way, key): self.ways[way].ask(
+                name, given_of(self.ways[way].site, name, given), dry_run=key.startswith("dry run")
+            )
             for way in ("form", "command")
             for key, (name, given) in asked.items()
-            if not (way == "form" and key.startswith("bad") and not has_form(name))
+            if not (way == "form" and (key.startswith("dry run ") or (key.startswith("bad") and not has_form(name))))
         }
         done = {at: told() for at, told in wait.items() if at[0] == "command"}
         return done | {at: told() for at, told in wait.items() if at[0] == "form"}
@@ -385,6 +417,8 @@ class Everything:
         for way, site in sites.items():
             shown = site.shown(rows)
             self.results |= {(way, name): Result(before=shown[name]) for name in rows}
+        self.others |= self.ask({f"dry run {one}": (one, TABLE[one].given) for one in rows if has_dry_run(one)})
+        self.dry |= sites["command"].shown(rows)
         self.others |= self._keep(self.ask({**{name: (name, TABLE[name].given) for name in rows}, **beside}))
         for way, site in sites.items():
             wanted = {name: site.resolved(TABLE[name].after) for name in rows}
@@ -410,6 +444,12 @@ def given_of(site: ActionSite, name: str, given: Mapping[str, Any]) -> dict[str,
     """The parameters for this site, with a reason if the action takes one."""
     reason = {"why": WHY} if any(one.name == "why" for one in ACTIONS[name].parameters) else {}
     return {**reason, **site.resolved(dict(given))}
+
+
+def has_dry_run(name: str) -> bool:
+    """Whether its command can say first what it would do; the import is one of `offsets reset`, whose test is another."""
+    said = any(one in (DRY_RUN, EXECUTE) for one in ACTIONS[name].parameters)
+    return said and name != "import_offsets"
 
 
 def has_form(name: str) -> bool:
@@ -444,11 +484,12 @@ def everything(
         )
         rules = {"rules": {RULE: sites["form"].settings.rules[RULE]}}
         env = {**BUDGET, "COORDINATOR_DAGS_PAUSED": "true"}
+        users = {"core.simple_auth_manager_users": f"admin:admin,{STRANGER}:op"}
         dags = {"approve_plan", "autoscale", "reconcile", *(name for name, one in ACTIONS.items() if one.form)}
         with ThreadPoolExecutor() as pool:
             prepared = [pool.submit(site.prepare) for site in sites.values()]
             airflow = stack.enter_context(
-                airflow_of(sites["form"].settings, airflow_factory, dags, zookeeper=rules, env=env)
+                airflow_of(sites["form"].settings, airflow_factory, dags, zookeeper=rules, env=env, options=users)
             )
             for dag in sorted(dags - {"autoscale", "reconcile"}):
                 airflow.client.set_paused(dag, False)
@@ -490,13 +531,14 @@ def do_everything(found: Everything, sites: Mapping[str, ActionSite]) -> None:
     for name, row in TABLE.items():
         turns.setdefault(row.turn, []).append(name)
     found.turn(turns[0], {})
-    before = {way: site.nodes for way, site in sites.items()}
-    bad = {key: asked for name in TABLE for key, asked in bad_of(name, later=False).items()}
-    found.turn(turns[1], {**bad, "dry run": ("scale", TABLE["scale"].given)})
+    before = {way: site.everything for way, site in sites.items()}
+    found.others |= found.ask({key: asked for name in TABLE for key, asked in bad_of(name, later=False).items()})
+    if isinstance(commands := found.ways["command"], Commands):
+        found.others["command", "stranger"] = commands.stranger()
     for way, site in sites.items():
-        after = site.nodes
-        changed = {path for path in {*before[way], *after} if before[way].get(path) != after.get(path)}
-        found.untouched[way] = {path for path in changed if not path.endswith("/grown")}
+        after = site.everything
+        found.untouched[way] = {path for path in {*before[way], *after} if before[way].get(path) != after.get(path)}
+    found.turn(turns[1], {"dry run": ("scale", TABLE["scale"].given)})
     found.turn(turns[2], {"judged": ("upgrade", JUDGED)})
     if isinstance(forms := found.ways["form"], Forms):
         for name in REFUSED_AGAIN:
@@ -629,6 +671,26 @@ def test_bad_input_is_refused_with_one_sentence(everything: Everything, way: str
 @pytest.mark.parametrize("way", WAYS)
 def test_bad_input_changes_nothing(everything: Everything, way: str) -> None:
     assert everything.untouched[way] == set()
+
+
+@pytest.mark.parametrize("name", [one for one in TABLE if has_dry_run(one)])
+def test_a_dry_run_of_a_command_says_what_it_would_do_and_changes_nothing(everything: Everything, name: str) -> None:
+    told = everything.others["command", f"dry run {name}"]
+    assert told.done, told.said
+    assert told.said.strip()
+    assert everything.dry[name] == everything.results["command", name].before
+
+
+def test_who_may_not_approve_is_refused(everything: Everything) -> None:
+    told = everything.others["command", "stranger"]
+    cluster = everything.ways["command"].site.settings.cluster
+    assert told.said == (
+        f"error: KPC-026: {user()} may not approve plans of cluster '{cluster}'; ask one of ada, kim, or add a name to "
+        "budget.approvers\n"
+    )
+    forms = everything.ways["form"]
+    assert isinstance(forms, Forms)
+    assert [one.status_code for one in forms.refusals] == [403]
 
 
 @pytest.mark.parametrize("way", WAYS)

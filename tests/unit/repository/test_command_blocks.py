@@ -4,10 +4,12 @@ Our own commands are typed here on a shop in memory, each block on a shop of its
 something (exit code 0). A block that only sets variables is run by bash, and the settings are read from what it has set.
 """
 
+import io
 import os
 import re
 import shlex
 import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -40,6 +42,16 @@ LEAST = {
 }
 REBALANCE = re.compile(r"\b\d+-[0-9a-f]{8}\b")
 """The name of a rebalance in an example: a real one takes its place."""
+
+
+class Yes(io.StringIO):
+    """A person at a terminal who answers every question with yes."""
+
+    def __init__(self) -> None:
+        super().__init__("y\n" * 10)
+
+    def isatty(self) -> bool:
+        return True
 
 
 def ours(line: str) -> str:
@@ -85,6 +97,7 @@ def test_the_block_is_typed_on_a_shop_in_memory(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", Yes())
     site = open_site()
     rebalance = rebalances(site.coordinator, ["orders"], 1)[0].rebalance
     before = dict.fromkeys(one for name, one in BEFORE.items() if name in block.text)

@@ -54,4 +54,8 @@ def test_the_page_has_a_paragraph_for_each_code_and_no_other() -> None:
 
 def test_an_error_is_told_with_its_code_in_one_line() -> None:
     assert NotManaged("topic 'x'\n is not here").told == "KPC-012: topic 'x' is not here"
+    told = NotManaged(f"topic {'x' * 100_000!r} is not here; correct the name").told
+    assert len(told) < 1_050
+    assert told.startswith("KPC-012: topic 'xxx")
+    assert told.endswith("xxx' is not here; correct the name")
     assert Malformed("/a/b", "is no JSON").told.startswith("KPC-050: /a/b: is no JSON; nothing was changed")

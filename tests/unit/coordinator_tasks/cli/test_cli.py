@@ -217,20 +217,20 @@ def test_the_last_consumer_that_is_drained_keeps_everything_and_the_lists_say_so
 def test_partitions_without_an_owner_have_their_own_exit_code(run: Run, site: Site, command: str) -> None:
     stable(run, site, "consumer-a")
     assert run(command)[0] == 0
-    run("isolate", "consumer-a", "--why", "wrong disk")
+    run("isolate", "consumer-a", "--why", "wrong disk", "--yes")
     assert run("step")[0] == 0
     code, out, err = run(command, "--json")
     assert (code, err) == (1, "nobody owns partitions 0-5 of topic orders\n")
     assert json.loads(out), "a program reads the rest all the same"
     assert run("step")[0] == 1, "it is held: no live consumer is there"
-    assert run("remove-topic", "orders")[0] == 0
+    assert run("remove-topic", "orders", "--yes")[0] == 0
     assert run(command)[0] == 0, "a topic that was removed misses nobody"
 
 
 def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b", "consumer-c", "consumer-d")
     run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-e")
-    run("isolate", "consumer-b", "--why", "wrong disk")
+    run("isolate", "consumer-b", "--why", "wrong disk", "--yes")
     run("drain", "consumer-c", "--why", "new host")
     site.statuses.answers["consumer-a"] = Unreachable(Silence.SILENT, "no answer within 2 s")
     site.sessions["consumer-d"].close()
@@ -273,7 +273,7 @@ def test_a_directive_for_a_former_life_is_not_shown_and_paused_partitions_do_not
 
 
 def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -> None:
-    code, _, error = run("set-fleet", "sales", "--application", "app-\udcff.py", "--consumer", "a")
+    code, _, error = run("set-fleet", "sales", "--application", "app.py", "--argument", "\udcff", "--consumer", "a")
     assert (code, "not UTF-8" in error, error.count("\n")) == (2, True, 1)
 
 
@@ -327,7 +327,9 @@ def test_status_changes_nothing_in_zookeeper(run: Run, site: Site) -> None:
 def test_isolation_and_readmission(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     assert run("readmit", "consumer-a")[1].strip() == "consumer-a is not isolated"
-    done = the_json(run("isolate", "consumer-a", "--why", "slow disk", "--by", "kim", "--for-s", "60", "--json"))
+    done = the_json(
+        run("isolate", "consumer-a", "--why", "slow disk", "--by", "kim", "--for-s", "60", "--yes", "--json")
+    )
     assert done["isolation"]["until_at"] == site.clock.now() + 60
     steps(run)
     assert the_json(run("topics", "--json"))[0]["owners"] == {"consumer-b": 6}
@@ -374,7 +376,7 @@ def test_partitions_are_pinned_after_a_look_at_what_that_means(run: Run, site: S
 def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     site.kafka.append("orders", 0, 50)
-    reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0")
+    reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0", "--yes")
     assert run(*reset, "--dry-run")[1].strip() == "partition 0 continues at 50, nothing was committed"
     assert node_of(site).seeks == {}
     assert the_json(run(*reset, "--json"))[0]["target"] == 50
@@ -463,7 +465,7 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
 
 def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
-    assert run("remove-topic", "orders")[0] == 0
+    assert run("remove-topic", "orders", "--yes")[0] == 0
     steps(run)
     assert the_json(run("topics", "--json"))[0]["owners"] == {}
 
@@ -535,7 +537,7 @@ def test_an_unknown_partition_is_not_explained_by_silence(run: Run, site: Site) 
 
 
 def test_what_others_wrote_cannot_command_the_terminal(run: Run, site: Site) -> None:
-    set_fleet(site.coordinator, Fleet("shop", "/opt/a.py", ("b",), ("\x1b[2J\u202e\nx",)))
+    set_fleet(site.coordinator(), Fleet("shop", "/opt/a.py", ("b",), ("\x1b[2J\u202e\nx",)))
     assert r"\u001b[2J\u202e\nx" in run("fleet")[1]
     (found,) = json.loads(run("fleet", "--json")[1])
     assert found["arguments"] == ["\x1b[2J\u202e\nx"]

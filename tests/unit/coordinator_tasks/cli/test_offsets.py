@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.service import transitions
 from coordinator_tasks.service.topics import add_topic
 from tests.fakes.cluster import PERSON
 from tests.world.shop import Shop
@@ -116,6 +117,7 @@ def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
     ("arguments", "says"),
     [
         (("--topic", "orders"), "give exactly one of --to-earliest"),
+        (("--topic", "orders", "--to-latest", "--dry-run"), "--dry-run and --execute contradict each other"),
         (("--topic", "orders", "--to-latest", "--to-offset", "3"), "given are --to-latest and --to-offset"),
         (("--to-latest",), "say which topics"),
         (("--to-latest", "--topic", "orders", "--all-topics"), "say which topics"),
@@ -150,7 +152,7 @@ def test_bad_input_is_one_line_and_changes_nothing(run: Run, shop: Shop, argumen
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ("orders,3,5", "topic 'orders' has partitions 0 to 2; name some of these"),
+        ("orders,3,5", "topic 'orders' has no partition 3; it has partitions 0 to 2; name some of these"),
         ("clicks,0,5", "line 1 of the offsets: topic 'clicks' is not managed here"),
         ("orders,0,-5", "line 1 of the offsets: '-5' is no position"),
         ("other,orders,0,5", "group 'other' is not that of topic 'orders'"),
@@ -193,8 +195,26 @@ def test_what_is_no_file_is_refused_and_not_waited_for(run: Run, tmp_path: Path)
         assert says in err
 
 
+def test_the_words_of_kafkas_tool_for_a_dry_run_are_understood(run: Run, shop: Shop) -> None:
+    before = shop.server.zxid
+    for words in (("reset", "--topic", "orders", "--to-earliest", "--dry-run"),):
+        assert run("offsets", *words)[0] == 0
+    assert shop.server.zxid == before
+
+
+def test_an_export_of_several_groups_names_them_and_is_read_again(run: Run, shop: Shop, tmp_path: Path) -> None:
+    shop.kafka.create_topic("clicks", 1)
+    add_topic(shop.coordinator, "clicks", "h,1", actor=PERSON)
+    transitions.plan(shop.coordinator, ["clicks"], PERSON)
+    exported = run("offsets", "reset", "--all-topics", "--to-latest", "--export")[1]
+    assert exported.splitlines()[:2] == ['"h,1",clicks,0,0', "g,orders,0,100"]
+    file = tmp_path / "offsets.csv"
+    file.write_text(exported)
+    assert run("offsets", "reset", "--from-file", str(file), "--export")[1] == exported
+
+
 def test_a_file_of_a_spreadsheet_is_read(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
-    file.write_bytes(b'\xef\xbb\xbf"orders","0","7"\r\norders,1,8\r\n')
+    file.write_bytes(b'\xef\xbb\xbf"orders","0","70"\r\norders,1,80\r\n')
     exported = run("offsets", "reset", "--from-file", str(file), "--export")[1]
-    assert exported.split() == ["orders,0,7", "orders,1,8"]
+    assert exported.split() == ["orders,0,70", "orders,1,80"]

@@ -8,10 +8,14 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from coordinator_tasks.cli import app
 from coordinator_tasks.cli.progress import Waiting
 from coordinator_tasks.service import directives
 from coordinator_tasks.service.topics import configuration
@@ -45,6 +49,100 @@ def test_every_list_is_a_table_json_and_csv(run: Run, command: str) -> None:
     assert len(header) > 1
     assert all(re.fullmatch(r"[a-z_ -]+", name) for name in header)
     assert all(len(row) == len(header) for row in rows)
+
+
+SERVICES = {"run", "metrics"}
+"""They print steps, or serve, until they are ended."""
+LOOKS = {*LISTS, "doctor", "preview", "simulate", "upgrade-report"} - {"step"}
+OTHERWISE = {
+    "approve": "plan --dry-run",
+    "step": "plan --dry-run",
+    "snapshot": "it never replaces a file",
+    "zookeeper-rights": "doctor",
+}
+"""What shows first what a command without `--dry-run` or `--execute` would do."""
+
+
+def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, set[str]]]:
+    """The words of each command, and its options."""
+    for name, command in (group or get_command(app)).commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{name} ")
+        else:
+            yield f"{before}{name}", {flag for one in command.params for flag in one.opts}
+
+
+def test_every_command_prints_in_each_format() -> None:
+    assert {words for words, options in commands() if not {"--output", "-o", "--json"} <= options} == SERVICES
+
+
+def test_every_command_that_changes_something_says_first_what_it_would_do() -> None:
+    missing = {words for words, options in commands() if not {"--dry-run", "--execute"} & options}
+    assert missing - SERVICES - LOOKS == OTHERWISE.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("add-topic orders --group g", "orders has 3 partitions; group g, start earliest"),
+        ("set-strategy orders --strategy weighted", "orders has strategy 'balanced'"),
+        ("remove-topic orders", "a stops and commits 3 partitions of orders"),
+        ("freeze orders", "orders gets frozen"),
+        ("unfreeze orders", "orders is planned for all consumers"),
+        ("isolate a --why x", "a loses at once 3 partitions of orders"),
+        ("readmit a", "a is readmitted once it has confirmed that it runs nothing"),
+        ("drain a --why x", "a gives away 3 partitions of orders"),
+        ("undrain a", "a is not drained"),
+        ("set-fleet f --application /opt/a.py --consumer b-1", "f is new"),
+        ("pause orders", "partitions 0-2 of topic orders would be paused"),
+        ("offsets reset --all-topics --to-earliest", "NEW-OFFSET"),
+    ],
+)
+def test_a_dry_run_says_what_it_would_do_and_that_nothing_was_changed(
+    run: Run, shop: Shop, words: str, says: str
+) -> None:
+    before = shop.server.zxid
+    execute = words.startswith("offsets")
+    code, out, err = run(*words.split(), *([] if execute else ["--dry-run"]))
+    assert (code, shop.server.zxid) == (0, before)
+    assert says in out
+    assert err == ("nothing was changed; add --execute to do it\n" if execute else "dry run: nothing was changed\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("add-topic clicks --group g", "there is no topic 'clicks' in Kafka"),
+        ("add-topic orders --group other", "is managed by cluster 'shop' already"),
+        ("set-strategy orders --strategy best", "there is no strategy 'best'"),
+        ("isolate a --why x --for-s 1e9", "an isolation lasts 366 days at most"),
+        ("drain zoe --why x", "has never seen a consumer 'zoe'"),
+        ("undrain a --fleet nobody", "has no fleet 'nobody'"),
+        ("set-fleet f --application /opt/a.py --consumer b --consumer b", "names a consumer twice"),
+        ("freeze orders --why a\x1bb", "has characters that cannot be shown"),
+    ],
+)
+def test_a_dry_run_is_refused_where_the_command_is(run: Run, words: str, says: str) -> None:
+    code, out, err = run(*words.split(" "), "--dry-run")
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+@pytest.mark.parametrize(
+    ("words", "header", "row"),
+    [
+        ("freeze orders", "topic", "orders"),
+        ("drain a --why x", "consumer", "a"),
+        ("drain a --why x --dry-run", "result", "a gives away 3 partitions of orders"),
+        ("preview --join 1", "partition", "2"),
+        ("reset-offsets orders --to earliest --why x --partition 1 --yes", "target", "10"),
+    ],
+)
+def test_an_action_prints_csv_with_a_row_for_each_result(run: Run, words: str, header: str, row: str) -> None:
+    code, out, _ = run(*words.split(), "-o", "csv")
+    assert code == 0
+    (first, *_) = csv.DictReader(io.StringIO(out))
+    assert first[header] == row
 
 
 def test_csv_repeats_what_a_table_shows_once_and_has_empty_cells_for_nothing() -> None:
@@ -89,6 +187,16 @@ def test_a_long_command_says_so_and_takes_it_back(monkeypatch: pytest.MonkeyPatc
         assert re.fullmatch(r"(\r\x1b\[Kplan: \d+ s)+\r\x1b\[K", terminal.getvalue())
         length = len(terminal.getvalue())
     assert len(terminal.getvalue()) == length, "nothing comes behind the result"
+
+
+def test_a_command_goes_on_to_say_that_it_works_behind_a_question(
+    run: Run, shop: Shop, at_a_terminal: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr("coordinator_tasks.cli.actions.waiting.start", begun.append)
+    at_a_terminal("y\n")
+    assert run("remove-topic", "orders")[0] == 0
+    assert begun == ["remove-topic"] * 2
 
 
 def test_a_short_command_and_one_without_a_terminal_say_nothing() -> None:
@@ -145,9 +253,15 @@ def test_these_do_not_ask(run: Run, at_a_terminal: Callable[[str], None], words:
     assert (code, "Do it?" in err) == (0, False)
 
 
-def test_a_script_is_not_asked(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_is_not_asked_and_has_to_say_yes(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    assert run("isolate", "a", "--why", "x")[0] == 0
+    before = shop.server.zxid
+    code, out, err = run("isolate", "a", "--why", "x")
+    assert (code, out, shop.server.zxid) == (2, "", before)
+    assert err.startswith("error: KPC-010: the consumer loses its partitions without its word")
+    assert err.endswith("; give --yes to do it in a script, or --dry-run to see it first\n")
+    assert "'zoe'" in run("isolate", "zoe", "--why", "x")[2], "what is wrong is said first"
+    assert run("isolate", "a", "--why", "x", "--yes")[0] == 0
     assert directives.read_directive(shop.coordinator, "a").isolation is not None
 
 
@@ -187,3 +301,22 @@ def test_the_script_for_a_shell_is_shown() -> None:
     environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
     assert "complete -o default -F _coordinator_completion coordinator" in shown
+
+
+def test_bash_itself_completes(tmp_path: Path) -> None:
+    program = tmp_path / "coordinator"
+    program.write_text(f"#!{sys.executable}\nfrom coordinator_tasks.cli import main\nmain()\n")
+    program.chmod(0o755)
+    typed = """
+        source <(coordinator --show-completion bash)
+        COMP_WORDS=(coordinator drain --d); COMP_CWORD=2
+        _coordinator_completion coordinator
+        echo "${COMPREPLY[@]}"
+        complete -p coordinator
+    """
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
+    done = subprocess.run(
+        ["/bin/bash", "-c", typed], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines() == ["--dry-run", "complete -o default -F _coordinator_completion coordinator"]

@@ -52,7 +52,7 @@ def test_a_roll_back_of_what_is_not_there_is_one_line_and_exit_code_2(run: Run) 
     assert (code, out) == (2, "")
     assert (
         error
-        == "error: KPC-010: the history of topic 'orders' has no rebalance '9-0'; `history orders` lists those there are\n"
+        == "error: KPC-012: the history of topic 'orders' has no rebalance '9-0'; `history orders` lists those there are\n"
     )
     assert (
         run("roll-back", "orders", "9-0", "--why", " ")[2]

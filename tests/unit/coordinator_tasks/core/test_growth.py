@@ -223,8 +223,8 @@ def test_in_shadow_mode_the_same_is_said_each_time_and_kept_once() -> None:
         ({"utilisation": 0.0}, "a utilisation of 0 cannot be"),
         ({"utilisation": 1.1}, "a utilisation of 1.1 cannot be"),
         ({"utilisation": float("nan")}, "a utilisation of nan cannot be"),
-        ({"catch_up_s": 0.0}, "catch_up_s is 0; give 1 to 86400 seconds"),
-        ({"window_s": float("inf")}, "window_s is inf"),
+        ({"catch_up_s": 0.0}, "a catch-up of 0 s cannot be; give 1 to 86400 seconds"),
+        ({"window_s": float("inf")}, "a window of inf s cannot be"),
     ],
 )
 def test_limits_that_cannot_be_are_refused(change: dict[str, float], said: str) -> None:

@@ -118,10 +118,10 @@ def broken(path: str, value: Any) -> bytes:
     ("raw", "said"),
     [
         (b"", "x.json: is not JSON in UTF-8"),
-        (b"\xff", "it is not JSON in UTF-8"),
-        (b"[]", "it is not a JSON object but list; take one with `coordinator snapshot`"),
+        (b"\xff", "x.json: is not JSON in UTF-8"),
+        (b"[]", "x.json: is not a JSON object but list; this is no snapshot, take one with `coordinator snapshot`"),
         (b"{}", "field 'kind' is not 'partition coordinator snapshot'"),
-        (b"[" * 100_000, "it is not JSON in UTF-8"),
+        (b"[" * 100_000, "is not JSON in UTF-8 (it is nested too deeply)"),
         (broken("version", 2), "x.json has format version 2; this release reads 1 to 1; use the release that wrote it"),
         (broken("version", "1"), "field 'version' is '1'"),
         (broken("kind", "settings"), "field 'kind'"),

@@ -116,7 +116,7 @@ def test_a_topic_added_with_the_clusters_strategy_is_the_same_when_it_is_named(s
 def test_an_unknown_strategy_and_an_empty_group_are_refused(shop: Cluster) -> None:
     with pytest.raises(Refused, match="no strategy 'best'; choose one of"):
         add_topic(shop.coordinator, "orders", "g", strategy="best", actor=PERSON)
-    with pytest.raises(Refused, match=r"give its group\.id"):
+    with pytest.raises(Refused, match=r"the consumer group is empty; give the group\.id"):
         add_topic(shop.coordinator, "orders", "", actor=PERSON)
 
 

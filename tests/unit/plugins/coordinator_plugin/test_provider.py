@@ -202,7 +202,7 @@ def test_the_address_is_told_the_run_and_each_stuck_topic(monkeypatch: pytest.Mo
 
 def test_nothing_in_the_text_is_markup_of_a_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(monkeypatch, httpx.Response(200))
-    hostile = SimpleNamespace(dag_id="<!here> [x](http://evil)", task_id="@all", run_id="`r`")
+    hostile = SimpleNamespace(dag_id="<!here> [x](http://evil)", task_id="@all", run_id="`r`" * 1_000)
     chat = Connection(conn_id="chat", conn_type="http", host=SECRET_ADDRESS)
     notify(monkeypatch, StoreUnavailable("x" * 5_000), chat, hostile)
     ((url, given),) = told.posts
