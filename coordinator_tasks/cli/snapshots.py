@@ -42,7 +42,8 @@ def snapshot(
 ) -> None:
     """Write configuration, assignment, rates, members and history of the cluster into a file, for `simulate`.
 
-    It holds no secret: nothing of the settings and the fleets, no addresses, and no text that a person or a program wrote.
+    It holds no secret: nothing of the settings and the fleets, no addresses of consumers, and no text that a person or a
+    program wrote.
     """
     with opened(context) as c:
         found = snapshots.take(c)

@@ -5,15 +5,16 @@ it was measured to read while it had a backlog throughout. Moving goes before gr
 is decided on measurements that are old, or while partitions or processes change.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from heapq import heapify, heapreplace
+from itertools import islice
 from math import ceil, inf
 from statistics import median
 
 from coordinator_tasks.core.errors import BadGrowth
-from coordinator_tasks.core.partition_text import agreed, counted
+from coordinator_tasks.core.partition_text import agreed, counted, named
 
 MAX_CONSUMERS = 1_000
 MAX_KEPT = 50
@@ -197,7 +198,9 @@ def _judged(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memor
     found = _decided(limits, seen, memory, needs, desired)
     if (too_hot := hot(seen, memory)) and found.kind in (Kind.HOLD, Kind.GROW):
         kind = Kind.CANNOT_HELP if found.kind is Kind.HOLD else found.kind
-        found = replace(found, kind=kind, reasons=(*map(_hot_text(memory), too_hot[:MAX_MOVES]), *found.reasons))
+        hot_texts = tuple(_hot_texts(memory, too_hot))
+        both = (hot_texts, found.reasons) if kind is Kind.CANNOT_HELP else (found.reasons, hot_texts)
+        found = replace(found, kind=kind, reasons=(*both[0], *both[1]))
     return found, memory
 
 
@@ -336,11 +339,18 @@ def hot(seen: Seen, memory: Memory) -> tuple[Load, ...]:
     return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
 
 
-def _hot_text(memory: Memory) -> Callable[[Load], str]:
-    return lambda one: (
-        f"adding consumers cannot help partition {one.partition} of {one.topic}: it gets {one.rate:,.0f} records/s, and one "
-        f"consumer gives {memory.capacity:,.0f}; give the topic more partitions, or its consumers more cores"
-    )
+def _hot_texts(memory: Memory, too_hot: Sequence[Load]) -> Iterator[str]:
+    """A sentence for each topic; `MAX_MOVES` of them."""
+    topics: dict[str, list[Load]] = {}
+    for one in too_hot:
+        topics.setdefault(one.topic, []).append(one)
+    for topic, loads in islice(topics.items(), MAX_MOVES):
+        most = max(one.rate for one in loads)
+        gets = "it gets" if len(loads) == 1 else "each gets up to"
+        yield (
+            f"adding consumers cannot help {named([one.partition for one in loads])} of {topic}: {gets} {most:,.0f} records/s, "
+            f"and one consumer gives {memory.capacity:,.0f}; give the topic more partitions, or its consumers more cores"
+        )
 
 
 def _bounded(limits: Limits, seen: Seen, count: int, outside: int, why: str) -> Decision:

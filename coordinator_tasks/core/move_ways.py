@@ -23,15 +23,18 @@ def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
     return found
 
 
-def way(giver: str, taker: str, kind: MoveKind) -> str:
-    """`from a to b by hand-off` or `start on a`: what follows the partitions, or their number, in a sentence."""
+def way(giver: str, taker: str, kind: MoveKind, count: int = 2) -> str:
+    """`from a to b by hand-off` or `start on a`: what follows so many partitions, or their number, in a sentence."""
+    verb = "starts" if count == 1 else "start"
     match kind:
         case MoveKind.START:
-            return f"start on {taker}" + (f", last owner {giver}" if giver else "")
+            return f"{verb} on {taker}" + (f", last owner {giver}" if giver else "")
         case MoveKind.STOP:
-            return f"stop on {giver or 'nobody'}"
+            return f"{'stops' if count == 1 else 'stop'} on {giver or 'nobody'}"
         case MoveKind.ADOPT:
-            return f"stay on {taker}, which runs them already"
+            return (
+                f"{'stays' if count == 1 else 'stay'} on {taker}, which runs {'it' if count == 1 else 'them'} already"
+            )
         case MoveKind.RESTART:
-            return f"start again on {taker}"
+            return f"{verb} again on {taker}"
     return f"from {giver or 'nobody'} to {taker or 'nobody'} by {HOW[kind][0]}"

@@ -15,7 +15,7 @@ from coordinator_tasks.core.growth import CHANGES, Decision, Kind, Limits, Load,
 from coordinator_tasks.core.machine import what_if
 from coordinator_tasks.core.machine.what_if import Change, Site
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import agreed, counted
 from coordinator_tasks.core.pause_prediction import PastMove
 from coordinator_tasks.service.preview import Preview, previewed
 
@@ -75,14 +75,19 @@ class Replayed:
         found: list[str] = []
         for one in self.happened:
             found.append(f"after {_minutes(one.after_s)}: {one.what}")
-            found += [f"  {line}" for preview in one.topics if preview.moves for line in preview.lines[:1]]
-        worst = f"at most {counted(self.worst_lag, 'record')} behind, after {_minutes(self.worst_after_s)}"
-        end = f"{counted(self.consumers, 'consumer')}, {counted(self.lag, 'record')} behind in the end; {worst}"
-        return (*found, f"{end}; {counted(self.moves, 'move')}")
+            for preview in one.topics:
+                if preview.moves:
+                    found += [f"  {line}" for line in (*preview.lines[:1], *(f"  {text}" for text in preview.pauses))]
+        worst = f"at most {self.worst_lag:,} {agreed(self.worst_lag, 'record', 'records')} behind, after {_minutes(self.worst_after_s)}"
+        behind = f"{self.lag:,} {agreed(self.lag, 'record', 'records')} behind"
+        return (
+            *found,
+            f"in the end: {counted(self.consumers, 'consumer')}, {behind}; {worst}; {counted(self.moves, 'move')}",
+        )
 
 
 def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.3g} min"
+    return f"{round(seconds / 60, 1):g} min"
 
 
 def replayed(

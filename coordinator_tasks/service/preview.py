@@ -3,6 +3,7 @@
 The planner itself answers, with consumers that confirm everything at once. Writes nothing.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from coordinator_tasks.core.machine import what_if
 from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import MoveKind
-from coordinator_tasks.core.move_ways import way
+from coordinator_tasks.core.move_ways import HOW, way
 from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.core.pause_prediction import MIN_MOVES, PastMove, Prediction, learned, predict
 from coordinator_tasks.service import history
@@ -40,7 +41,7 @@ class PricedMove:
         """For a person."""
         behind = "unknown backlog" if self.backlog is None else f"{counted(self.backlog, 'record')} behind"
         pause = f"pause {self.pause.text}" if self.pause is not None else "pause unknown"
-        return f"partition {self.partition} {way(self.giver, self.taker, self.kind)}: {behind}, {pause}"
+        return f"partition {self.partition} {way(self.giver, self.taker, self.kind, 1)}: {behind}, {pause}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,20 @@ class Preview:
     @property
     def _learned(self) -> str:
         measured = counted(self.learned_from, "measured move")
-        if any(one.pause is None for one in self.moves if one.giver and one.taker):
-            return (
-                f"a pause is predicted from {MIN_MOVES} measured moves of the same kind on; this topic has {measured}"
-            )
+        if any(one.pause is None for one in self.moves):
+            has = measured if self.learned_from else "none"
+            return f"a pause is predicted from {MIN_MOVES} measured moves of the same kind on; this topic has {has}"
         return f"pauses are predicted from {measured} of this topic"
+
+    @property
+    def pauses(self) -> tuple[str, ...]:
+        """The predicted pause of each kind of move: it is the same for all of them."""
+        found = {one.kind: one.pause for one in self.moves}
+        numbers = Counter(one.kind for one in self.moves)
+        return tuple(
+            f"{counted(numbers[kind], 'move')} by {HOW[kind][0]}: pause {pause.text if pause is not None else 'unknown'}"
+            for kind, pause in found.items()
+        )
 
 
 def _reasons(moves: Iterable[PricedMove]) -> dict[str, list[int]]:

@@ -29,7 +29,7 @@ def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
 def moves(planned: Iterable[Move]) -> Iterator[str]:
     """`3 partitions from a to b by hand-off: 1, 4, 7`, for each pair and kind."""
     for (giver, taker, kind), partitions in by_way(planned).items():
-        yield f"{counted(len(partitions), 'partition')} {way(giver, taker, kind)}: {_some(partitions)}"
+        yield f"{counted(len(partitions), 'partition')} {way(giver, taker, kind, len(partitions))}: {_some(partitions)}"
 
 
 def reasons(found: Explanation) -> Iterator[str]:

@@ -233,7 +233,7 @@ def _step(record: Record, began_at: float) -> StoryStep:
         for consumer, confirmed in sorted(record.confirmed.items())
     ]
     for (giver, taker, kind), numbers in by_way(record.moves).items():
-        said.append(f"Planned: {words.partitions(numbers)} {way(giver, taker, kind)}.")
+        said.append(f"Planned: {words.partitions(numbers)} {way(giver, taker, kind, len(numbers))}.")
     said.append(_closing_words(record))
     return StoryStep(record, max(0.0, record.at - began_at), " ".join(part for part in said if part))
 

@@ -119,7 +119,13 @@ def test_one_partition_that_needs_more_than_a_consumer_gives_is_named() -> None:
     )
     both, _ = decide(LIMITS, seen(("a", 250, 0), ("b", 90, 0), ("b", 90, 0)), KNOWN)
     assert (both.kind, both.desired) == (Kind.GROW, 3), "the others need one"
-    assert "cannot help partition 0" in both.reasons[0]
+    assert "are needed" in both.reasons[0]
+    assert "cannot help partition 0" in both.reasons[-1]
+    many, _ = decide(LIMITS, seen(("a", 250, 0), ("a", 260, 0), ("b", 50, 0)), KNOWN)
+    assert [one for one in many.reasons if "cannot help" in one] == [
+        "adding consumers cannot help partitions 0-1 of t: each gets up to 260 records/s, and one consumer gives 100; give the "
+        "topic more partitions, or its consumers more cores"
+    ]
 
 
 def grown(at: float = 1_000.0, *, count: int = 2, to: int = 4, throughput: float = 200.0) -> Memory:

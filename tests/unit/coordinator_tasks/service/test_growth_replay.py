@@ -10,8 +10,9 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.growth import Limits
 from coordinator_tasks.core.machine.what_if import Site, due_owners
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import ConsumerStatus
-from coordinator_tasks.service.growth_replay import Growing, replayed
+from coordinator_tasks.core.model import ConsumerStatus, MoveKind
+from coordinator_tasks.core.pause_prediction import PastMove
+from coordinator_tasks.service.growth_replay import Growing, Replayed, replayed
 from coordinator_tasks.service.sites import site_of
 from tests.world.site import stable_site
 
@@ -81,6 +82,19 @@ def test_what_cannot_help_is_said_once_until_something_else_is_done() -> None:
     assert any(helpless)
     assert all(one != following for one, following in pairwise(helpless))
     assert found.lag > 100_000
+
+
+def test_the_lines_say_what_moved_its_predicted_pauses_and_the_end_with_whole_numbers() -> None:
+    past = {"orders": [PastMove(MoveKind.HANDOFF, 0.02)] * 9}
+    _, found = replayed(shop(even(300.0)), Growing(replace(LIMITS, most=4), 500.0, minutes=125), Policy(), past)
+    moved = [line for line in found.lines if " by hand-off: pause 20 ms (20 ms to 20 ms)" in line]
+    assert moved
+    assert found.lines[-1].startswith("in the end: ")
+    assert "e+" not in "".join(found.lines)
+    huge = Replayed((), 1, 0, 1_235_967_969, 1_235_967_969, 86_400.0)
+    assert huge.lines == (
+        "in the end: 1 consumer, 1,235,967,969 records behind; at most 1,235,967,969 records behind, after 1440 min; 0 moves",
+    )
 
 
 def test_only_the_moves_of_the_topics_in_question_are_told() -> None:

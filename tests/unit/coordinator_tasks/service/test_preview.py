@@ -54,7 +54,7 @@ def test_a_preview_has_moves_reasons_and_backlogs_and_writes_nothing(shop: Site)
     assert found.lines[:3] == (
         f"orders: 1 partition would move; then {', '.join(f'{who} {n}' for who, n in (found.counts or {}).items())}",
         f"orders:   partition {move.partition} from {move.giver} to new-1 by hand-off: {behind_text}, pause unknown",
-        "orders:   a pause is predicted from 9 measured moves of the same kind on; this topic has 0 measured moves",
+        "orders:   a pause is predicted from 9 measured moves of the same kind on; this topic has none",
     )
     assert found.lines[3] == f"orders:   why partition {move.partition}: {move.reason}"
 

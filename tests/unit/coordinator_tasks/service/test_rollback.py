@@ -63,7 +63,7 @@ def test_a_preview_of_a_roll_back_shows_what_it_does_and_writes_nothing(joined: 
     ]
     joined.settles()
     assert joined.counts() == shown.preview.counts == {"a": 4}
-    needs = "a pause is predicted from 9 measured moves of the same kind on; this topic has 0 measured moves"
+    needs = "a pause is predicted from 9 measured moves of the same kind on; this topic has none"
     assert shown.lines == (
         "orders: 2 partitions would move; then a 4",
         "orders:   partition 2 from b to a by hand-off: unknown backlog, pause unknown",

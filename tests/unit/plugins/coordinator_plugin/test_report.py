@@ -13,7 +13,7 @@ def test_a_report_reads_as_sentences() -> None:
     done = TopicReport("orders", State.STABLE, State.CLOSING, Outcome.WRITTEN, "joined: b", moves, ("a",), 7, "r1")
     assert list(report.lines([done])) == [
         "orders: Stable -> Closing, written at epoch 7: joined: b",
-        "orders:   1 partition start on c: 2",
+        "orders:   1 partition starts on c: 2",
         "orders:   2 partitions from a to b by hand-off: 1, 4",
         "orders:   waits for a",
     ]
