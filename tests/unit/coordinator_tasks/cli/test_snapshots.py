@@ -1,5 +1,7 @@
 """The way back, what would happen, and a cluster in a file, at a terminal: texts, JSON and exit codes."""
 
+import csv
+import io
 import json
 import os
 from collections.abc import Callable
@@ -95,6 +97,32 @@ def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file
     assert "then b 3, new-1 3" in out
     (now,) = json.loads(run("simulate", "--from", file, "--json")[1])
     assert (now["step"], now["topics"][0]["moves"]) == ("now", [])
+
+
+def test_a_replay_is_csv_with_a_row_for_each_move_and_each_decision(run: Run, file: str, shop: Site) -> None:
+    for process in shop.processes.values():
+        process.rate = 50.0
+    flowing = file.replace("shop.json", "flowing.json")
+    assert run("snapshot", flowing, "-o", "csv")[1].splitlines()[0] == "file,bytes,topics,left_out"
+    steps = ("join=1", "growth=capacity=60,max=5,minutes=5")
+    code, out, _ = run("simulate", "--from", flowing, *steps, "-o", "csv")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    moves = [one for one in rows if one["step"] == "join=1"]
+    assert [(one["topic"], one["to"], one["kind"], one["after_s"]) for one in moves] == [
+        ("orders", "new-1", "handoff", "")
+    ]
+    told = [one["reason"] for one in rows if one["step"] == steps[1] and not one["topic"]]
+    assert told[0].startswith("grow to ")
+    assert [one["after_s"] for one in rows if one["reason"] == told[0]] == ["60"]
+
+
+def test_a_replay_says_on_a_terminal_that_it_works(run: Run, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("coordinator_tasks.cli.snapshots.waiting.start", shown.append)
+    monkeypatch.setattr("coordinator_tasks.cli.snapshots.waiting.says", shown.append)
+    assert run("simulate", "--from", file, "join=1", "leave=a")[0] == 0
+    assert shown == ["simulate", "simulate, join=1", "simulate, leave=a"]
 
 
 @pytest.mark.parametrize(

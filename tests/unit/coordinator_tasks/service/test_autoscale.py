@@ -163,6 +163,14 @@ def test_pods_are_not_let_act_and_without_pods_there_is_nothing_to_grow() -> Non
         autoscale.set_growth(site.coordinator, APP, LIMITS)
 
 
+def test_a_dry_run_says_what_it_would_do_and_keeps_nothing() -> None:
+    site = fleet_site(BUSY, act=True)
+    before = site.server.zxid
+    said = ACTIONS["autoscale"].run(site.coordinator, {"app": APP}, PERSON, dry_run=True)
+    assert said.text.startswith("billing: would grow to 6 consumers: ")
+    assert (site.server.zxid, wanted(site), desired(site)) == (before, ("b-1", "b-2"), {})
+
+
 def test_it_grows_and_who_and_why_stand_in_the_history() -> None:
     site = fleet_site(BUSY, act=True)
     found = look(site)
