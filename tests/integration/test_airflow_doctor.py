@@ -1,5 +1,6 @@
 """`coordinator doctor --airflow` on a real Airflow, and the ownership audit in its reconcile."""
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -7,9 +8,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.doctor import Finding, Result
+from coordinator_tasks.doctor import Finding, Result, airflow_site
+from coordinator_tasks.doctor import airflow as checks
 from coordinator_tasks.doctor.airflow import PASSWORD, USER, Api, examine
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import topics
@@ -37,7 +39,7 @@ def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow])
 
 def examined(airflow: EmbeddedAirflow, settings: Settings, password: str = "") -> dict[str, Finding]:
     api = Api(airflow.base_url, {USER: airflow.username, PASSWORD: password or airflow.password})
-    return {one.check: one for one in examine(api, settings.cluster)}
+    return {one.check: one for one in examine(api, settings.cluster, lambda: airflow_site(settings))}
 
 
 def test_the_doctor_finds_a_running_airflow_well_and_names_what_is_turned_off(
@@ -46,6 +48,7 @@ def test_the_doctor_finds_a_running_airflow_well_and_names_what_is_turned_off(
     found = eventually(lambda: _well(examined(airflow, settings)))
     assert found["Airflow plugin"].result is Result.OK
     assert found["Airflow pool default_pool"].result is Result.OK
+    assert found["Airflow clock"].result is Result.OK
     assert {f"Airflow watcher of {scope}" for scope in ("topics", "fleet")} <= found.keys()
     for name in ("stuck_topic", "reconcile"):
         airflow.client.set_paused(name, True)
@@ -89,3 +92,27 @@ def test_reconcile_audits_and_asks_a_person_about_an_intruder(airflow: EmbeddedA
         ]
         assert any("KPC-082: partition 0 of audited" in log for log in logs)
         assert any("KPC-085: partition 1 of audited: nothing is committed" in log for log in logs)
+
+
+def test_a_watcher_that_does_not_run_is_found_by_what_it_has_not_told(
+    airflow: EmbeddedAirflow, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "TOLD_WITHIN_S", 8.0)
+
+    def watcher() -> Finding:
+        return examined(airflow, settings)["Airflow watcher of topics"]
+
+    ConfluentKafkaAdmin(settings.kafka).create_topic("watched", 1)
+    with open_coordinator(settings) as c:
+        topics.add_topic(c, "watched", "watched-group", actor=PERSON)
+        time.sleep(checks.TOLD_WITHIN_S)
+        eventually(lambda: watcher().result is Result.OK, 30.0)
+        airflow.kill(Service.TRIGGERER)
+        try:
+            topics.set_strategy(c, "watched", "range", {}, PERSON)
+            found = eventually(lambda: one if (one := watcher()).result is Result.FAILED else None, 60.0)
+            assert "it has not told what changed in ZooKeeper" in found.says
+            assert "restart the triggerer" in found.mend
+        finally:
+            airflow.start(Service.TRIGGERER)
+    eventually(lambda: watcher().result is Result.OK)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 from coordinator_ui.access import may_read_cluster
 from coordinator_ui.reading import PAGE_LIMIT_S, Reader
 from coordinator_ui.routes import make_app
@@ -395,7 +397,7 @@ def test_a_consumers_spark_ui_and_log_open_beside_airflow(
         assert opened_beside(browser, ".facts a[target=_blank]") == "page /ui/ann from nowhere"
 
 
-@pytest.mark.parametrize("path", ["/", "/live", "/rebalances", "/rebalance", "/ask"])
+@pytest.mark.parametrize("path", ["/", "/live", "/rebalances", "/rebalance", "/ask", "/actions", "/audit"])
 def test_no_page_is_wider_than_a_phone(browser: Browser, settings: Settings, join: Rebalance, path: str) -> None:
     cluster = f"/clusters/{settings.cluster}"
     paths = {"/rebalance": f"{cluster}/topics/{TOPIC}/rebalances/{join.rebalance}", "/ask": f"{cluster}/ask/pin"}
@@ -552,6 +554,54 @@ def test_a_stranger_learns_who_asked_how_long_each_partition_stood_still_and_wha
     }
     assert told_moves(browser.find("main")) == {(one.partition, "eli", "dee") for one in pauses.measured}
     assert len(pauses.measured) == READ // 2
+
+
+def test_the_actions_say_who_asked_for_the_drain_and_lead_to_its_run(
+    browser: Browser, airflow: EmbeddedAirflow, read: Read, theme: str
+) -> None:
+    assert read.drained.ended_at
+    browser.open_page("Actions")
+    browser.enter()
+    browser.find("input[name=actor]").send_keys(airflow.username)
+    browser.find("input[name=about]").send_keys("eli")
+    browser.find("form button").click()
+    browser.until(lambda: browser.find("input[name=about]").get_attribute("value") == "eli", "the filtered list")
+    (row,) = browser.find_all("table.cards tbody tr")
+    told = {one.get_attribute("data-label"): one.text.split("\n") for one in row.find_elements(By.TAG_NAME, "td")}
+    (run,) = [one for one in airflow.client.dag_runs("drain") if one["conf"].get("consumer") == "eli"]
+    assert told["Who"] == [airflow.username, run["dag_run_id"]]
+    assert (told["Action"], told["About"][0], told["Why"]) == (["drain"], "eli", ["new disk"])
+    row.find_element(By.CSS_SELECTOR, "a[target=_top]").click()
+    browser.leave()
+    browser.until(lambda: "/dags/drain/runs/" in browser.driver.current_url, "Airflow's page of the task")
+    browser.open("/coordinator/actions")
+    browser.find("table.cards tbody tr")
+    keep(browser, f"actions-{theme}")
+    assert [line for line in browser.said() if "Content Security Policy" in line] == []
+
+
+def test_the_audit_names_who_commits_and_who_has_no_business_there(
+    browser: Browser, settings: Settings, read: Read, theme: str
+) -> None:
+    admin = AdminClient(dict(settings.kafka))  # it has to outlive its futures
+    foreign = ConsumerGroupTopicPartitions("readers", [TopicPartition(TOPIC, 0, 0)])  # a stub never commits over it
+    for future in admin.alter_consumer_group_offsets([foreign]).values():
+        future.result(10)
+    browser.open_page("Ownership audit")
+    browser.enter()
+    who = f"partition 0 of {TOPIC}: somebody without a token has committed it"
+    browser.until(lambda: who in browser.find("table[aria-labelledby=findings]").text, "the finding")
+    (row,) = [one for one in browser.find_all("table[aria-labelledby=findings] tbody tr") if who in one.text]
+    assert row.find_element(By.CSS_SELECTOR, ".state.alarm").text == "intruder"
+    rows = [one.text for one in browser.find_all("table[aria-labelledby=committers] tbody tr")]
+    (dee,) = [one.split() for one in rows if one.startswith(read.site.topic)]
+    assert dee[1:4] == ["dee", str(READ), f"0–{READ - 1}"]
+    assert int(dee[5]) > 0, "records flow between the two looks"
+    browser.leave()
+    browser.open("/coordinator/audit")
+    browser.find("table[aria-labelledby=findings] tbody tr")
+    keep(browser, f"audit-{theme}")
+    assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
 def row_of(browser: Browser, topic: str) -> WebElement:
