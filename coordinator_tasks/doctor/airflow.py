@@ -23,6 +23,8 @@ LIMIT_S = 10.0
 CLOCKS_S = 1.0
 TOLD_WITHIN_S = 60.0
 """The watcher tells a change within seconds; a busy Airflow may store it later."""
+SKEW_S = 2.0
+"""Between ZooKeeper's clock and Airflow's: clocks that are further apart are findings of their own."""
 DAY_S = 86_400.0
 RECENT_S = 300.0  # `reconcile` runs every minute
 PLUGIN = "coordinator"
@@ -289,7 +291,7 @@ def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[
         told_at = datetime.fromisoformat(last).timestamp() if last else 0.0
         at, now = changed.get(scope, 0.0), time.time()
         known = last or now - at < DAY_S  # Airflow may have cleaned old events away
-        if known and at - told_at > TOLD_WITHIN_S and now - at > TOLD_WITHIN_S:
+        if known and told_at < at - SKEW_S and now - at > TOLD_WITHIN_S:
             yield Finding(
                 check,
                 Result.FAILED,
