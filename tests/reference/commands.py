@@ -1,0 +1,72 @@
+"""The commands, with the text of `--help`."""
+
+from collections.abc import Iterator, Mapping
+from enum import EnumType
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from typer.main import get_command
+
+from coordinator_tasks.cli import app
+from tests.reference.form import page, table
+
+
+def commands() -> str:
+    parts = [
+        "Type them as `.venv/bin/python -m coordinator_tasks COMMAND`, or `coordinator COMMAND` where the package is installed.\n"
+    ]
+    for words, command in sorted(_commands(get_command(app))):
+        arguments = [one for one in command.params if one.name != "help"]
+        usage = " ".join(
+            [words, *(f"[{one.name}]" if not one.required else str(one.name) for one in _positional(arguments))]
+        )
+        parts.append(f"## {words}\n\n`{usage}`\n\n{(command.help or '').strip()}\n")
+        if arguments:
+            rows = [(_names(one), _kind(one), _default(one), _help(one)) for one in arguments]
+            parts.append(table(("option", "value", "default", "meaning"), rows))
+    return page("Commands", *parts)
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        words = f"{before}{name}"
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{words} ")
+        elif not command.hidden:
+            yield words, command
+
+
+def _positional(params: list[Any]) -> list[Any]:
+    return [one for one in params if one.param_type_name == "argument"]
+
+
+def _names(param: Any) -> str:
+    return ", ".join(f"`{name}`" for name in param.opts + param.secondary_opts)
+
+
+def _kind(param: Any) -> str:
+    """What its value is: a kind of value, or every value that it may have."""
+    if getattr(param, "is_flag", False):
+        return "–"
+    kind = param.type_descriptor.annotation
+    inner = (get_args(kind) or (kind,))[0]
+    values = ", ".join(f"`{one.value}`" for one in list[Any](inner)) if isinstance(inner, EnumType) else KINDS[inner]
+    return f"{values}, repeatable" if get_origin(kind) is list else values
+
+
+KINDS: Mapping[Any, str] = {str: "text", int: "number", float: "number", bool: "–", Path: "path"}
+
+
+def _default(param: Any) -> str:
+    if param.required:
+        return "required"
+    value = param.default() if callable(param.default) else param.default
+    return "–" if value in (None, "", False, (), []) else f"`{_plain(value)}`"
+
+
+def _plain(value: Any) -> str:
+    return str(getattr(value, "value", value))
+
+
+def _help(param: Any) -> str:
+    return str(getattr(param, "help", None) or "")
