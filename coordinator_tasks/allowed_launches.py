@@ -51,16 +51,16 @@ _OPTION = "--option"
 
 @dataclass(frozen=True, slots=True)
 class AllowedLaunches:
-    """Patterns with `*`, separated by commas, of what a fleet may name besides the lists above.
-
-    `applications`: paths, where `*` stands for anything but `/`; `code`: modules that arguments may name; `conf`: keys;
-    `environment`: variables.
-    """
+    """Patterns with `*`, separated by commas, of what a fleet may name besides the lists above."""
 
     applications: str = ""
+    """Paths of what fleets may launch, besides our own `spark_apps/main.py`; `*` stands for anything but `/`."""
     code: str = ""
+    """The modules that a fleet's arguments may name, besides `spark_apps.pipelines.*`."""
     conf: str = ""
+    """The Spark settings that a fleet may set, besides harmless ones."""
     environment: str = ""
+    """The variables that a fleet may set for its consumers, besides `TZ`, `LANG`, `LC_*` and `PIPELINE_*`."""
 
     def problem(self, fleet: Fleet) -> str:
         """Why a fleet is not launched, and what to do; empty = it may be launched."""

@@ -38,52 +38,62 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where a cluster's neighbours are.
-
-    - `zookeeper`: `host:port,host:port[/chroot]`; `kafka`: librdkafka's settings, with `bootstrap.servers` and secrets.
-    - `discovery`: `zookeeper`, or `file:/path/of/folder` with `registry_ttl_s`.
-    - `fence`: what stops the commits of a former owner: `token` (the owner notices them and commits again), or
-      `transactional` (Kafka refuses them). It is the same for all consumers of a cluster.
-    - `status_token`: sent to the consumers' interfaces; or `status_token_file`, whose tokens can be changed at any time.
-    - `status_certificate`, `status_key`, `status_key_password`: what the consumers' interfaces show; `status_ca`: who
-      has signed it.
-    - `log_format`: of consumers, launcher and command line: `text` (or empty), or `json`, one object in each line.
-    - `log_url`: the address of a driver's log, with placeholders (`links.PLACEHOLDERS`); empty = the pages show no link.
-    - `strategy`, `parameters`: for topics that name no strategy; `strategies`: the site's own ones, name →
-      `package.module:callable`. `rules`: the site's own rules for upgrades, in the same way.
-    - `allowed`: what fleets may launch from this host, besides our own application and pipelines.
-    - `budget`: what a plan may move without a person's approval, and who may approve.
-    - `consumer_zookeeper`, `consumer_kafka`: what consumers that are launched from here get instead of
-      `zookeeper_access`, and besides `kafka`: accounts of their own.
-    """
+    """Where a cluster's neighbours are, and how they are used."""
 
     cluster: str
+    """The cluster's name, and its folder in ZooKeeper."""
     zookeeper: str
+    """Its servers, `host:port,host:port`, and `/chroot` behind them if there is one."""
     kafka: Mapping[str, str] = field(repr=False)
+    """Settings of librdkafka, with `_` for `.` in the environment. `bootstrap.servers` has to be given: any listener of
+    the same Kafka, each consumer may have another.
+    """
     discovery: str = "zookeeper"
+    """Where consumers register: in ZooKeeper, or in a folder that all of them share, `file:/path/of/folder`."""
     status_token: str = field(default="", repr=False)
+    """Sent to the consumers' interfaces, which require it; empty = they take no topic node."""
     status_token_file: str = ""
+    """Instead of `status_token`: a file of mode 0600 with one token in each line. It is read again when it changes."""
     status_certificate: str = ""
+    """File in PEM; a consumer's interface shows this certificate and speaks HTTPS."""
     status_key: str = ""
+    """File in PEM, with the certificate's key."""
     status_key_password: str = field(default="", repr=False)
+    """Pass phrase of an encrypted key."""
     status_ca: str = ""
+    """File in PEM: who has signed the consumers' certificates; empty = the authorities that httpx knows."""
     zookeeper_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
     session_timeout_s: float = 10.0
+    """The session in ZooKeeper, after which a consumer counts as not registered."""
     answer_timeout_s: float = 10.0
+    """How long ZooKeeper and Kafka may take to answer a request; a consumer's own requests to Kafka have 2 s."""
     ask_timeout_s: float = 2.0
+    """How long a consumer's interface may take to answer."""
     fence: str = TOKEN_FENCE
+    """What stops the commits of a former owner: `token` (the owner notices them and commits again) or `transactional`
+    (Kafka refuses them). It has to be the same for all consumers of a cluster.
+    """
     log_format: str = ""
+    """`text` (also if empty) or `json`: how log lines of consumers, launcher and command line are written."""
     log_url: str = ""
+    """The address of a driver's log with placeholders, as a link on the pages; empty = no link."""
     strategy: str = "balanced"
+    """The strategy of topics that name none."""
     parameters: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of the cluster's strategy, with `_` for `.` in the environment."""
     strategies: Mapping[str, str] = field(default_factory=dict)
+    """Strategies of the site, name and `package.module:callable`."""
     rules: Mapping[str, str] = field(default_factory=dict)
+    """Rules of the site for upgrades, name and `package.module:callable`."""
     registry_ttl_s: float = 10.0
+    """With the registry in a folder: how long a registration counts without renewal."""
     policy: Policy = field(default_factory=Policy)
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
     budget: Budget = field(default_factory=Budget)
     consumer_zookeeper: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Fields of `zookeeper_access`, which a consumer that is launched from here gets instead of ours."""
     consumer_kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings of librdkafka, which a consumer that is launched from here gets in place of ours of the same name."""
 
     def __post_init__(self) -> None:
         check_cluster(self.cluster)

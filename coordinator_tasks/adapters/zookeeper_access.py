@@ -18,27 +18,33 @@ _DIGEST = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")  # user:hash
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """How to log in, all of it optional. Without `sasl_mechanism`, user and password go to ZooKeeper's digest scheme.
+    """How to log in, all of it optional.
 
-    A client certificate is a log-in as well (scheme x509). `open_nodes`: anybody may read and write the nodes that we
-    create; otherwise only this account, if there is one. `ca`, `certificate` and `key` are files in PEM; `ca` or
-    `certificate` turns TLS on. `key_password` is the pass phrase of an encrypted key.
-
-    Coordinator and consumers may have separate accounts. Then the coordinator names those of the `consumers`, and each
-    consumer that of its `coordinator`, as `digest:user:hash`, `sasl:name` or `x509:subject`. Who names neither shares
-    one account with everybody.
+    Coordinator and consumers may have separate accounts, each written as `digest:user:hash`, `sasl:name` or
+    `x509:subject`. Who names neither `consumers` nor `coordinator` shares one account with everybody.
     """
 
     user: str = ""
+    """Login, for SASL, or for ZooKeeper's digest scheme without `sasl_mechanism`."""
     password: str = field(default="", repr=False)
+    """Its password."""
     sasl_mechanism: str = ""
+    """`DIGEST-MD5` or `GSSAPI`: SASL instead of digest; empty = digest."""
     open_nodes: bool = False
+    """With a login or a client certificate: whether anybody may read and write the nodes that we create."""
     ca: str = ""
+    """File in PEM; it or a certificate turns TLS on."""
     certificate: str = ""
+    """File in PEM, of the client; it is a login too (scheme `x509`)."""
     key: str = ""
+    """File in PEM, with the certificate's key."""
     key_password: str = field(default="", repr=False)
+    """Pass phrase of an encrypted key."""
     consumers: tuple[str, ...] = ()
+    """Set on the coordinator's side: the consumers' accounts, with `;` between them (in the file a list too).
+    """
     coordinator: tuple[str, ...] = ()
+    """Set on the consumers' side: the coordinator's accounts, in the same way."""
 
     def __post_init__(self) -> None:
         for name in ("consumers", "coordinator"):

@@ -23,7 +23,7 @@ from coordinator_tasks.tables import visible
 
 EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malformed: 4, LookAgain: 5}
 
-USAGE_CODE = "KPC-002"
+USAGE_CODE, USAGE_EXIT = "KPC-002", 2
 """Of a command line that no command understands: the only error that is not one of `CoordinatorError`."""
 app = typer.Typer(
     name="coordinator",
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
         code = next((number for kind, number in EXITS.items() if isinstance(error, kind)), HELD_EXIT)
     except MISTYPED as error:
         _say(f"{USAGE_CODE}: {in_one_line(error.format_message()).rstrip('.')}; --help shows how")
-        code = 2
+        code = USAGE_EXIT
     except typer.Abort:
         waiting.stop()
         print("nothing was changed", file=sys.stderr)

@@ -42,12 +42,17 @@ def _add_topics(families: Families, mine: dict[str, str], found: Survey) -> None
     _left_out(families, mine, "topic", len(found.topics) - MAX_TOPICS)
     for one in found.topics[:MAX_TOPICS]:
         labels = {**mine, "topic": one.topic}
-        families.gauge("coordinator_topic_unreadable", "1 = its nodes cannot be read", labels, float(bool(one.problem)))
+        families.gauge(
+            "coordinator_topic_unreadable",
+            "1 = its nodes cannot be read; then it has no other gauge",
+            labels,
+            float(bool(one.problem)),
+        )
         if not one.problem:
             _add_topic(families, labels, one)
             families.gauge(
                 "coordinator_topic_unowned_oldest_seconds",
-                "How long a partition has been seen without an owner, the longest of the topic",
+                "How long one of its partitions has been seen without an owner, the longest",
                 labels,
                 found.oldest_unowned_s.get(one.topic, 0.0),
             )
@@ -60,8 +65,8 @@ def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) ->
         families.gauge("coordinator_topic_state", "1 = the topic is in this state", {**labels, "state": state}, value)
     gauges = {
         "coordinator_topic_not_stable_seconds": ("How long its rebalance lasts; 0 = Stable", one.not_stable_s),
-        "coordinator_topic_epoch": ("Writes to its node", one.epoch),
-        "coordinator_topic_partitions": ("Partitions", len(one.partitions)),
+        "coordinator_topic_epoch": ("The epoch of its node", one.epoch),
+        "coordinator_topic_partitions": ("Its partitions", len(one.partitions)),
         "coordinator_topic_unowned_partitions": ("Partitions that nobody has or is about to get", len(one.unowned)),
         "coordinator_topic_moving_partitions": ("Partitions whose close or start is awaited", one.moving),
         "coordinator_topic_handoffs": ("Partitions on their way from one owner to another", one.handoffs),
@@ -74,7 +79,9 @@ def _add_happened(families: Families, labels: dict[str, str], happened: Happened
     families.counter("coordinator_rebalances_total", "Rebalances that have ended", labels, happened.rebalances)
     for kind in MoveKind:
         count = happened.moves[str(kind)]
-        families.counter("coordinator_moves_total", "Planned moves of partitions", {**labels, "kind": kind}, count)
+        families.counter(
+            "coordinator_moves_total", f"Planned moves by kind: {', '.join(MoveKind)}", {**labels, "kind": kind}, count
+        )
     families.counter(
         "coordinator_unowned_partition_seconds_total",
         "Seconds without an owner, of all partitions together",
@@ -91,7 +98,7 @@ def _add_happened(families: Families, labels: dict[str, str], happened: Happened
     for result, count in (("at_least", happened.at_least), ("nothing_waited", happened.idle)):
         families.counter(
             "coordinator_pauses_other_total",
-            "Moved partitions without a measured pause: it was longer than known, or no record waited",
+            "Moved partitions without a measured pause: it is longer than known (at_least), or nothing waited (nothing_waited)",
             {**labels, "result": result},
             count,
         )
@@ -115,7 +122,7 @@ def _add_consumers(families: Families, mine: dict[str, str], found: Survey) -> N
     _left_out(families, mine, "consumer", len(found.consumers) - MAX_CONSUMERS)
     for one in found.consumers[:MAX_CONSUMERS]:
         labels = {**mine, "consumer_id": one.consumer}
-        families.gauge("coordinator_incarnation", "Of its present or last process", labels, one.incarnation)
+        families.gauge("coordinator_incarnation", "The number of its present or last process", labels, one.incarnation)
         families.gauge("coordinator_consumer_answers", "1 = its interface answers", labels, float(bool(one.health)))
         owned = sum(len(topic.assigned) for topic in one.topics)
         families.gauge("coordinator_assigned_partitions", "Partitions that are assigned to it", labels, owned)
@@ -125,9 +132,14 @@ def _add_fleets(families: Families, mine: dict[str, str], found: Survey) -> None
     _left_out(families, mine, "fleet", len(found.desired) - MAX_FLEETS)
     for app, decision in sorted(found.desired.items())[:MAX_FLEETS]:
         labels = {**mine, "fleet": app}
-        text = "Consumers that the growth policy finds right, in shadow mode too"
+        text = "Consumers that the growth policy has found right at its last look, in shadow mode too; none for a fleet without limits"
         families.gauge("coordinator_fleet_consumers_desired", text, labels, decision.desired)
-        families.gauge("coordinator_fleet_desired_timestamp_seconds", "When it has found that", labels, decision.at)
+        families.gauge(
+            "coordinator_fleet_desired_timestamp_seconds",
+            "When the growth policy has looked last, in seconds since 1970",
+            labels,
+            decision.at,
+        )
 
 
 def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
@@ -162,7 +174,7 @@ def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
         "partition": str(one.partition),
     }
     families.gauge("burrow_kafka_topic_partition_status", f"Of the partition: {_STATUSES}", labels, one.status)
-    families.gauge("burrow_kafka_consumer_partition_lag", "From the commit to the log's end", labels, one.lag)
+    families.gauge("burrow_kafka_consumer_partition_lag", "Offsets from the commit to the log's end", labels, one.lag)
     families.gauge("burrow_kafka_consumer_current_offset", "The committed offset", labels, one.offset)
     if one.told:
         return
@@ -174,8 +186,13 @@ def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
         "partition": str(one.partition),
         "consumer_id": one.owner,
     }
-    families.gauge("kafka_consumergroup_group_offset", "The committed offset; no owner tells more", labels, one.offset)
-    families.gauge("kafka_consumergroup_group_lag", "From the commit to the log's end", labels, one.lag)
+    families.gauge(
+        "kafka_consumergroup_group_offset",
+        "The committed offset, only of partitions whose owner does not answer or that have none",
+        labels,
+        one.offset,
+    )
+    families.gauge("kafka_consumergroup_group_lag", "Offsets from the commit to the log's end", labels, one.lag)
     families.gauge(
         "kafka_consumergroup_group_lag_seconds",
         "For how long the next record has been in the log, estimated",
@@ -186,4 +203,9 @@ def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
 
 def _left_out(families: Families, mine: dict[str, str], kind: str, count: int) -> None:
     labels = {**mine, "kind": kind}
-    families.gauge("coordinator_series_left_out", "What has no series of its own", labels, max(0, count))
+    families.gauge(
+        "coordinator_series_left_out",
+        "Topics, consumers, fleets or partitions without series of their own",
+        labels,
+        max(0, count),
+    )

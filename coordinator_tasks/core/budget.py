@@ -19,19 +19,20 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one plan of one topic; 0 or empty = there is no such limit.
-
-    - `moves`: partitions that leave an owner; `share`: the same in percent of the topic's partitions.
-    - `pause_s`: the longest predicted pause, by the upper end of its interval. One that cannot be predicted exceeds it.
-    - `hours`: times of the day in UTC, `22:00-05:30`, in which plans may move something.
-    - `approvers`: who may approve: user ids of Airflow, users of the operating system; empty = whoever may answer.
-    """
+    """The limits of one plan of one topic; 0 or empty = there is no such limit."""
 
     moves: int = 0
+    """A plan that moves more partitions of a topic from their owners waits for approval; 0 = no limit."""
     share: float = 0.0
+    """A plan that moves more than this many percent of a topic's partitions waits for approval; 0 = no limit."""
     pause_s: float = 0.0
+    """A plan with a longer predicted pause (upper end of the interval), or with one that cannot be predicted yet, waits
+    for approval; 0 = no limit.
+    """
     hours: tuple[str, ...] = ()
+    """Times of the day in UTC, such as `22:00-05:30`, in which plans need no approval."""
     approvers: tuple[str, ...] = ()
+    """Who may approve: user ids of Airflow, users of the operating system; empty = whoever Airflow lets answer."""
 
     def __post_init__(self) -> None:
         if self.share > 100:

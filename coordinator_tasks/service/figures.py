@@ -33,15 +33,14 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """How far a topic is behind, by what owners say of their partitions. `unknown`: partitions whose owners do not say it.
-
-    `records`: of all others together; `seconds`: of the one that is furthest behind, if records came evenly; `None` = nobody
-    knows it.
-    """
+    """How far a topic is behind, by what owners say of their partitions; `None` = nobody says it."""
 
     unknown: int = 0
+    """Owned partitions whose owners do not say how far they are behind."""
     records: int | None = None
+    """Offsets to the log's end, of all partitions whose owners say it."""
     seconds: float | None = None
+    """For how long the next record of a partition has been in the log, the longest, if records came evenly."""
 
 
 def lags(seen: Look) -> dict[str, TopicLag]:

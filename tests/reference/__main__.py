@@ -1,12 +1,11 @@
 """Writes the pages."""
 
-from tests.reference import FOLDER, PAGES
+from tests.reference import PAGES
 
 
 def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, made in PAGES.items():
-        (FOLDER / f"{name}.md").write_text(made())
+    for page, made in PAGES.items():
+        page.write_text(made())
 
 
 if __name__ == "__main__":

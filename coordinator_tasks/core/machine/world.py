@@ -24,24 +24,35 @@ from coordinator_tasks.core.model import (
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The waiting times and limits of a site, in seconds where a name ends in `_s`.
-
-    `hold_absent`: a person, never the platform, isolates a consumer that is absent and silent. `pack_over_bytes`: a topic's node
-    that is longer is packed, if all who act on it can read that.
-    """
+    """The waiting times and limits of a site, in seconds where a name ends in `_s`."""
 
     settle_s: float = 1.0
+    """A plan waits until membership has not changed for this time."""
     settle_max_s: float = 5.0
+    """A plan waits no longer than this time from the first change of membership on."""
     absent_after_s: float = 30.0
+    """A consumer that is not registered and does not answer for this time is isolated, and its partitions go to
+    others. A consumer that stood still for longer than that starts again. Where Kafka or the sink refuses it
+    (`fence=transactional`, exactly once), `1` costs nothing but that start.
+    """
     hold_absent: bool = False
+    """A person, never the platform, isolates a consumer that is absent and silent."""
     rejoin_grace_s: float = 0.0
+    """Partitions of a consumer whose end is known wait this time for a process with the same id."""
     stuck_after_s: float = 120.0
+    """A person is asked about a topic that is not Stable after this time."""
     flap_window_s: float = 600.0
+    """The time over which an id's registrations are counted."""
     flap_registrations: int = 4
+    """An id with this many registrations that owns nothing is given nothing for `flap_backoff_s`."""
     flap_backoff_s: float = 15.0
+    """How long such an id is given nothing, from its last registration on; each further one doubles it."""
     max_restarts: int = 3
+    """How often a consumer is told to start again partitions that it owns and does not run; then a person is asked."""
     max_write_bytes: int = 900 * 1024
+    """The largest transaction of a plan; ZooKeeper's own limit is 1 MB."""
     pack_over_bytes: int = 64 * 1024
+    """A topic's node with more bytes is packed, if all who act on it can read that; `1000000` = never."""
     strategies: Strategies = field(default_factory=Strategies)
 
 

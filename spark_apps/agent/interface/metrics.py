@@ -44,7 +44,7 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigu
     late = [partition.lag_s for partition in one.partitions.values() if partition.lag_s is not None]
     found.gauge("coordinator_consumer_partitions", "Partitions that it holds", labels, one.held)
     found.gauge("coordinator_consumer_acted_epoch", "The epoch that it acts on", labels, one.acted_epoch)
-    found.gauge("coordinator_consumer_sum_lag", "Lag in records of all its partitions", labels, sum(lags))
+    found.gauge("coordinator_consumer_sum_lag", "Offsets to the log's end, of all its partitions", labels, sum(lags))
     found.gauge(
         "coordinator_consumer_max_lag_seconds", "The largest lag in seconds", labels, max(late) if late else None
     )
@@ -91,7 +91,7 @@ def _add_partition(found: Families, mine: dict[str, str], topic: str, one: Topic
         labels,
         figures.position,
     )
-    found.gauge("kafka_consumergroup_group_lag", "Offsets up to the log's end", labels, figures.lag)
+    found.gauge("kafka_consumergroup_group_lag", "Offsets from the position to the log's end", labels, figures.lag)
     found.gauge(
         "kafka_consumergroup_group_lag_seconds",
         "For how long the next record has been in the log, estimated",

@@ -1,33 +1,12 @@
 """Every kind of error that a person can meet has a code of its own, and the page on errors a paragraph for each code."""
 
-import importlib
-import pkgutil
 import re
 from collections import Counter
-from pathlib import Path
 
-import coordinator_tasks
-import spark_apps
 from coordinator_tasks.cli import USAGE_CODE
-from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged
+from coordinator_tasks.core.errors import Malformed, NotManaged
 from coordinator_tasks.core.machine.audit import MEND, Kind
-
-ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "errors.md"
-LEFT_OUT = ("spark_apps.records.fast_fetch", "spark_apps.startup")
-"""Modules that an import starts something in."""
-
-
-def kinds() -> list[type[CoordinatorError]]:
-    """The root and all classes below it, with every module imported."""
-    for package in (coordinator_tasks, spark_apps):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith("__main__") and not found.name.startswith(LEFT_OUT):
-                importlib.import_module(found.name)
-    every: list[type[CoordinatorError]] = [CoordinatorError]
-    for kind in every:
-        every += [one for one in kind.__subclasses__() if one not in every]
-    return [one for one in every if not one.__module__.startswith("tests.")]
+from tests.reference.errors import PAGE, kinds
 
 
 def paragraphs() -> dict[str, str]:

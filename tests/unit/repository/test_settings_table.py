@@ -1,76 +1,28 @@
-"""The page on operations names every setting with its name in the environment and its default."""
+"""Every setting has a text below its field, which the page shows, and is set by its name in the environment."""
 
 import re
-from dataclasses import MISSING, Field, fields
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
-from coordinator_tasks.allowed_launches import AllowedLaunches
-from coordinator_tasks.core.budget import Budget
-from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.settings import _MADE_BY_WIRING, Settings, settings_from_environment
+from coordinator_tasks.settings import settings_from_environment
+from tests.reference.settings import OF_MAPPINGS, Setting, every_setting
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 LEAST = {
     "COORDINATOR_CLUSTER": "main",
     "COORDINATOR_ZOOKEEPER": "zk:2181",
     "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": "broker:9092",
 }
-GROUPS: dict[str, tuple[str, Any]] = {
-    "zookeeper_access": ("ZOOKEEPER", ZooKeeperAccess),
-    "policy": ("POLICY", Policy),
-    "allowed": ("ALLOWED", AllowedLaunches),
-    "budget": ("BUDGET", Budget),
-}
-OF_MAPPINGS = {
-    "kafka": "KAFKA_<PROPERTY>",
-    "parameters": "PARAMETER_<NAME>",
-    "strategies": "STRATEGIES_<NAME>",
-    "rules": "RULES_<NAME>",
-    "consumer_zookeeper": "CONSUMER_ZOOKEEPER_<FIELD>",
-    "consumer_kafka": "CONSUMER_KAFKA_<PROPERTY>",
-}
 LISTS = ("budget.hours", "budget.approvers")
 ACCOUNTS = ("zookeeper_access.consumers", "zookeeper_access.coordinator")
 
 
-def table() -> list[list[str]]:
-    """Name, name in the environment and default of each row."""
-    text = PAGE.read_text(encoding="utf-8").split("\n## Settings\n", 1)[1].split("\n## ")[0].split("\nOther names")[0]
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")[:3]] for line in lines[2:]]
-
-
-def shown(one: Field[Any]) -> str:
-    """A default as the page writes it."""
-    made = one.default_factory() if one.default_factory is not MISSING else one.default
-    if made is MISSING:
-        return "–"
-    if made in ("", {}, ()):
-        return "empty"
-    return str(made).lower() if isinstance(made, bool | str) else f"{made:.15g}"
-
-
-def expected() -> list[list[str]]:
-    found = []
-    for one in fields(Settings):
-        if one.name not in GROUPS:
-            variable = OF_MAPPINGS.get(one.name, one.name.upper())
-            found.append([one.name, f"COORDINATOR_{variable}", shown(one)])
-            continue
-        prefix, kind = GROUPS[one.name]
-        for inner in fields(kind):
-            if inner.name not in _MADE_BY_WIRING:
-                variable = f"COORDINATOR_{prefix}_{inner.name.upper()}"
-                found.append([f"{one.name}.{inner.name}", variable, shown(inner)])
-    return found
-
-
-def test_every_setting_stands_there_once_in_order_with_its_default() -> None:
-    assert table() == expected()
+def test_the_settings_and_those_of_their_groups_are_there_once() -> None:
+    names = [one.name for one in every_setting()]
+    assert {"cluster", "kafka", "zookeeper_access.user", "policy.settle_s", "allowed.code", "budget.hours"} <= set(
+        names
+    )
+    assert len(names) == len(set(names))
 
 
 def other(name: str, default: str) -> str:
@@ -92,10 +44,10 @@ def other(name: str, default: str) -> str:
     return "7" if default.isdigit() else "other"
 
 
-@pytest.mark.parametrize("row", table(), ids=lambda row: str(row[0]))
-def test_the_environment_sets_it(row: list[str]) -> None:
-    name, variable, default = row
-    value = other(name, default)
+@pytest.mark.parametrize("one", every_setting(), ids=lambda one: str(one.name))
+def test_the_environment_sets_it(one: Setting) -> None:
+    name, variable = one.name, one.variable
+    value = other(name, one.default)
     found: Any = settings_from_environment({**LEAST, re.sub("<.+>", "X_Y", variable): value})
     for part in name.split("."):
         found = getattr(found, part)

@@ -142,10 +142,9 @@ def test_a_diagram_that_was_changed_and_not_drawn_ends_the_build() -> None:
 # The reference -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", reference.PAGES)
-def test_a_page_of_the_reference_is_what_the_code_says(name: str) -> None:
-    made, kept = reference.PAGES[name](), (reference.FOLDER / f"{name}.md").read_text()
-    assert made == kept, "run .venv/bin/python -m tests.reference"
+@pytest.mark.parametrize("page", reference.PAGES, ids=lambda page: page.stem)
+def test_a_page_of_the_reference_is_what_the_code_says(page: Path) -> None:
+    assert reference.PAGES[page]() == page.read_text(), "run .venv/bin/python -m tests.reference"
 
 
 def test_the_reference_has_every_route_of_a_consumers_interface() -> None:
