@@ -255,3 +255,16 @@ def test_who_is_told_where_to_change_something_finds_it() -> None:
 def test_the_map_of_the_tests_names_every_folder_and_no_other() -> None:
     named = set(re.findall(r"^\| `(\w+)/`", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE))
     assert named == {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    functions = set(re.findall(r"^ *(?:async )?def (test_\w+)\(", "\n".join(files.values()), re.MULTILINE))
+    pages = {path: path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))}
+    named = {
+        (path.name, one)
+        for path, text in pages.items()
+        for one in re.findall(r"`(?:[\w/]+/)?(test_\w+(?:\.py)?)`", text)
+    }
+    assert len(named) > 100
+    assert sorted((page, one) for page, one in named if one not in functions and one not in files) == []
