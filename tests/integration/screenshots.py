@@ -1,13 +1,61 @@
-"""Screenshots for the documents, in a third of their size: 256 colours are nearly all that a page of text has."""
+"""Screenshots for the documents, in a third of their size: 256 colours are nearly all that a page of text has.
 
+`SCREENSHOTS=docs/images pytest tests/integration/test_airflow_ui.py` makes those of the pages anew, and with
+`SCREENSHOTS=docs/images/howto` and `test_airflow_forms.py` those of the forms and of the README.
+"""
+
+import base64
+import os
 import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.integration.browser import Browser
 
 COLOURS = 256
+WIDE, HIGH, MARGIN = 1_280, 1_900, 12
 _RGB, _PAETH = 3, 4
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+RECT = """
+const [what, last] = arguments;
+document.activeElement.blur();
+const box = what.getBoundingClientRect();
+const bottom = last ? document.querySelector(last).getBoundingClientRect().bottom : box.bottom;
+return [box.left + scrollX, box.top + scrollY, box.width, bottom - box.top];
+"""
+
+
+def keep(
+    browser: Browser, name: str, what: WebElement | None = None, last: str = "", wide: int = WIDE, high: int = HIGH
+) -> None:
+    """A picture for the documents, where `SCREENSHOTS` names a folder: of the page, or of `what` with a margin.
+
+    `last`: the element that it ends with; `wide`: of the window; `high`: at most.
+    """
+    folder = os.environ.get("SCREENSHOTS")
+    if not folder:
+        return
+    phone = wide < WIDE // 2
+    metrics = {"width": wide, "height": high, "deviceScaleFactor": 1, "mobile": phone}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    left, top, width, height = browser.driver.execute_script(RECT, what or browser.find("body"), last)
+    margin = MARGIN if what else 0
+    clip = {
+        "x": max(0, left - margin),
+        "y": max(0, top - margin),
+        "width": width + 2 * margin,
+        "height": min(high, height + 2 * margin),
+        "scale": 1,
+    }
+    shot = browser.driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+    (Path(folder) / f"{name}.png").write_bytes(small(base64.b64decode(shot["data"])))
+    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def small(png: bytes) -> bytes:

@@ -1,12 +1,11 @@
 """The forms of Airflow's own pages as a person fills them in, and the question about a large plan as a person answers it.
 
-The pages of `docs/howto` show them: with `SCREENSHOTS`, each test leaves its picture in that folder.
+The pages of `docs/howto` show them, and the README a topic before, during and after a join.
 """
 
-import os
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run, xcom
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
-from tests.integration.screenshots import small
+from tests.integration.screenshots import keep
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [
@@ -41,8 +40,19 @@ pytestmark = [
 TOPIC, GROUP, PARTITIONS = "visits", "visits-billing", 12
 OLD, NEW = ("billing-1", "billing-2"), "billing-3"
 RUN_LIMIT_S = 180.0
-BUDGET = {"COORDINATOR_BUDGET_MOVES": "3", "COORDINATOR_BUDGET_APPROVERS": "admin"}
+OTHER, APPLICATION = "payments", "/opt/shop/main.py"
+SITE = {
+    "COORDINATOR_BUDGET_MOVES": "3",
+    "COORDINATOR_BUDGET_APPROVERS": "admin",
+    "COORDINATOR_ALLOWED_APPLICATIONS": APPLICATION,
+}
+STUCK_AFTER_S = 3
+WIDE, HIGH = 960, 1_400
 FORMS: dict[str, dict[str, Any]] = {
+    "add_topic": {"topic": OTHER, "group_id": "payments-billing"},
+    "remove_topic": {"topic": TOPIC, "why": "it moved to another site"},
+    "set_strategy": {"topic": TOPIC, "strategy": "weighted", "parameters": {"measure": "lag"}},
+    "set_fleet": {"app": "reports", "application": APPLICATION, "consumers": ["reports-1", "reports-2"]},
     "drain": {"consumer": "billing-2", "why": "new host"},
     "isolate": {"consumer": "billing-2", "why": "does not answer"},
     "pause": {"topic": TOPIC, "partitions": [3]},
@@ -56,6 +66,10 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 """What is filled in; an empty rebalance = that of the join."""
 SAYS = {
+    "add_topic": "payments has 4 partitions; group payments-billing, start earliest",
+    "remove_topic": "billing-1 stops and commits 4 partitions of visits",
+    "set_strategy": "gets 'weighted' (measure=lag)",
+    "set_fleet": "reports is new",
     "drain": "billing-2 gives away 4 partitions",
     "isolate": "billing-2 loses at once 4 partitions",
     "pause": "partition 3 of visits is paused",
@@ -68,7 +82,6 @@ SAYS = {
     "upgrade": "1.5.0",
 }
 """A part of what the run then says."""
-MOST_HIGH = 2_600
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +91,9 @@ def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
 
 @pytest.fixture(scope="module")
 def airflow(settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow]) -> Iterator[EmbeddedAirflow]:
-    dags = {"rebalance", "reconcile", "approve_plan", *FORMS}
-    with airflow_of(settings, airflow_factory, dags, env=BUDGET) as server:
+    dags = {"rebalance", "reconcile", "approve_plan", "stuck_topic", *FORMS}
+    soon = {"policy": {"stuck_after_s": STUCK_AFTER_S}}
+    with airflow_of(settings, airflow_factory, dags, zookeeper=soon, env=SITE) as server:
         yield server
 
 
@@ -93,7 +107,8 @@ def c(settings: Settings, airflow: EmbeddedAirflow) -> Iterator[Coordinator]:
 @pytest.fixture(scope="module")
 def consumers(settings: Settings, c: Coordinator) -> Iterator[tuple[StubConsumer, StubConsumer]]:
     """The consumers of a fleet share a topic: both are there before its first plan, which needs no approval."""
-    ConfluentKafkaAdmin(settings.kafka).create_topic(TOPIC, PARTITIONS)
+    for topic, count in ((TOPIC, PARTITIONS), (OTHER, 4)):
+        ConfluentKafkaAdmin(settings.kafka).create_topic(topic, count)
     fleet.set_fleet(c, Fleet("billing", OWN_APPLICATIONS[0], OLD))
     with StubConsumer(settings, OLD[0]) as first, StubConsumer(settings, OLD[1]) as second:
         eventually(lambda: added(c))
@@ -130,11 +145,12 @@ def joined(
     with StubConsumer(settings, NEW) as third:
         plan = eventually(lambda: waiting(c))
         airflow.client.trigger("reconcile")
-        run = eventually(lambda: question_of(airflow, plan))
+        run = eventually(lambda: waiting_run(airflow, "approve_plan", {"digest": plan}))
         for giver in consumers:
             giver.deaf = True
         approve(browser, run)
         look(browser, "during", "Closing", {*OLD, NEW})
+        look_at_the_question(browser, airflow)
         for giver in consumers:
             giver.deaf = False
         eventually(lambda: len(third.running(TOPIC)) == PARTITIONS // 3 and all_stable(c, [TOPIC]))
@@ -152,7 +168,20 @@ def look(browser: Browser, name: str, state: str, consumers: set[str]) -> None:
         return state in browser.find("h1").text and rows == consumers
 
     browser.until(shown, f"{state} of {consumers}")
-    keep(browser, name, browser.find("main"), "table.grid")
+    keep(browser, name, browser.find("main"), "table.grid", WIDE, HIGH)
+
+
+def look_at_the_question(browser: Browser, airflow: EmbeddedAirflow) -> None:
+    """What Airflow asks about a topic that is stuck: it names who holds it up, and what may be done."""
+
+    def asked() -> str:
+        airflow.client.trigger("reconcile")
+        return waiting_run(airflow, "stuck_topic", {"topic": TOPIC, "consumer": OLD[0]})
+
+    button = at_the_question(browser, "stuck_topic", eventually(asked), "isolate")
+    shown = button.find_element(By.XPATH, "ancestor::div[contains(., 'billing-1')][1]")
+    assert "has acted on epoch" in shown.text
+    keep(browser, "stuck", shown, wide=WIDE, high=HIGH)
 
 
 def waiting(c: Coordinator) -> str:
@@ -161,47 +190,27 @@ def waiting(c: Coordinator) -> str:
     return found.digest if found is not None and NEW in found.why else ""
 
 
-def question_of(airflow: EmbeddedAirflow, plan: str) -> str:
-    """The run of `approve_plan` that asks about it; empty = not yet."""
-    for run in airflow.client.dag_runs("approve_plan"):
-        for task in airflow.client.task_instances("approve_plan", run["dag_run_id"]):
-            if (
-                task["task_id"] == "ask"
-                and task["state"] in ("awaiting_input", "deferred")
-                and run["conf"]["digest"] == plan
-            ):
+def waiting_run(airflow: EmbeddedAirflow, dag: str, about: dict[str, str]) -> str:
+    """The run of a DAG that asks a person about this; empty = not yet."""
+    for run in airflow.client.dag_runs(dag):
+        for task in airflow.client.task_instances(dag, run["dag_run_id"]):
+            asks = task["task_id"] == "ask" and task["state"] in ("awaiting_input", "deferred")
+            if asks and about.items() <= run["conf"].items():
                 return str(run["dag_run_id"])
     return ""
 
 
+def at_the_question(browser: Browser, dag: str, run: str, answer: str) -> WebElement:
+    """The button of an answer, on Airflow's page of the question."""
+    browser.open(f"/dags/{dag}/runs/{run.replace('+', '%2B')}/tasks/ask/required_actions")
+    return browser.until(lambda: [one for one in browser.find_all("button") if one.text == answer], answer)[0]
+
+
 def approve(browser: Browser, run: str) -> None:
-    browser.open(f"/dags/approve_plan/runs/{run.replace('+', '%2B')}/tasks/ask/required_actions")
-    button = browser.until(lambda: [one for one in browser.find_all("button") if one.text == "Approve"], "Approve")[0]
+    button = at_the_question(browser, "approve_plan", run, "Approve")
     shown = button.find_element(By.XPATH, "ancestor::div[contains(., 'exceeds the budget')][1]")
-    keep(browser, "approve", shown)
+    keep(browser, "approve", shown, wide=WIDE, high=HIGH)
     button.click()
-
-
-def keep(browser: Browser, name: str, what: WebElement, last: str = "") -> None:
-    """A picture for the pages, where `SCREENSHOTS` names a folder; `last`: the element that it ends with."""
-    if folder := os.environ.get("SCREENSHOTS"):
-        sized(browser, MOST_HIGH)
-        high = browser.driver.execute_script(
-            "const [what, last] = arguments;"
-            "document.activeElement.blur();"
-            "what.scrollIntoView({block: what.clientHeight > innerHeight ? 'start' : 'nearest'});"
-            "return last ? document.querySelector(last).getBoundingClientRect().bottom : 0",
-            *(what, last),
-        )
-        if last:
-            sized(browser, int(high) + 12)
-        (Path(folder) / f"{name}.png").write_bytes(small(what.screenshot_as_png))
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def sized(browser: Browser, high: int) -> None:
-    metrics = {"width": 960, "height": high, "deviceScaleFactor": 1, "mobile": False}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
 # Forms ---------------------------------------------------------------------------------------------------------------
@@ -221,8 +230,8 @@ def fill(browser: Browser, name: str, value: Any) -> None:
     match value:
         case [str(), *_]:
             text = "\n".join(value)
-        case list():
-            text = str(value)[:-1]  # the editor closes the bracket
+        case list() | dict():
+            text = json.dumps(value)[:-1]  # the editor closes the bracket
         case _:
             text = str(value)
     css = f"input#element_{name}, textarea#element_{name}, [id='number-input:element_{name}'] input, #element_{name} [role=textbox]"
@@ -246,7 +255,7 @@ def test_a_person_fills_in_the_form_and_the_run_says_what_it_would_do(
         fill(browser, name, value)
     submit = browser.find("[data-testid=trigger-dag-submit]")
     browser.until(submit.is_enabled, "a form without a complaint")
-    keep(browser, dag.replace("_", "-"), form)
+    keep(browser, dag.replace("_", "-"), form, wide=WIDE, high=HIGH)
     submit.click()
     run = eventually(lambda: run_of(airflow, dag))
     assert given.items() <= run["conf"].items()

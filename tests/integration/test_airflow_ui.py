@@ -1,6 +1,5 @@
 """From Airflow's own pages a stranger learns which partitions moved, from whom to whom, why, and how long it took."""
 
-import os
 import re
 import threading
 import time
@@ -40,7 +39,7 @@ from tests.integration.agent_site import Site, Traffic
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
 from tests.integration.real_site import Consumer, Ledger
-from tests.integration.screenshots import small
+from tests.integration.screenshots import keep
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [
@@ -278,16 +277,6 @@ def test_pages_follow_airflows_dark_mode_and_let_nothing_foreign_in(browser: Bro
 # All rebalances, live, and asking ---------------------------------------------------------------------------------------
 
 
-def keep(browser: Browser, name: str) -> None:
-    """A screenshot for the documents, where `SCREENSHOTS` names a folder."""
-    if folder := os.environ.get("SCREENSHOTS"):
-        high = min(1_900, browser.driver.execute_script("return document.documentElement.scrollHeight"))
-        metrics = {"width": 1280, "height": high, "deviceScaleFactor": 1, "mobile": False}
-        browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        (Path(folder) / f"{name}.png").write_bytes(small(browser.driver.get_screenshot_as_png()))
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
 @pytest.fixture(params=["light", "dark"])
 def theme(browser: Browser, request: pytest.FixtureRequest) -> str:
     """Airflow's own colour mode."""
@@ -324,7 +313,6 @@ def test_a_stranger_finds_the_join_among_all_rebalances_with_both_sides_and_the_
     assert {record.actor.task for record in join.records} <= bands | {"confirm_closed", "confirm_started"}
     waits = {one.text for one in browser.find_all("table[aria-labelledby=waits] tbody th")}
     assert waits == {"ann", "bob", "cy"}
-    keep(browser, f"rebalance-{theme}")
     assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
@@ -345,7 +333,6 @@ def test_the_live_page_says_what_zookeeper_and_the_consumers_say(
     assert f"{7 * list(truth.values()).count('cy')} records" in topic
     consumers = browser.find("[aria-label=Consumers] .space").text
     assert all(name in consumers for name in ("ann", "bob", "cy"))
-    keep(browser, f"live-{theme}")
     assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
@@ -420,7 +407,6 @@ def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
     assert "ann" in [one.get_attribute("value") for one in browser.find_all("#list-consumer option")]
     browser.find("#field-why").send_keys("new disk")
     assert airflow.client.dag_runs("drain") == []
-    keep(browser, "ask")
     browser.find("form#ask button").click()
     (run,) = eventually(lambda: airflow.client.dag_runs("drain"))
     assert run["conf"] == {"cluster": settings.cluster, "consumer": "ann", "why": "new disk", "dry_run": True}
@@ -452,7 +438,6 @@ def test_the_tile_of_the_dashboard_says_what_needs_somebody(browser: Browser) ->
     text = browser.until(lambda: browser.find("[data-coordinator-tile]").text, "the tile")
     assert "The only topic is Stable" in text
     assert "3 consumers run" in text
-    keep(browser, "tile")
 
 
 # Consumers that read, and a person who knows nothing --------------------------------------------------------------------
@@ -626,6 +611,42 @@ def test_a_stranger_learns_whether_another_consumer_would_help(browser: Browser,
     says(f"Another consumer would help: the lag grows, and one consumer reads {READ} partitions.")
     read.ledger.each_s = 0.0
     says("Another consumer would not help: the consumers keep up.")
+
+
+def test_every_page_is_there_in_both_of_airflows_colour_modes(
+    browser: Browser, settings: Settings, join: Rebalance, read: Read, theme: str
+) -> None:
+    cluster, topic = f"/coordinator/clusters/{settings.cluster}", read.site.topic
+    pages = {
+        "topics": "/coordinator/",
+        "topic": f"{cluster}/topics/{TOPIC}",
+        "rebalances": "/coordinator/rebalances",
+        "rebalance": f"{cluster}/topics/{topic}/rebalances/{read.drained.rebalance}",
+        "ask": f"{cluster}/ask/drain?consumer=ann",
+        "live": "/coordinator/live",
+    }
+    light = "rgb(255, 255, 255)"
+    for name, path in pages.items():
+        browser.open(path)
+        browser.find("h1")
+        colour = browser.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+        assert (colour == light) == (theme == "light"), name
+        if name == "live":
+            browser.until(lambda: "keep up" in told_of(browser, topic, "One consumer more"), "what is measured")
+            row_of(browser, topic).find_element(By.TAG_NAME, "button").click()
+            keep(browser, f"phone-{theme}", wide=390, high=1_200)
+        keep(browser, f"{name}-{theme}")
+    planner = join.records[0].actor
+    browser.open(f"/dags/{planner.dag}/runs/{planner.run.replace('+', '%2B')}")
+    browser.click("Moved partitions")
+    browser.enter()
+    assert entry_of_the_join(browser)
+    browser.leave()
+    keep(browser, f"run-{theme}", high=900)
+    browser.open("/")
+    browser.until(lambda: browser.find("[data-coordinator-tile]").text, "the tile")
+    keep(browser, f"tile-{theme}", last="[data-coordinator-tile]", high=900)
+    assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
 def test_a_stranger_learns_what_is_wrong_and_what_to_do_and_that_it_has_helped(browser: Browser, read: Read) -> None:

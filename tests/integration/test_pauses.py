@@ -1,6 +1,5 @@
 """The pauses that the history says, against the rows of the sinks: the rows know nothing of ZooKeeper, the agent or its status."""
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,8 +73,6 @@ def shown_pauses(site: Site, rebalance: str) -> dict[int, float]:
         patch.setenv("COORDINATOR_CLUSTERS", site.cluster)
         path = f"/clusters/{site.cluster}/topics/{site.topic}/rebalances/{rebalance}"
         page = TestClient(app, root_path="/coordinator").get(path).text
-    if folder := os.environ.get("SCREENSHOTS"):
-        (Path(folder) / f"{rebalance}.html").write_text(page)
     table = page[page.index('aria-labelledby="pauses"') :].split("</table>")[0]
     cells = (
         re.search(r'class="number">(\d+)</th>.*>([\d.]+) (ms|s) \(±', row, re.DOTALL) for row in table.split("</tr>")
