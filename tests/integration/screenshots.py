@@ -17,7 +17,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from tests.integration.browser import Browser
 
 COLOURS = 256
-WIDE, HIGH, MARGIN = 1_280, 1_900, 12
+WIDE, HIGH, MARGIN = 1_280, 2_600, 12
 _RGB, _PAETH = 3, 4
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -25,6 +25,7 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 RECT = """
 const [what, last] = arguments;
 document.activeElement.blur();
+what.scrollIntoView({block: what.clientHeight > innerHeight ? "start" : "nearest"});
 const box = what.getBoundingClientRect();
 const bottom = last ? document.querySelector(last).getBoundingClientRect().bottom : box.bottom;
 return [box.left + scrollX, box.top + scrollY, box.width, bottom - box.top];
@@ -32,25 +33,30 @@ return [box.left + scrollX, box.top + scrollY, box.width, bottom - box.top];
 
 
 def keep(
-    browser: Browser, name: str, what: WebElement | None = None, last: str = "", wide: int = WIDE, high: int = HIGH
+    browser: Browser,
+    name: str,
+    what: WebElement | None = None,
+    last: str = "",
+    *,
+    wide: int = WIDE,
+    most: int = 1_900,
+    margin: int = 0,
 ) -> None:
     """A picture for the documents, where `SCREENSHOTS` names a folder: of the page, or of `what` with a margin.
 
-    `last`: the element that it ends with; `wide`: of the window; `high`: at most.
+    `last`: the element that it ends with; `wide`: of the window; `most`: the height at which it is cut.
     """
     folder = os.environ.get("SCREENSHOTS")
     if not folder:
         return
-    phone = wide < WIDE // 2
-    metrics = {"width": wide, "height": high, "deviceScaleFactor": 1, "mobile": phone}
+    metrics = {"width": wide, "height": HIGH, "deviceScaleFactor": 1, "mobile": wide < WIDE // 2}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     left, top, width, height = browser.driver.execute_script(RECT, what or browser.find("body"), last)
-    margin = MARGIN if what else 0
     clip = {
         "x": max(0, left - margin),
         "y": max(0, top - margin),
         "width": width + 2 * margin,
-        "height": min(high, height + 2 * margin),
+        "height": min(most, height + 2 * margin),
         "scale": 1,
     }
     shot = browser.driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})

@@ -3,7 +3,6 @@
 The pages of `docs/howto` show them, and the README a topic before, during and after a join.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -29,7 +28,7 @@ from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run, xcom
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
-from tests.integration.screenshots import keep
+from tests.integration.screenshots import MARGIN, keep
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [
@@ -47,11 +46,11 @@ SITE = {
     "COORDINATOR_ALLOWED_APPLICATIONS": APPLICATION,
 }
 STUCK_AFTER_S = 3
-WIDE, HIGH = 960, 1_400
+WIDE, FORM_HIGH = 960, 1_300
 FORMS: dict[str, dict[str, Any]] = {
     "add_topic": {"topic": OTHER, "group_id": "payments-billing"},
     "remove_topic": {"topic": TOPIC, "why": "it moved to another site"},
-    "set_strategy": {"topic": TOPIC, "strategy": "weighted", "parameters": {"measure": "lag"}},
+    "set_strategy": {"topic": TOPIC, "strategy": "weighted"},
     "set_fleet": {"app": "reports", "application": APPLICATION, "consumers": ["reports-1", "reports-2"]},
     "drain": {"consumer": "billing-2", "why": "new host"},
     "isolate": {"consumer": "billing-2", "why": "does not answer"},
@@ -68,7 +67,7 @@ FORMS: dict[str, dict[str, Any]] = {
 SAYS = {
     "add_topic": "payments has 4 partitions; group payments-billing, start earliest",
     "remove_topic": "billing-1 stops and commits 4 partitions of visits",
-    "set_strategy": "gets 'weighted' (measure=lag)",
+    "set_strategy": "has strategy 'balanced' (its defaults) now, and gets 'weighted'",
     "set_fleet": "reports is new",
     "drain": "billing-2 gives away 4 partitions",
     "isolate": "billing-2 loses at once 4 partitions",
@@ -168,7 +167,7 @@ def look(browser: Browser, name: str, state: str, consumers: set[str]) -> None:
         return state in browser.find("h1").text and rows == consumers
 
     browser.until(shown, f"{state} of {consumers}")
-    keep(browser, name, browser.find("main"), "table.grid", WIDE, HIGH)
+    keep(browser, name, browser.find("main"), "table.grid", wide=WIDE, margin=MARGIN)
 
 
 def look_at_the_question(browser: Browser, airflow: EmbeddedAirflow) -> None:
@@ -181,7 +180,7 @@ def look_at_the_question(browser: Browser, airflow: EmbeddedAirflow) -> None:
     button = at_the_question(browser, "stuck_topic", eventually(asked), "isolate")
     shown = button.find_element(By.XPATH, "ancestor::div[contains(., 'billing-1')][1]")
     assert "has acted on epoch" in shown.text
-    keep(browser, "stuck", shown, wide=WIDE, high=HIGH)
+    keep(browser, "stuck", shown, wide=WIDE, margin=MARGIN)
 
 
 def waiting(c: Coordinator) -> str:
@@ -209,7 +208,7 @@ def at_the_question(browser: Browser, dag: str, run: str, answer: str) -> WebEle
 def approve(browser: Browser, run: str) -> None:
     button = at_the_question(browser, "approve_plan", run, "Approve")
     shown = button.find_element(By.XPATH, "ancestor::div[contains(., 'exceeds the budget')][1]")
-    keep(browser, "approve", shown, wide=WIDE, high=HIGH)
+    keep(browser, "approve", shown, wide=WIDE, margin=MARGIN)
     button.click()
 
 
@@ -230,8 +229,8 @@ def fill(browser: Browser, name: str, value: Any) -> None:
     match value:
         case [str(), *_]:
             text = "\n".join(value)
-        case list() | dict():
-            text = json.dumps(value)[:-1]  # the editor closes the bracket
+        case list():
+            text = str(value)[:-1]  # the editor closes the bracket
         case _:
             text = str(value)
     css = f"input#element_{name}, textarea#element_{name}, [id='number-input:element_{name}'] input, #element_{name} [role=textbox]"
@@ -255,7 +254,7 @@ def test_a_person_fills_in_the_form_and_the_run_says_what_it_would_do(
         fill(browser, name, value)
     submit = browser.find("[data-testid=trigger-dag-submit]")
     browser.until(submit.is_enabled, "a form without a complaint")
-    keep(browser, dag.replace("_", "-"), form, wide=WIDE, high=HIGH)
+    keep(browser, dag.replace("_", "-"), form, wide=WIDE, most=FORM_HIGH)
     submit.click()
     run = eventually(lambda: run_of(airflow, dag))
     assert given.items() <= run["conf"].items()

@@ -634,7 +634,7 @@ def test_every_page_is_there_in_both_of_airflows_colour_modes(
         if name == "live":
             browser.until(lambda: "keep up" in told_of(browser, topic, "One consumer more"), "what is measured")
             row_of(browser, topic).find_element(By.TAG_NAME, "button").click()
-            keep(browser, f"phone-{theme}", wide=390, high=1_200)
+            keep(browser, f"phone-{theme}", wide=390, most=1_200)
         keep(browser, f"{name}-{theme}")
     planner = join.records[0].actor
     browser.open(f"/dags/{planner.dag}/runs/{planner.run.replace('+', '%2B')}")
@@ -642,10 +642,10 @@ def test_every_page_is_there_in_both_of_airflows_colour_modes(
     browser.enter()
     assert entry_of_the_join(browser)
     browser.leave()
-    keep(browser, f"run-{theme}", high=900)
+    keep(browser, f"run-{theme}", most=900)
     browser.open("/")
     browser.until(lambda: browser.find("[data-coordinator-tile]").text, "the tile")
-    keep(browser, f"tile-{theme}", last="[data-coordinator-tile]", high=900)
+    keep(browser, f"tile-{theme}", last="[data-coordinator-tile]")
     assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
