@@ -74,7 +74,7 @@ def _text(
 TOPIC = _text("topic", "Topic", "A topic of Kafka.", minLength=1, maxLength=249, pattern="^[A-Za-z0-9._-]+$")
 _ID = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
 CONSUMER = _text("consumer", "Consumer", "The id of a consumer.", minLength=1, maxLength=64, pattern=_ID)
-_APP = "The name of the fleet: of its application."
+_APP = "The name of the fleet."
 APP = _text("app", "Fleet", _APP, minLength=1, maxLength=64, pattern=_ID)
 ANY_APP = Parameter("app", option=Option(str, "The name of a fleet; empty = all.", default=""))
 _PATH = "Path of the Spark application; {code} stands for the version of the code."
@@ -88,9 +88,9 @@ def _texts(name: str, title: str, text: str, one: str, flag: str, default: Any =
     return Parameter(name, _field("array", title, text, items={"type": "string"}, **rules), option)
 
 
-def _pairs(name: str, title: str, text: str, flag: str) -> Parameter:
-    option = Option(list[str] | None, f"name=value, {text}; repeatable.", flag, None, pairs=True)
-    return Parameter(name, _field("object", title, f"{text[:1].upper()}{text[1:]}.", default={}), option)
+def _pairs(name: str, title: str, text: str, flag: str, option: str) -> Parameter:
+    given = Option(list[str] | None, f"name=value, {option}; repeatable.", flag, None, pairs=True)
+    return Parameter(name, _field("object", title, text, default={}), given)
 
 
 CONSUMERS = _texts("consumers", "Consumers", "The ids of the consumers.", "The id of a consumer", "--consumer")
@@ -102,8 +102,10 @@ ARGUMENTS = _texts(
     "--argument",
     None,
 )
-CONF = _pairs("conf", "Spark settings", "a Spark setting", "--conf")
-ENVIRONMENT = _pairs("environment", "Environment", "a variable of the consumers' processes, not secret", "--env")
+_CONF = 'Settings for spark-submit, such as {"spark.driver.memory": "1g"}.'
+CONF = _pairs("conf", "Spark settings", _CONF, "--conf", "a Spark setting")
+_ENV = 'Variables of the consumers\' processes, such as {"TZ": "UTC"}; everybody who reads the fleet sees them.'
+ENVIRONMENT = _pairs("environment", "Environment", _ENV, "--env", "a variable of the consumers' processes, not secret")
 _CODE = "The version of the code: consumers register with it, and {code} in the application and its arguments stands for it."
 CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
 _SIZE = "How many consumers the fleet should have."
