@@ -1,4 +1,4 @@
-"""Screenshots for the documents, in a third of their size: 256 colours are nearly all that a page of text has.
+"""Screenshots for the documents, in a quarter of their size: 32 colours are nearly all that a page of text has.
 
 `SCREENSHOTS=docs/images pytest tests/integration/test_airflow_ui.py` makes those of the pages anew, and with
 `SCREENSHOTS=docs/images/howto` and `test_airflow_forms.py` those of the forms and of the README.
@@ -16,7 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.integration.browser import Browser
 
-COLOURS = 256
+COLOURS = 32
 WIDE, HIGH, MARGIN = 1_280, 2_600, 12
 _RGB, _PAETH = 3, 4
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -39,7 +39,7 @@ def keep(
     last: str = "",
     *,
     wide: int = WIDE,
-    most: int = 1_900,
+    most: int = 1_700,
     margin: int = 0,
 ) -> None:
     """A picture for the documents, where `SCREENSHOTS` names a folder: of the page, or of `what` with a margin.

@@ -46,7 +46,7 @@ SITE = {
     "COORDINATOR_ALLOWED_APPLICATIONS": APPLICATION,
 }
 STUCK_AFTER_S = 3
-WIDE, FORM_HIGH = 960, 1_300
+WIDE, FORM_HIGH = 960, 1_480
 FORMS: dict[str, dict[str, Any]] = {
     "add_topic": {"topic": OTHER, "group_id": "payments-billing"},
     "remove_topic": {"topic": TOPIC, "why": "it moved to another site"},

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -54,7 +54,7 @@ PARTITIONS = 12
 
 @pytest.fixture(scope="module")
 def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    return cluster_of(zookeeper, kafka)
+    return replace(cluster_of(zookeeper, kafka), cluster="retail")
 
 
 @pytest.fixture(scope="module")
@@ -622,7 +622,7 @@ def test_every_page_is_there_in_both_of_airflows_colour_modes(
         "topic": f"{cluster}/topics/{TOPIC}",
         "rebalances": "/coordinator/rebalances",
         "rebalance": f"{cluster}/topics/{topic}/rebalances/{read.drained.rebalance}",
-        "ask": f"{cluster}/ask/drain?consumer=ann",
+        "ask": f"{cluster}/ask/drain?consumer=ann&why=new%20disk",
         "live": "/coordinator/live",
     }
     light = "rgb(255, 255, 255)"
@@ -645,7 +645,7 @@ def test_every_page_is_there_in_both_of_airflows_colour_modes(
     keep(browser, f"run-{theme}", most=900)
     browser.open("/")
     browser.until(lambda: browser.find("[data-coordinator-tile]").text, "the tile")
-    keep(browser, f"tile-{theme}", last="[data-coordinator-tile]")
+    keep(browser, f"tile-{theme}", last="[data-coordinator-tile]", margin=60)
     assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
