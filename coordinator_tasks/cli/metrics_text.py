@@ -147,8 +147,18 @@ def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
         text = "Findings of the last ownership audit, by kind"
         families.gauge("coordinator_audit_findings", text, {**mine, "kind": kind}, count)
     left_out = len(found.audited.problems)
-    families.gauge("coordinator_audit_left_out", "What the last audit could not look at", mine, left_out)
-    families.gauge("coordinator_audit_timestamp_seconds", "End of the last audit", mine, found.audited_at)
+    families.gauge(
+        "coordinator_audit_left_out",
+        "What the last ownership audit could not look at: then 0 findings say less",
+        mine,
+        left_out,
+    )
+    families.gauge(
+        "coordinator_audit_timestamp_seconds",
+        "End of the last ownership audit, in seconds since 1970",
+        mine,
+        found.audited_at,
+    )
 
 
 def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None:
