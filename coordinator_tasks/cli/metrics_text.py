@@ -132,7 +132,7 @@ def _add_fleets(families: Families, mine: dict[str, str], found: Survey) -> None
     _left_out(families, mine, "fleet", len(found.desired) - MAX_FLEETS)
     for app, decision in sorted(found.desired.items())[:MAX_FLEETS]:
         labels = {**mine, "fleet": app}
-        text = "Consumers that the growth policy has found right at its last look, in shadow mode too; none for a fleet without limits"
+        text = "Consumers that the growth policy has found right at its last look, in shadow mode too; none for a fleet or StatefulSet without limits"
         families.gauge("coordinator_fleet_consumers_desired", text, labels, decision.desired)
         families.gauge(
             "coordinator_fleet_desired_timestamp_seconds",
