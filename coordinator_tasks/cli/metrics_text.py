@@ -165,11 +165,18 @@ def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None
     cluster = mine["cluster_name"]
     for group in found.unknown:
         labels = {"cluster": cluster, "consumer_group": group}
-        families.gauge("burrow_kafka_consumer_status", f"Of the group: 0 = unknown, {_STATUSES}", labels, 0)
+        families.gauge(
+            "burrow_kafka_consumer_status", f"Burrow's status of the group: 0 = unknown, {_STATUSES}", labels, 0
+        )
     for group, status in found.groups.items():
         labels = {"cluster": cluster, "consumer_group": group}
         total = sum(one.lag for one in found.lags if one.group == group)
-        families.gauge("burrow_kafka_consumer_status", f"Of the group: 0 = unknown, {_STATUSES}", labels, status or 0)
+        families.gauge(
+            "burrow_kafka_consumer_status",
+            f"Burrow's status of the group: 0 = unknown, {_STATUSES}",
+            labels,
+            status or 0,
+        )
         families.gauge("burrow_kafka_consumer_lag_total", "Lag of all its partitions, in offsets", labels, total)
     _left_out(families, mine, "partition", len(found.lags) - MAX_PARTITIONS)
     for one in found.lags[:MAX_PARTITIONS]:
@@ -183,7 +190,9 @@ def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
         "topic": one.topic,
         "partition": str(one.partition),
     }
-    families.gauge("burrow_kafka_topic_partition_status", f"Of the partition: {_STATUSES}", labels, one.status)
+    families.gauge(
+        "burrow_kafka_topic_partition_status", f"Burrow's status of the partition: {_STATUSES}", labels, one.status
+    )
     families.gauge("burrow_kafka_consumer_partition_lag", "Offsets from the commit to the log's end", labels, one.lag)
     families.gauge("burrow_kafka_consumer_current_offset", "The committed offset", labels, one.offset)
     if one.told:

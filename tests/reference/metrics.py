@@ -20,7 +20,7 @@ from tests.reference.settings import texts
 
 SENDERS = {"_gauge": "gauge", "_count": "counter", "_timing": "timing"}
 OF_LAG = {"topic.lag": "records", "topic.lag_seconds": "seconds", "topic.lag_unknown_partitions": "unknown"}
-ELSEWHERE = {"consumer.incarnation": "coordinator_incarnation"}
+ELSEWHERE = {"consumer.incarnation": "coordinator_incarnation", "group.status": "burrow_kafka_consumer_status"}
 """Airflow's name → the coordinator's, where it is another one."""
 HEAD = ("metric", "kind", "labels", "what")
 
