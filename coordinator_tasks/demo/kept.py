@@ -30,7 +30,7 @@ def lines(settings_file: Path, address: str, topic: str, app: str, drained: str)
     python = Path(sys.executable)
     command = f"{python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python} -m coordinator_tasks"
     return (
-        "Everything keeps running. Consumers are launched again: the killed one is back within a minute.",
+        "Servers and consumers keep running; the producer has ended. Consumers are launched again: the killed one is back soon.",
         "",
         f"Browser:       {address}, then Topics in the menu on the left",
         f"Command line:  export COORDINATOR_SETTINGS={os.fspath(settings_file)}",

@@ -295,8 +295,6 @@ def test_a_stranger_finds_the_join_among_all_rebalances_with_both_sides_and_the_
     browser: Browser, join: Rebalance, coordinator: Coordinator, theme: str
 ) -> None:
     browser.open("/coordinator/rebalances?consumer=cy")
-    browser.find("table.cards tbody tr")
-    keep(browser, f"rebalances-{theme}")  # it may take longer than the page needs to draw itself anew
     row = next(one for one in browser.find_all("table.cards tbody tr") if "cy joined" in one.text)
     row.find_element(By.CSS_SELECTOR, "a").click()
     browser.until(lambda: join.rebalance in browser.find("main").text, "the rebalance")
