@@ -30,7 +30,7 @@ _STEPS = (
 _LIMITS = {"min": "least", "max": "most", "spare": "spare", "utilisation": "utilisation"} | {
     name: f"{name}_s" for name in ("catch_up", "start_up", "window", "grow_pause", "shrink_pause")
 }
-_WHOLE = frozenset({"least", "most", "spare"})
+_WHOLE = frozenset({"min", "max", "spare", "minutes"})
 
 
 @commands.command()
@@ -125,19 +125,23 @@ def _growing(step: str, value: str) -> Growing:
         known = ", ".join(("load", "minutes", *_LIMITS))
         what = f"has an unknown {unknown[0][:40]!r}" if unknown else "does not say what one consumer reads"
         raise Refused(f"{step[:80]!r} {what}; give growth=capacity=1000 and any of {known}")
-    named = {_LIMITS[name]: one for name, one in given.items() if name in _LIMITS}
-    limits = autoscale.limits_of({name: int(one) if name in _WHOLE else one for name, one in named.items()})
+    limits = autoscale.limits_of({_LIMITS[name]: one for name, one in given.items() if name in _LIMITS})
     return Growing(limits, given["capacity"], given.get("load", 1.0), int(given.get("minutes", 60)))
 
 
 def _figure(step: str, name: str, text: str) -> float:
+    """A number; of what is counted an `int`."""
     try:
         found = float(text)
     except ValueError:
         found = nan
     if not isfinite(found) or found < 0:
         raise Refused(f"{name[:40]} in {step[:80]!r} is no number; give one, such as {name[:40]}=2")
-    return found
+    if name not in _WHOLE:
+        return found
+    if not found.is_integer():
+        raise Refused(f"{name} in {step[:80]!r} is no whole number; give one, such as {name}=2")
+    return int(found)
 
 
 def _change(step: str) -> Change:

@@ -27,6 +27,7 @@ class Done:
 
 NOTHING = Done(None, "")
 ONCE = "another try of this task has done it"
+_ONCE = Done(None, ONCE, (ONCE,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +62,21 @@ class Action:
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
         """What the command does. What it changes is recorded in the same transaction, with the actor.
 
-        A task of Airflow that is tried again is not refused for what its earlier try has done.
+        A task of Airflow that is tried again does not do again what its earlier try has done, and is not refused for it.
         """
         check_names(given)
         why = check_words(given.get("why", ""), "reason")
         if dry_run:
             return self.preview(c, given)
         about = next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
+        if done_by(c, self.name, about, actor):
+            return _ONCE
         try:
             return self.do(recording(c, self.name, about, actor, why), given, actor)
         except Refused:
-            if not done_by(c, self.name, about, actor):
+            if not done_by(c, self.name, about, actor):  # an earlier try may still run
                 raise
-            return Done(None, ONCE, (ONCE,))
+            return _ONCE
 
     def would(self, c: Coordinator, given: Given, actor: Actor) -> Done:
         """What a dry run of the command says."""

@@ -6,6 +6,7 @@ from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service import approving
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given
+from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 
 
@@ -14,8 +15,9 @@ def _moves(c: Coordinator, given: Given) -> Iterator[str]:
 
 
 def _approve(c: Coordinator, given: Given, actor: Actor) -> Done:
-    topic, digest, granted = given["topic"], given["digest"], not given.get("reject")
-    found = approving.answer(c, topic, digest, granted=granted, by=[actor.named], why=given.get("why", ""))
+    topic, digest, granted, why = given["topic"], given["digest"], not given.get("reject"), given.get("why", "")
+    c = c if granted else recording(c, "reject", topic, actor, why)
+    found = approving.answer(c, topic, digest, granted=granted, by=[actor.named], why=why)
     what = "approved; the next plan does it" if granted else "rejected; it waits until something changes"
     said = f"the plan {digest} of topic {topic} is {what}"
     return Done(found, said, (said,))

@@ -149,6 +149,11 @@ def test_a_replay_says_on_a_terminal_that_it_works(run: Run, file: str, monkeypa
         ),
         (["growth=capacity=9,speed=2"], "has an unknown 'speed'; give growth=capacity=1000"),
         (["growth=capacity=nan"], "capacity in 'growth=capacity=nan' is no number; give one, such as capacity=2"),
+        (
+            ["growth=capacity=9,max=2.7"],
+            "max in 'growth=capacity=9,max=2.7' is no whole number; give one, such as max=2",
+        ),
+        (["growth=capacity=9,minutes=1.5"], "minutes in 'growth=capacity=9,minutes=1.5' is no whole number"),
         (["growth=capacity=9,min=5,max=4"], "a fleet cannot grow from 5 to 4 consumers"),
         (["growth=capacity=9,catch_up=60,max=4"], "the snapshot has no rates of records"),
         (["partitions=2"], "topic 'orders' has 4 partitions, and Kafka never takes one away"),

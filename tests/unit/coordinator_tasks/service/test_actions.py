@@ -1,13 +1,15 @@
 """Actions: what a dry run says, and what is done."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator_tasks.core.errors import NotManaged, Refused, TopicConflict
 from coordinator_tasks.core.model import Actor, ConsumerStatus
-from coordinator_tasks.service import topics, transitions
+from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON, Cluster
 
@@ -35,6 +37,17 @@ def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
     assert shop.zk.find(shop.paths.directive("a")) == before
     said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=False)
     assert shop.zk.find(shop.paths.directive("a")) is not None
+
+
+def test_a_task_that_is_tried_again_does_not_do_again_what_somebody_has_taken_back_since(shop: Cluster) -> None:
+    shop.join("a")
+    given = {"consumer": "a", "why": "broken disk"}
+    ACTIONS["drain"].run(shop.coordinator, given, AIRFLOW, dry_run=False)
+    directives.undrain(shop.coordinator, "a")
+    again = ACTIONS["drain"].run(shop.coordinator, given, replace(AIRFLOW, attempt=2), dry_run=False)
+    assert (again.text, directives.read_directive(shop.coordinator, "a").draining) == (ONCE, None)
+    ACTIONS["drain"].run(shop.coordinator, given, replace(AIRFLOW, run="another", attempt=2), dry_run=False)
+    assert directives.read_directive(shop.coordinator, "a").draining is not None
 
 
 def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluster) -> None:

@@ -190,6 +190,17 @@ def test_the_same_answer_again_changes_nothing_and_who_answered_is_in_the_histor
         approve(site, "0123")
 
 
+def test_who_rejects_stands_in_the_history_as_who_has_rejected() -> None:
+    site = site_with(Budget(moves=1), "a", "b")
+    site.starts("c")
+    step(site)
+    given = {"topic": "orders", "digest": waits(site).digest, "reject": True, "why": "not now"}
+    done = ACTIONS["approve"].run(site.coordinator, given, PERSON, dry_run=False)
+    assert done.text == f"the plan {given['digest']} of topic orders is rejected; it waits until something changes"
+    (record,) = asked.asked(site.coordinator, "orders", 1)
+    assert (record.action, record.actor.who, record.why) == ("reject", PERSON.who, "not now")
+
+
 def test_only_the_sites_approvers_approve() -> None:
     site = site_with(Budget(moves=1, approvers=("kim", "lee")), "a", "b")
     site.starts("c")

@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
-from coordinator_tasks.core.model import Ending, Fleet, State
+from coordinator_tasks.core.model import Actor, Ending, Fleet, State
 from coordinator_tasks.core.ports import Delete, SetData
 from coordinator_tasks.service import directives, fleet, overview, redeployment, scaling, transitions, upkeep
+from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.shop import Shop, open_shop
@@ -269,6 +271,18 @@ def test_a_second_redeployment_waits_for_the_first(site: Shop) -> None:
     before = site.server.zxid
     with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before"):
         redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    assert site.server.zxid == before
+
+
+def test_a_task_that_is_tried_again_when_all_is_replaced_replaces_nobody_again(site: Shop) -> None:
+    task = Actor("airflow", "ada", "redeploy", "run", "redeploy", 1)
+    ACTIONS["redeploy"].run(site.coordinator, {"app": APP}, task, dry_run=False)
+    for consumer in ("a", "b"):
+        left(site, consumer, 1)
+        site.join(consumer)
+    before = site.server.zxid
+    again = ACTIONS["redeploy"].run(site.coordinator, {"app": APP}, replace(task, attempt=2), dry_run=False)
+    assert again.text == ONCE
     assert site.server.zxid == before
 
 
