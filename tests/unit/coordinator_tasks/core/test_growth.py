@@ -154,7 +154,8 @@ def test_a_growth_that_brings_no_throughput_is_undone_once_that_can_be_judged() 
 
 
 def test_a_growth_that_has_helped_stays_and_so_does_one_whose_load_is_gone() -> None:
-    risen = replace(seen(*FULL, now=1_041.0, consumers="abcd", busy={"a": 100.0}), loads=loads(*FULL, read=100.0))
+    all_busy = dict.fromkeys("abcd", 100.0)
+    risen = replace(seen(*FULL, now=1_041.0, consumers="abcd", busy=all_busy), loads=loads(*FULL, read=100.0))
     assert decide(LIMITS, risen, grown())[0].kind is not Kind.UNDO
     one = replace(seen(*FULL, now=1_041.0, consumers="abcd", busy={"a": 50.0}), loads=loads(*FULL, read=50.0))
     assert decide(LIMITS, one, grown())[0].kind is not Kind.UNDO, "one that is busy alone has too many partitions"

@@ -19,6 +19,7 @@ from coordinator_tasks.service import (
     directives,
     fleet,
     growth_store,
+    overrides,
     redeployment,
     topics,
     transitions,
@@ -232,7 +233,8 @@ def test_nothing_is_decided_on_old_measurements_or_while_something_changes(broke
     assert wanted(site) == before
 
 
-def test_moves_are_pins_and_the_next_step_of_the_size_ends_them() -> None:
+@pytest.mark.parametrize("person", ["", "b-1"])
+def test_moves_are_pins_and_the_next_step_of_the_size_ends_those_that_nobody_has_changed(person: str) -> None:
     site = fleet_site(BUSY, act=True)
     mine = sorted(p for p, owner in site.node().assignments.items() if owner == "b-1")
 
@@ -249,11 +251,14 @@ def test_moves_are_pins_and_the_next_step_of_the_size_ends_them() -> None:
     config = topics.configuration(site.coordinator, "orders")
     assert config.pins == {move.partition: "b-2" for move in found.moves}
     assert set(config.pins) < set(mine)
+    theirs = dict.fromkeys(config.pins, person) if person else {}
+    for partition, consumer in theirs.items():
+        overrides.set_pins(site.coordinator, "orders", consumer, [partition], actor=PERSON)
     site.settles()
     Traffic(site, **BUSY).flows("b-1", "b-2")
     site.clock.advance(100)
     assert look(site).decision.kind is Kind.GROW
-    assert topics.configuration(site.coordinator, "orders").pins == {}
+    assert topics.configuration(site.coordinator, "orders").pins == theirs
 
 
 @pytest.mark.parametrize("when", range(4))

@@ -14,6 +14,7 @@ from coordinator_tasks.core.ports import Delete, SetData
 from coordinator_tasks.service import directives, fleet, overview, redeployment, scaling, transitions, upkeep
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.shop import Shop, open_shop
 
@@ -264,6 +265,21 @@ def test_what_a_person_has_drained_is_left_to_the_person(site: Shop) -> None:
     directives.drain(site.coordinator, "a", by="ada", why="broken disk")
     assert stepped(site) == [], "the fleet has one consumer left, which would keep everything"
     assert directives.read_directive(site.coordinator, "a").draining is not None
+
+
+def test_nobody_is_drained_for_a_fleet_that_is_changed_at_the_same_moment(
+    site: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    real = redeployment.all_stable
+
+    def overtaken(c: Coordinator) -> bool:
+        fleet.set_fleet(c, Fleet(APP, "app.py", ("b",)))
+        return real(c)
+
+    monkeypatch.setattr(redeployment, "all_stable", overtaken)
+    assert stepped(site) == []
+    assert directives.read_directive(site.coordinator, "a").draining is None
 
 
 def test_a_second_redeployment_waits_for_the_first(site: Shop) -> None:
