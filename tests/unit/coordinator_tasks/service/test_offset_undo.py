@@ -88,6 +88,7 @@ def test_two_persons_at_once_take_it_back_once(shop: Shop, monkeypatch: pytest.M
 def test_two_resets_of_one_rebalance_go_back_to_before_the_first(shop: Shop) -> None:
     shop.statuses.answers.clear()  # nothing is confirmed, so that the rebalance does not end
     positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
+    shop.commit(0, 3)
     shop.commit(1, 95)
     positions.reset(shop.coordinator, "orders", "20", [0, 1], why="", actor=PERSON)
     assert len({record.rebalance for record in history.records(shop.coordinator, "orders", 2)}) == 1
