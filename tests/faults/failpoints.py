@@ -62,6 +62,9 @@ PHASES = (
         "plain",
         "pack",
     ),
+    *("scale", "scale_back", "redeploy", "outgrow", "ungrow"),
+    *("halt", "go_on", "give_back", "reject", "allow"),
+    *("go_back", "import", "undo", "guard"),
 )
 HELD, GO, HOLD_LOOK_S = "held", "go", 0.003
 WRITES = frozenset({"ZooKeeper.transact"})
@@ -169,8 +172,13 @@ class Failpoints:
         """The same thing with a failpoint around each of these operations."""
         return Wrapped(self, port, inner, operations)
 
+    @property
+    def phase(self) -> str:
+        """What the scenario does now."""
+        return PHASES[os.pread(self._phase, 1, 0)[0]]
+
     def _point(self, operation: str, step: str) -> str:
-        phase = PHASES[os.pread(self._phase, 1, 0)[0]]
+        phase = self.phase
         parts = [self.role.rstrip(string.digits), phase, self.task, step, operation]
         if self.task and operation not in WRITES:
             parts.remove(phase)  # the coordinator reads the same in each of its steps, whatever the step is for

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.upgrade import Phase, Upgrade
-from coordinator_tasks.service import fleet, topics, upgrade_store
+from coordinator_tasks.service import asked, fleet, topics, upgrade_store
 from tests.faults.case import FIRST, SECOND, Actor
+from tests.faults.fleets import FLEETS
 from tests.faults.persons import APP, NEXT, PERSON
 from tests.faults.roles import COORDINATOR, Life
 from tests.faults.scenarios import BOTH, Isolation, Scenario
@@ -64,9 +65,10 @@ class UpgradedBack(Upgraded):
     def _upgrade(self) -> None:
         self._phase("upgrade")
         self._begin()
-        self._await(
-            lambda: self._record().phase is Phase.HOLDING and self._settled({FIRST, NEXT}), "the only step is held"
-        )
+        self._await(self._is_held, "the only step is held")
+
+    def _is_held(self) -> bool:
+        return self._record().phase is Phase.HOLDING and self._settled({FIRST, NEXT})
 
     def _roll_back(self) -> None:
         self._phase("roll_back")
@@ -106,6 +108,31 @@ class UpgradedBackLate(Upgraded):
         return SECOND in [one.consumer for one in fleet.missing(self.coordinator)]
 
 
+class UpgradedHalted(UpgradedBack):
+    """A person pauses the upgrade while its only step is held, continues it, and rolls it back."""
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._upgrade, self._halt, self._go_on, self._give_back)
+
+    def _may_end(self, role: str) -> bool:
+        return Scenario._may_end(self, role) or (role == NEXT and self.phase == "give_back")
+
+    def _halt(self) -> None:
+        self._phase("halt")
+        self._asks("halt")
+        self._await(lambda: bool(self._record().paused), "the upgrade is paused")
+
+    def _go_on(self) -> None:
+        self._phase("go_on")
+        self._asks("go on")
+        self._await(lambda: not self._record().paused and self._is_held(), "the step is held again")
+
+    def _give_back(self) -> None:
+        self._phase("give_back")
+        self._asks("roll back")
+        self._await(lambda: self._over_as(Phase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
+
+
 class Approved(Scenario):
     """A join moves more than the site's budget, and a person approves the plan; later plans as well."""
 
@@ -125,9 +152,33 @@ class Approved(Scenario):
     def _approve(self) -> None:
         self._phase("approve")
         self._start(SECOND)
+        self._approves()
+
+    def _approves(self) -> None:
+        self._forget(PERSON)
         self.actors[PERSON] = Actor(replace(self._life(PERSON), wish="approve"))
         self._start(PERSON)
         self._await(lambda: self._settled(BOTH), "Stable with both")
+
+
+class Rejected(Approved):
+    """The same, but a person rejects the plan first, and nothing moves until another one approves it."""
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._reject, self._allow)
+
+    def _reject(self) -> None:
+        self._phase("reject")
+        self._start(SECOND)
+        self._asks("reject")
+        given = topics.configuration(self.coordinator, self.topic).approval
+        assert given is not None
+        assert not given.granted
+        assert [one.action for one in asked.asked(self.coordinator, self.topic, 1)] == ["reject"]
+
+    def _allow(self) -> None:
+        self._phase("allow")
+        self._approves()
 
 
 class Restarted(Scenario):
@@ -242,4 +293,15 @@ class Repacked(Isolation):
         self._start(SECOND)
 
 
-OPERATORS: Sequence[type[Scenario]] = (Upgraded, UpgradedBack, UpgradedBackLate, Approved, Restarted, Grown, Repacked)
+OPERATORS: Sequence[type[Scenario]] = (
+    Upgraded,
+    UpgradedBack,
+    UpgradedBackLate,
+    UpgradedHalted,
+    Approved,
+    Rejected,
+    Restarted,
+    Grown,
+    Repacked,
+    *FLEETS,
+)

@@ -15,13 +15,16 @@ from coordinator_tasks.core.errors import NodeMissing
 from coordinator_tasks.core.model import Record
 from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service import history, positions
-from tests.faults.case import FIRST, SECOND, Actor, Case
+from coordinator_tasks.settings import TRANSACTIONAL_FENCE
+from tests.faults.case import FIRST, SECOND, Actor, Case, Failed, Result
 from tests.faults.checker import Run
 from tests.faults.failpoints import GO, HELD, Hold
-from tests.faults.persons import PERSON, ask
+from tests.faults.persons import PERSON, ask, recorded, wanted
 from tests.faults.roles import AGENT_TIMING, COORDINATOR, TIMING, Life
+from tests.faults.upkeep import beside
 from tests.faults.waking import PROMISED_S, SLACK_S
 from tests.integration import agent_site
+from tests.stable import stable_node
 
 CHORES_S = 0.3
 REGISTER_S = 0.5
@@ -103,6 +106,16 @@ class Scenario(Case):
         self._start(SECOND)
         self._await(lambda: self._settled(BOTH), "Stable with its next life")
 
+    def _scenario(self) -> None:
+        super()._scenario()
+        self._await(self._recorded, "all that persons have done stands in the history once")
+
+    def _recorded(self) -> bool:
+        found, asked = recorded(self.coordinator), wanted(self.folder)
+        if len(found) > len(asked):
+            raise Failed(f"recorded are {found}, and asked was for {asked}; see {self.folder}")
+        return found == asked
+
     def _records(self) -> Sequence[Record]:
         return history.records(self.coordinator, self.topic, RECORDS)[::-1]
 
@@ -160,20 +173,23 @@ class Lost(Scenario):
 
     def _lose(self) -> None:
         self._phase("lost")
-        address = urlsplit(self._dies())
-        # Another process takes the port and says nothing, as a host does that is gone: a refusal would prove the end.
-        with socket.create_server((address.hostname or "", address.port or 0)):
-            self._await(lambda: self._settled({FIRST}), "Stable without the dead one")
+        self._dies_silently(SECOND, FIRST)
 
     def _back(self) -> None:
         self._phase("back")
         self._comes_back()
 
-    def _dies(self) -> str:
+    def _dies_silently(self, role: str, taker: str) -> None:
+        """Another process takes its port and says nothing, as a host does that is gone: a refusal would prove the end."""
+        address = urlsplit(self._dies(role))
+        with socket.create_server((address.hostname or "", address.port or 0)):
+            self._await(lambda: self._settled({taker}), "Stable without the dead one")
+
+    def _dies(self, role: str = SECOND) -> str:
         """The address that it had."""
-        actor, life = self.actors[SECOND], self._live(SECOND)
-        member = decode_member("", self.zk.get(self.paths.member(SECOND)).data)
-        self.killed.add((SECOND, life))
+        actor, life = self.actors[role], self._live(role)
+        member = decode_member("", self.zk.get(self.paths.member(role)).data)
+        self.killed.add((role, life))
         actor.ended = True
         if actor.process is not None:
             actor.process.kill()
@@ -199,6 +215,52 @@ class Refusing(Lost):
     def _again(self) -> None:
         self._phase("again")
         self._comes_back()
+
+
+@dataclass
+class Guarded(Lost):
+    """The same where commits are transactions: who had nothing yet takes everything over, and is killed around its starts."""
+
+    bound_s: ClassVar[float] = 120.0
+    fence: str = TRANSACTIONAL_FENCE
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._guard)
+
+    def _initial(self) -> None:
+        self._phase("initial")
+        for role in (COORDINATOR, FIRST):
+            self._start(role)
+        self._await(lambda: self._settled({FIRST}), "Stable with the first consumer")
+        self._asks("freeze")
+        self._start(SECOND)
+        self._await(
+            lambda: self._live(SECOND) > 0 and self._settled({FIRST}), "the second one is there, and has nothing"
+        )
+
+    def _guard(self) -> None:
+        self._phase("guard")
+        self._dies_silently(FIRST, SECOND)
+
+
+class WentBack(Scenario):
+    """A consumer joins, and a person takes that rebalance back."""
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._go_back)
+
+    def _initial(self) -> None:
+        self._phase("initial")
+        for role in (COORDINATOR, FIRST):
+            self._start(role)
+        self._await(lambda: self._settled({FIRST}), "Stable with the first consumer")
+        self._start(SECOND)
+        self._await(lambda: self._settled(BOTH), "Stable with both")
+
+    def _go_back(self) -> None:
+        self._phase("go_back")
+        self._asks("go back")
+        self._await(lambda: self._settled({FIRST}), "Stable as it was before the second one came")
 
 
 class Drain(Scenario):
@@ -266,8 +328,9 @@ class Positions(Scenario):
         self._asks("resume")
         self._await(lambda: self._settled(BOTH) and self._flows(), "Stable, and everything flows again")
 
-    def _resets(self) -> list[Record]:
-        return [one for one in self._records() if one.plan is not None and one.plan.strategy == positions.RESET]
+    def _resets(self, topic: str = "") -> list[Record]:
+        records = history.records(self.coordinator, topic or self.topic, RECORDS)
+        return [one for one in records if one.plan is not None and one.plan.strategy == positions.RESET]
 
     def _still(self) -> bool:
         """All owners have acted on the pause, and Kafka has what has passed their sinks."""
@@ -292,3 +355,41 @@ class Positions(Scenario):
         """Everything that was there a moment ago is processed."""
         self.target = self.servers.ends()
         return self._consumed()
+
+
+class Imported(Positions):
+    """The same by a file of two topics, and a person takes it back; the other topic has no records."""
+
+    standing: ClassVar[frozenset[str]] = frozenset({"pause", "import", "undo"})
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._pause, self._import, self._undo, self._resume)
+
+    def run(self) -> Result:
+        self.other = beside(self.topic, self.group)
+        self.servers.admin.create_topic(self.other, 1)
+        return super().run()
+
+    def _life(self, role: str) -> Life:
+        return replace(super()._life(role), upkeep="beside" if role == COORDINATOR else "")
+
+    def _initial(self) -> None:
+        super()._initial()
+        self._await(self._other_stands, "the other topic is Stable")
+
+    def _import(self) -> None:
+        self._phase("import")
+        self._asks("import")
+        self._await(lambda: self._reset_times(1) and self._still(), "everything is reset, and Stable")
+
+    def _undo(self) -> None:
+        self._phase("undo")
+        self._asks("undo")
+        self._await(lambda: self._reset_times(2) and self._still(), "everything is taken back, and Stable")
+
+    def _reset_times(self, times: int) -> bool:
+        return len(self._resets()) == len(self._resets(self.other)) == times and self._other_stands()
+
+    def _other_stands(self) -> bool:
+        node = stable_node(self._find, self.paths, self.other)
+        return node is not None and bool(node.assignments)

@@ -16,10 +16,24 @@ from tests.faults.case import FIRST, SECOND, Case, Result
 from tests.faults.checker import Run
 from tests.faults.failpoints import Hold, When
 from tests.faults.operators import OPERATORS
+from tests.faults.persons import ASKED_FILE
 from tests.faults.proxy import Proxy
 from tests.faults.releases import Releases
 from tests.faults.roles import COORDINATOR, Life
-from tests.faults.scenarios import BOTH, Added, Drain, Isolation, Lost, Pins, Positions, Refusing, Scenario
+from tests.faults.scenarios import (
+    BOTH,
+    Added,
+    Drain,
+    Guarded,
+    Imported,
+    Isolation,
+    Lost,
+    Pins,
+    Positions,
+    Refusing,
+    Scenario,
+    WentBack,
+)
 from tests.stable import stable_node
 
 GROWN = 2
@@ -55,6 +69,7 @@ class Emptied(Added):
         except LookAgain:
             return False
         self.before = list(records)
+        (self.folder / ASKED_FILE).unlink(missing_ok=True)  # its records are gone as well
         return True
 
     def _all(self, path: str) -> list[str]:
@@ -297,5 +312,8 @@ SCENARIOS: Sequence[type[Case]] = (
     RacedGrowth,
     Barrier,
     Transactional,
+    Guarded,
+    WentBack,
+    Imported,
     *OPERATORS,
 )

@@ -6,13 +6,26 @@ from typing import TypeAlias
 from coordinator_tasks.core import upgrade
 from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Memory, Move, Seen
 from coordinator_tasks.core.model import Actor, Fleet
-from coordinator_tasks.service import autoscale, store, upgrade_store, upgrades
+from coordinator_tasks.service import (
+    autoscale,
+    growth_store,
+    redeployment,
+    store,
+    topics,
+    transitions,
+    upgrade_store,
+    upgrades,
+)
 from coordinator_tasks.service.coordinator import Coordinator
 
 Task: TypeAlias = Callable[[str], None]
 """Says under which name the next operations are noted."""
 TAKER = "b"
 BASELINE_S = 0.2
+GIVES, BACKLOG = 100.0, 100_000.0
+"""Records/s of a consumer, and records that each partition is behind: it needs all that one gives."""
+LATER_S = 2.0
+"""As long as a start and a window of the wish `ungrow` together."""
 
 
 def _upgrade(c: Coordinator, _topic: str, task: Task) -> None:
@@ -63,8 +76,51 @@ def _decided(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memo
     return found, Memory(decisions=kept, latest=found)
 
 
+def _outgrow(c: Coordinator, topic: str, task: Task) -> None:
+    """A look at each fleet, by the policy itself: everybody is busy, all partitions need two, and more read no more.
+
+    The last decision was taken a moment ago, however long this machine has taken since.
+    """
+
+    def measure(c: Coordinator, fleet: Fleet) -> Seen:
+        unsure = autoscale._unsure(c, fleet)
+        node = store.load_nodes(c.zk, c.paths, [topic]).get(topic)
+        owners = sorted(node.assignments.items()) if node is not None else []
+        loads = tuple(Load(topic, p, owner, 0.9 * GIVES, BACKLOG, 0.4 * GIVES) for p, owner in owners)
+        past = growth_store.read(c, fleet.app).memory.decisions
+        now = past[-1].at + LATER_S if past else c.clock.now()
+        return Seen(now, fleet.consumers, loads, dict.fromkeys(fleet.consumers, GIVES), unsure)
+
+    vars(autoscale).update(measure=measure)
+    task("grow")
+    list(autoscale.look(c, [], Actor("loop", "faults"), []))
+
+
+def _redeploy(c: Coordinator, _topic: str, task: Task) -> None:
+    task("redeploy")
+    list(redeployment.advance(c, []))
+
+
+def beside(topic: str, group: str) -> str:
+    """The name of a case's second topic."""
+    return f"{topic}-{group}"
+
+
+def _beside(c: Coordinator, topic: str, task: Task) -> None:
+    """A second topic is managed as well."""
+    task("beside")
+    group, actor = topics.configuration(c, topic).group_id, Actor("loop", "faults")
+    other = beside(topic, group)
+    if other not in transitions.topics(c):
+        topics.add_topic(c, other, beside(group, "beside"), actor=actor)
+    transitions.step(c, [other], actor)
+
+
 UPKEEP: Mapping[str, Callable[[Coordinator, str, Task], None]] = {
     "upgrade": _upgrade,
     "upgrade until it drains": _upgrade_until_it_drains,
     "grow": _grow,
+    "outgrow": _outgrow,
+    "redeploy": _redeploy,
+    "beside": _beside,
 }
