@@ -9,7 +9,7 @@ from functools import partial
 
 from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_directive
 from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
-from coordinator_tasks.core.machine.life import interfaces
+from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import (
@@ -116,9 +116,11 @@ def would_expect_restart(
         raise Refused(
             f"{consumer} is not registered, so nobody knows which process is to restart; ask before it ends, or start it"
         )
-    asked = "isolated" if old.isolation is not None else "draining" if old.draining is not None else ""
+    # Of this process: what was asked of a former one still stands there. An earlier planned restart is no reason against this one.
+    life = Life(consumer, member.incarnation, directive=replace(old, restart=None))
+    asked = "isolated" if life.isolation is not None else "draining" if life.draining is not None else ""
     if asked:
-        end = "readmit" if old.isolation is not None else "undrain"
+        end = "readmit" if asked == "isolated" else "undrain"
         raise Refused(
             f"{consumer} is {asked}, so it keeps nothing for a restart; {end} it first, or restart it as it is"
         )

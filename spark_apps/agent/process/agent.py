@@ -276,10 +276,13 @@ class Agent:
 
     def _restarts(self) -> bool:
         """A person expects the next process of this id soon, and its partitions wait for it."""
-        restart, draining = self._view.directive.restart, self._view.directive.draining
-        mine = restart is not None and restart.incarnation == self.identity.incarnation
+        restart, draining, mine = self._view.directive.restart, self._view.directive.draining, self.identity.incarnation
         return (
-            restart is not None and mine and not restart.moves and draining is None and restart.holds(self._clock.now())
+            restart is not None
+            and restart.incarnation == mine
+            and not restart.moves
+            and (draining is None or draining.incarnation not in (0, mine))
+            and restart.holds(self._clock.now())
         )
 
     def _mark_draining(self) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import NotManaged, Refused
-from coordinator_tasks.core.model import Ending, Silence, TopicConfig, Unreachable
+from coordinator_tasks.core.model import Directive, Draining, Ending, Isolation, Silence, TopicConfig, Unreachable
 from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import directives, overview, topics, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.clock import FakeClock
@@ -207,6 +209,32 @@ def test_zero_minutes_end_it_and_it_is_one_write() -> None:
     site.dies("b")
     step(site)
     assert site.counts() == {"a": 4}
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        Directive("b", draining=Draining("b", "asked to end", 5.0, incarnation=1)),
+        Directive("b", isolation=Isolation("platform", "absent and silent for 30 s", 5.0, incarnation=1, readmit=True)),
+    ],
+    ids=["asked to end", "isolated"],
+)
+def test_what_was_asked_of_a_former_process_refuses_no_restart_of_the_present_one(former: Directive) -> None:
+    site = stable_site("a", "b")
+    path = site.paths.directive("b")
+    site.dies("b")
+    site.zk.transact([put(path, encode_directive(former), -1)])
+    site.settles()
+    site.starts("b")
+    site.settles()
+    before = dict(site.node().assignments)
+    assert set(before.values()) == {"a", "b"}
+    expect(site)
+    site.dies("b")
+    site.clock.advance(60)
+    site.settles()
+    assert site.node().assignments == before
+    assert site.node().incarnations["b"] == 2
 
 
 def test_what_cannot_be_is_refused_and_nothing_changes() -> None:

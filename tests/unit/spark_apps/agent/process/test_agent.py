@@ -495,9 +495,13 @@ def restart(now: float, *, incarnation: int = 1, moves: bool = False, within_s: 
     return Directive("a", restart=PlannedRestart("ada", "kernel", now, now + within_s, incarnation, moves))
 
 
-def test_before_a_planned_restart_it_commits_and_ends_at_once_without_a_hand_off(stage: Stage) -> None:
+@pytest.mark.parametrize("former", [None, Draining("a", "asked to end", 1.0, incarnation=7)], ids=["first", "again"])
+def test_before_a_planned_restart_it_commits_and_ends_at_once_without_a_hand_off(
+    stage: Stage, former: Draining | None
+) -> None:
+    """Also where the leave of a former process still stands in its directive."""
     stage.own(0, 1)
-    asked = restart(stage.clock.now())
+    asked = replace(restart(stage.clock.now()), draining=former)
     stage.directive(asked)
     stage.step()
     stage.agent.leave()
@@ -507,7 +511,7 @@ def test_before_a_planned_restart_it_commits_and_ends_at_once_without_a_hand_off
     assert stage.offsets.committed("t", [0])[0].offset == 0
     assert stage.release(0) is None
     found = decode_directive(PATHS.directive("a"), stage.site.get(PATHS.directive("a")).data, "a", 0)
-    assert (found.draining, found.restart) == (None, asked.restart)
+    assert (found.draining, found.restart) == (former, asked.restart)
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
 
 
