@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -13,12 +14,15 @@ from coordinator_plugin.pages_address import PREFIX
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from coordinator_tasks.core.move_ways import HOW
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.core.pauses import milliseconds, sentence
 from coordinator_ui import words
 
+_TURNS = re.compile("[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]")
+_FIRST_STRONG_ISOLATE, _POP_ISOLATE, _ISOLATES = "\u2068", "\u2069", re.compile("[\u2066-\u2069]")
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_IN_GRID = 64
 """Partitions that fit side by side; a larger topic is shown by ranges."""
@@ -63,12 +67,14 @@ def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=isolated,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.filters |= {
         "actor": words.actor,
+        "as_is": escape,
         "clock": words.clock,
         "duration": words.duration,
         "explained": lambda kind: HOW[kind][1],
@@ -94,6 +100,13 @@ def environment() -> Environment:
         "style": f"{_read(VENDOR / f'{UPLOT}.min.css')}{_read(TEMPLATES / 'page.css')}",
     }
     return made
+
+
+def isolated(value: Any) -> Any:
+    """A text that turns the direction of what is written, between marks that end that with it. Forms keep values `as_is`."""
+    if isinstance(value, str) and not isinstance(value, Markup) and _TURNS.search(value):
+        return f"{_FIRST_STRONG_ISOLATE}{_ISOLATES.sub('', value)}{_POP_ISOLATE}"
+    return value
 
 
 @cache
