@@ -1,152 +1,22 @@
 """The live page over data that a test makes, in a real browser: its size, its links and its words."""
 
-import random
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_ui import live, words
-from coordinator_ui.access import may_read_cluster
-from coordinator_ui.routes import make_app
-from coordinator_ui.trends import Trend, Trends
+from coordinator_ui import words
 from selenium.webdriver.common.by import By
 
-from coordinator_tasks.core.lag_moments import EVERY_S, KEPT, LagMoment, TopicMoment
-from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at, served
+from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at
+from tests.integration.live_answers import PARTITIONS, WATCH, Synthetic, pages_of, synthetic
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(180),
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed"),
 ]
-CONSUMERS, PARTITIONS = 1_000, 10_000
 PAINT_MS, UPDATE_MS = 1_000, 200
-WATCH = """
-window.longest = 0;
-new PerformanceObserver((list) => { for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration); }).observe({ type: "longtask", buffered: true });
-"""
-
-
-def synthetic(round_: int) -> dict[str, Any]:
-    """One topic; a tenth of the partitions has another owner in each answer."""
-    chance = random.Random(7)
-    owners = [f"consumer-{number:04}" for number in range(CONSUMERS)]
-    moved = [(p + round_) % CONSUMERS if p % 10 == 0 else p % CONSUMERS for p in range(PARTITIONS)]
-    lags = [chance.randrange(1_000_000) + round_ for _ in range(PARTITIONS)]
-    topic = {
-        "topic": "orders",
-        "state": "Stable",
-        "says": "Every partition is where it should be.",
-        "since": 1.0,
-        "epoch": round_,
-        "partitions": PARTITIONS,
-        "unowned": "",
-        "moving": "",
-        "blockers": {},
-        "overrides": [],
-        "problem": "",
-        "lag": sum(lags),
-        "lag_s": 10,
-        "rate": 1,
-        "speed": 2,
-        "drain_s": 5,
-        "advice": "",
-        "trend": [1, 2, 3],
-    }
-    consumer = {
-        "presence": "live",
-        "host": "10.0.0.1",
-        "address": "http://10.0.0.1:9001",
-        "release": "0.3.0",
-        "code": "",
-        "rack": "r1",
-        "capacity": 1.0,
-        "incarnation": 1,
-        "registered": 1.0,
-        "answers": True,
-        "absent_since": None,
-        "health": "ok",
-        "asked": "",
-        "isolated": False,
-        "draining": False,
-        "wanted": True,
-        "notes": [],
-        "spark_ui": "",
-        "driver_log": "",
-        "partitions": 10,
-        "lag": 5,
-        "lag_s": 2.5,
-        "rate": 2,
-        "speed": 3,
-        "drain_s": "never",
-    }
-    return {
-        "cluster": "shop",
-        "now": 1_000_000.0 + round_,
-        "problem": "",
-        "trend_problems": [],
-        "judged": 1_000_000.0 + round_,
-        "states": list(live.STATES),
-        "statuses": {status.name: said for status, said in words.LAG_STATUSES.items()},
-        "topics": [topic],
-        "owners": owners,
-        "moves": [],
-        "left_out": 0,
-        "consumers": [{"consumer": name, **consumer} for name in owners],
-        "partitions": {
-            "topic": [0] * PARTITIONS,
-            "partition": list(range(PARTITIONS)),
-            "owner": moved,
-            "state": [0] * PARTITIONS,
-            "lag": lags,
-            "lag_s": [one / 100 for one in lags],
-            "rate": [1.5] * PARTITIONS,
-            "speed": [2.5] * PARTITIONS,
-            "drain_s": [lag / 7 for lag in lags],
-            "status": ["OK"] * PARTITIONS,
-        },
-    }
-
-
-def an_hour() -> Trend:
-    """Of the same topic, minute by minute."""
-    now, numbers = 1_000_000.0, range(PARTITIONS)
-    owners = tuple(f"consumer-{number:04}" for number in range(CONSUMERS))
-    columns = TopicMoment(
-        "g",
-        array("i", numbers),
-        array("h", (p % CONSUMERS for p in numbers)),
-        array("q", numbers),
-        array("q", numbers),
-        array("q", numbers),
-        array("b", (1 for _ in numbers)),
-        array("b", (1 for _ in numbers)),
-    )
-    return Trend(
-        now, tuple(LagMoment(now - EVERY_S * back, owners, {"orders": columns}) for back in range(KEPT, 0, -1))
-    )
-
-
-class Synthetic(Trends):
-    """A reader that gives the next answer, and the trends of the hour before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers = 0
-        self.make: Callable[[int], dict[str, Any]] = synthetic
-        self.trend = an_hour()
-
-    async def read(self, _cluster: str, read: Callable[[Any], Any]) -> Any:
-        return read(self)
-
-    def of(self, _: Any) -> Trend:
-        return self.trend
-
-    def look(self, *_: Any) -> tuple[None, dict[str, Any]]:
-        self.answers += 1
-        return None, self.make(self.answers)
 
 
 @pytest.fixture
@@ -155,13 +25,8 @@ def reader() -> Synthetic:
 
 
 @pytest.fixture
-def address(reader: Synthetic, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
-    monkeypatch.setattr(live, "look", reader.look)
-    app = make_app(reader)  # type: ignore[arg-type]
-    app.state.trends = reader
-    app.dependency_overrides[may_read_cluster] = lambda: None
-    with served(app) as found:
+def address(reader: Synthetic) -> Iterator[str]:
+    with pages_of(reader) as found:
         yield found
 
 
