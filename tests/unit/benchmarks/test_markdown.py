@@ -15,6 +15,7 @@ from benchmarks import (
     growth,
     headline,
     latency,
+    live_page,
     pause_predictions,
     reads,
     rebalance,
@@ -333,3 +334,18 @@ def test_a_place_without_its_result_keeps_its_text(tmp_path: Path, monkeypatch: 
     (tmp_path / "one.json").unlink()
     (tmp_path / "two.json").write_text('{"n": 2}')
     assert tables({MEASUREMENTS: text}) == {MEASUREMENTS: text.replace("old", "None 2")}
+
+
+def test_a_large_live_page_says_which_of_its_targets_it_meets() -> None:
+    took = {"first paint": [150.0, 170.2], "data shown": [300.0, 310.0], "update": [20.0, 90.0]}
+    result = {
+        **MACHINE,
+        "rounds": 2,
+        "updates": 1,
+        "milliseconds": {**took, "main thread": [70.0, 80.0], "longest task": [0.0, 201.0]},
+    }
+    first, *rows = live_page.markdown(result).splitlines()
+    assert first == f"2 rounds of 1 update, answers made up, headless Chromium, {SAID}"
+    assert rows[3] == "| from the address to the first paint | 160 | 170 | met: below 1,000 ms |"
+    assert rows[5] == "| an update of page and tables | 55 | 90 | – |"
+    assert rows[-1] == "| the longest task of a round's updates | 100 | 201 | **missed**: below 200 ms |"
