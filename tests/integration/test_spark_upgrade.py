@@ -142,6 +142,7 @@ class Shop:
     def agrees(self, found: upgrade_report.UpgradeReport) -> None:
         """The stalls of the report are those of the rows."""
         agree(found, self.managed.history(), self.rows(), PARTITIONS)
+        assert found.control
 
     def logs(self) -> str:
         return "; ".join(f"{one}: {(self.folder / f'{one}.log').read_text()[-500:]}" for one in self.processes)
