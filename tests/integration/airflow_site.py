@@ -16,6 +16,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings
+from tests.airflow_calls import wait_for_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,6 +82,17 @@ def eventually(holds: Callable[[], Any], limit_s: float = 180.0) -> Any:
         assert time.monotonic() < deadline_s, f"not within {limit_s:g} s"
         time.sleep(0.2)
     return found
+
+
+def reconciled(airflow: EmbeddedAirflow, holds: Callable[[], Any], limit_s: float = 180.0) -> Any:
+    """As `eventually`, of what `reconcile` brings about: it runs again and again meanwhile, not only every minute."""
+
+    def found() -> Any:
+        return holds() or (
+            wait_for_run(airflow.client, "reconcile", airflow.client.trigger("reconcile"), limit_s) and holds()
+        )
+
+    return eventually(found, limit_s)
 
 
 def state_of(c: Coordinator, topic: str) -> State:

@@ -19,7 +19,7 @@ from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import task_log
 from tests.fakes.cluster import PERSON
-from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
+from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually, reconciled
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -45,7 +45,7 @@ def examined(airflow: EmbeddedAirflow, settings: Settings, password: str = "") -
 def test_the_doctor_finds_a_running_airflow_well_and_names_what_is_turned_off(
     airflow: EmbeddedAirflow, settings: Settings
 ) -> None:
-    found = eventually(lambda: _well(examined(airflow, settings)))
+    found = reconciled(airflow, lambda: _well(examined(airflow, settings)))
     assert found["Airflow plugin"].result is Result.OK
     assert found["Airflow pool default_pool"].result is Result.OK
     assert found["Airflow clock"].result is Result.OK
@@ -80,7 +80,9 @@ def test_reconcile_audits_and_asks_a_person_about_an_intruder(airflow: EmbeddedA
         admin = AdminClient(dict(settings.kafka))  # it has to outlive its futures
         for future in admin.alter_consumer_group_offsets([place]).values():
             future.result(10)
-        asked = eventually(lambda: [r for r in client.dag_runs("stuck_topic") if r["dag_run_id"].startswith("audit__")])
+        asked = reconciled(
+            airflow, lambda: [r for r in client.dag_runs("stuck_topic") if r["dag_run_id"].startswith("audit__")]
+        )
         path = f"/dags/stuck_topic/dagRuns/{asked[0]['dag_run_id']}/hitlDetails?limit=10"
         (question,) = eventually(lambda: client.request("GET", path)["hitl_details"])
         assert question["subject"] == f"ownership of {topic} is disputed"

@@ -25,7 +25,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run, xcom
-from tests.integration.airflow_site import airflow_of, cluster_of, eventually
+from tests.integration.airflow_site import airflow_of, cluster_of, eventually, reconciled
 from tests.integration.stub_consumer import BOOT_ID, StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -124,7 +124,7 @@ def test_templates_of_consumers_znodes_and_forms_have_no_effect(
         member = json.loads(c.zk.get(c.paths.member("liar")).data)
         lied = member | {"rack": planted, "attributes": {planted: planted}}
         c.zk.transact([SetData(c.paths.member("liar"), json.dumps(lied).encode())])
-        question = eventually(lambda: asked_about(client, topic))
+        question = reconciled(airflow, lambda: asked_about(client, topic))
         eventually(lambda: "late" in c.discovery.members())
         form = {"cluster": settings.cluster, "consumer": "liar", "why": planted, "dry_run": False}
         run = client.trigger("isolate", conf=form)
