@@ -128,7 +128,7 @@ TABLE: Mapping[str, Row] = {
                 "KPC-011",
                 r"the consumer group 'g\x1b[2J' has characters that cannot be shown",
             ),
-            Bad({"topic": "paused"}, "KPC-010", "topic 'paused' is managed by cluster"),
+            Bad({"topic": "paused", "group_id": "another"}, "KPC-010", "topic 'paused' is managed by cluster"),
         ),
     ),
     "remove_topic": Row(
@@ -408,7 +408,7 @@ TABLE: Mapping[str, Row] = {
             Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
             Bad({"pattern": "sc"}, "KPC-019", "the pattern 'sc' needs {} once"),
             Bad({"count": 1_001}, "KPC-019", "a fleet has 0 to 1000 consumers", form="1001"),
-            Bad({"count": -1}, "KPC-002", "greater than or equal to 0", form="-1 is less than the minimum of 0"),
+            Bad({"count": -1}, "KPC-002", "-1", form="-1 is less than the minimum of 0"),
             Bad({"count": 2.7}, "KPC-002", "Invalid value for 'count'", form="2.7 is not of type 'integer'"),
         ),
     ),

@@ -348,7 +348,7 @@ REFUSED: Sequence[tuple[tuple[str, ...], str]] = (
     ((*GROWTH, "9" * 20), "KPC-028: a fleet cannot grow from 1 to 99999999999999999999 consumers"),
     ((*GROWTH, "3", "--utilisation", "nan"), "KPC-028: a utilisation of nan cannot be"),
     ((*GROWTH, "3", "--window", "inf"), "KPC-028: a window of inf s cannot be; give 1 to 86400 seconds"),
-    (("scale", "billing", "-1"), "KPC-002: Invalid value for 'count'"),
+    (("scale", "billing", "-1"), "KPC-002: No such option: -1"),
     (("scale", "billing", "1001"), "KPC-019: a fleet has 0 to 1000 consumers, and not 1001"),
     (("isolate", "billing-1", "--why", "x", "--for-s", "1e9"), "and not 1e+09 s: give fewer, or 0"),
     (("isolate", "billing-1", "--why", "x", "--for-s", "nan"), "KPC-0"),
