@@ -36,7 +36,7 @@ MISTYPED: Any = next(kind for kind in reversed(typer.BadParameter.__mro__) if ha
 
 for part in (topics, rebalances, snapshots, consumers, audits, rights, metrics, version):
     app.add_typer(part.commands)
-app.add_typer(offsets.commands, name="offsets")
+app.add_typer(offsets.commands, name="offsets", rich_help_panel="Topics and partitions")
 
 
 @app.callback()

@@ -25,8 +25,8 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.parameters import REQUIRED, Option
 
 
-def add(commands: typer.Typer, action: Action) -> None:
-    """Add the action's command, under the last of its words."""
+def add(commands: typer.Typer, action: Action, panel: str = "") -> None:
+    """Add the action's command, under the last of its words; `panel`: where `--help` lists it."""
     asked = {one.name: one.option for one in action.parameters if one.option is not None}
     # Help lists the required ones first.
     options = dict(sorted(asked.items(), key=lambda item: item[1].default is not REQUIRED))
@@ -65,7 +65,7 @@ def add(commands: typer.Typer, action: Action) -> None:
     }
     command.__annotations__ = {name: one.annotation for name, one in signature.items()}
     command.__signature__ = inspect.Signature(list(signature.values()))  # type: ignore[attr-defined]
-    commands.command(action.words.split()[-1], help=action.help)(command)
+    commands.command(action.words.split()[-1], help=action.help, rich_help_panel=panel or None)(command)
 
 
 def _ask(action: Action, c: Coordinator, given: Given, command: str) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, Topics, how_of, listed, managed, opened
+from coordinator_tasks.cli.base import HELD_EXIT, LOOK, Format, Json, Output, Topics, how_of, listed, managed, opened
 from coordinator_tasks.core.partition_text import ranges
 from coordinator_tasks.service import audit as service
 from coordinator_tasks.service.audit import BETWEEN_S, Audit
@@ -14,7 +14,7 @@ from coordinator_tasks.tables import NOBODY, Table
 commands = typer.Typer()
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def audit(
     context: typer.Context,
     topics: Topics = None,

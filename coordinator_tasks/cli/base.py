@@ -27,6 +27,8 @@ from coordinator_tasks.tables import Table, visible
 from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_environment
 
 HELD_EXIT = 1
+LOOK, RUN = "Look: nothing is changed", "Run the coordinator"
+"""Where `--help` lists a command that is no action."""
 Opener = Callable[[], AbstractContextManager[Coordinator]]
 
 Topic = Annotated[str, typer.Argument(help="A topic of Kafka.", show_default=False)]

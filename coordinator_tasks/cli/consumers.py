@@ -5,6 +5,7 @@ import typer
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
 from coordinator_tasks.cli.base import (
+    LOOK,
     Format,
     Json,
     Output,
@@ -23,7 +24,7 @@ from coordinator_tasks.service.upgrade_actions import UPGRADE_ACTIONS
 commands = typer.Typer()
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def status(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the consumers: live, isolated, draining or absent; address, incarnation, what they run and their lag.
 
@@ -34,11 +35,16 @@ def status(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
         exit_if_unowned(overview.unowned(c))
 
 
-for action in (*CONSUMER_ACTIONS, *FLEET_ACTIONS, *GROWTH_ACTIONS, *UPGRADE_ACTIONS):
-    actions.add(commands, action)
+for panel, found in {
+    "Consumers": CONSUMER_ACTIONS,
+    "Fleets and their growth": (*FLEET_ACTIONS, *GROWTH_ACTIONS),
+    "Upgrades of fleets": UPGRADE_ACTIONS,
+}.items():
+    for action in found:
+        actions.add(commands, action, LOOK if action.reads else panel)
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def fleet(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the consumers that should run, by application."""
     with opened(context) as c:

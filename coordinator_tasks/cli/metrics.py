@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import typer
 
 from coordinator_tasks.cli import metrics_text
-from coordinator_tasks.cli.base import given_settings, opened
+from coordinator_tasks.cli.base import RUN, given_settings, opened
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.exposition import CONTENT_TYPE
@@ -39,7 +39,7 @@ commands = typer.Typer()
 log = logging.getLogger(__name__)
 
 
-@commands.command()
+@commands.command(rich_help_panel=RUN)
 def metrics(
     context: typer.Context,
     listen: Annotated[

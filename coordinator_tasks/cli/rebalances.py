@@ -10,6 +10,8 @@ import typer
 from coordinator_tasks import logs, show
 from coordinator_tasks.cli import actions as action_commands
 from coordinator_tasks.cli.base import (
+    LOOK,
+    RUN,
     Format,
     Json,
     Output,
@@ -38,7 +40,7 @@ log = logging.getLogger(__name__)
 ACTIONS_HELP = "Show instead what persons have asked for: who, what, why, and what it was before."
 
 
-@commands.command()
+@commands.command(rich_help_panel=RUN)
 def plan(
     context: typer.Context,
     topics: Topics = None,
@@ -55,7 +57,7 @@ def plan(
     exit_if_held(reports)
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def explain(
     context: typer.Context,
     topic: Topic,
@@ -73,7 +75,7 @@ def explain(
         listed(transitions.explain(c, topic), how_of(how, json), text, rows)
 
 
-@commands.command()
+@commands.command(rich_help_panel=RUN)
 def step(context: typer.Context, topics: Topics = None, how: Output = Format.TABLE, json: Json = False) -> None:
     """Do what is due now for each topic, once, without waiting; `plan --dry-run` shows it first."""
     with opened(context) as c:
@@ -84,7 +86,7 @@ def step(context: typer.Context, topics: Topics = None, how: Output = Format.TAB
     exit_if_held(reports)
 
 
-@commands.command()
+@commands.command(rich_help_panel=RUN)
 def run(context: typer.Context) -> None:
     """Coordinate without Airflow until SIGINT or SIGTERM, and print every step."""
     with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, opened(context) as c:
@@ -101,14 +103,14 @@ def _log_step(report: transitions.TopicReport) -> None:
     log.log(STEP_LEVEL, "%s -> %s: %s", report.before, report.after, report.reason, extra=report.fields)
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def history(
     context: typer.Context,
     topic: Annotated[
         str | None,
         typer.Argument(help="One topic, or with --actions a consumer or fleet; none = all.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="So many rebalances or requests at most.")] = 20,
     actions: Annotated[bool, typer.Option("--actions", help=ACTIONS_HELP)] = False,
     how: Output = Format.TABLE,
     json: Json = False,
@@ -125,4 +127,4 @@ def history(
 
 
 for action in (*WHAT_IF_ACTIONS, *APPROVAL_ACTIONS):
-    action_commands.add(commands, action)
+    action_commands.add(commands, action, LOOK if action.reads else "Topics and partitions")

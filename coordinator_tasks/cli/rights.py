@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, given_settings, how_of, listed
+from coordinator_tasks.cli.base import HELD_EXIT, LOOK, RUN, Format, Json, Output, given_settings, how_of, listed
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Side
@@ -25,7 +25,7 @@ AIRFLOW = (
 commands = typer.Typer()
 
 
-@commands.command()
+@commands.command(rich_help_panel=RUN)
 def zookeeper_rights(how: Output = Format.TABLE, json: Json = False) -> None:
     """Give every ZooKeeper node of the cluster the access list that the settings ask for; run it as the coordinator.
 
@@ -38,12 +38,12 @@ def zookeeper_rights(how: Output = Format.TABLE, json: Json = False) -> None:
     listed(done, how_of(how, json), lambda _: f"{nodes} nodes have their access lists", show.rows)
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def doctor(
     side: Annotated[
         Side | None, typer.Option("--for", help="Whose account the settings have; as they say if left out.")
     ] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Besides the managed topics; repeatable.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Examine this topic as well; repeatable.")] = None,
     group: Annotated[str, typer.Option(help="The consumer group of --topic.")] = "",
     airflow: Annotated[str, typer.Option(help=AIRFLOW)] = "",
     how: Output = Format.TABLE,

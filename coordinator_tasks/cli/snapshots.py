@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli.base import Format, Json, Output, how_of, listed, opened, read_file
+from coordinator_tasks.cli.base import LOOK, Format, Json, Output, how_of, listed, opened, read_file
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
@@ -33,7 +33,7 @@ _LIMITS = {"min": "least", "max": "most", "spare": "spare", "utilisation": "util
 _WHOLE = frozenset({"min", "max", "spare", "minutes"})
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def snapshot(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.", show_default=False)],
@@ -64,7 +64,7 @@ def _taken(size: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"{topic}: {why}" for topic, why in size["left_out"].items())])
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def simulate(
     file: Annotated[Path, typer.Option("--from", help="A file that `snapshot` has written.", show_default=False)],
     steps: Annotated[

@@ -4,14 +4,14 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import Format, Json, Output, exit_if_unowned, how_of, listed, opened
+from coordinator_tasks.cli.base import LOOK, Format, Json, Output, exit_if_unowned, how_of, listed, opened
 from coordinator_tasks.service import overview
 from coordinator_tasks.service.actions import ACTIONS, TOPIC_ACTIONS
 
 commands = typer.Typer()
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the managed topics: state, epoch, owners, partitions without an owner, what they wait for and for whom.
 
@@ -24,4 +24,4 @@ def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
 
 
 for action in (*TOPIC_ACTIONS, ACTIONS["reset_offsets"]):
-    actions.add(commands, action)
+    actions.add(commands, action, "Topics and partitions")

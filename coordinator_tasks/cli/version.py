@@ -3,14 +3,14 @@
 import typer
 
 from coordinator_tasks import __version__
-from coordinator_tasks.cli.base import Format, Json, Output, how_of, listed
+from coordinator_tasks.cli.base import LOOK, Format, Json, Output, how_of, listed
 from coordinator_tasks.installed import Installed, installed
 from coordinator_tasks.tables import Table
 
 commands = typer.Typer()
 
 
-@commands.command()
+@commands.command(rich_help_panel=LOOK)
 def version(how: Output = Format.TABLE, json: Json = False) -> None:
     """Show the release, Python, the packages that it works with, and the stored formats that it reads and writes."""
     listed(installed(), how_of(how, json), _text)

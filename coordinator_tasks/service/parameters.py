@@ -263,8 +263,8 @@ MAX_LAG = _up_to("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", flo
 _ERRORS = "It goes back at more errors of new consumers; one that is started again is an error."
 MAX_ERRORS = _up_to("max_errors", "Errors that may be", _ERRORS, "--max-errors", int, 0, 1_000)
 _SLOW = (
-    "It goes back if a moved partition with waiting records had less than this share of its records per second before; 0 = not "
-    "judged."
+    "It goes back if a moved partition with waiting records has less than this share of the records per second that it had before; "
+    "0 = not judged."
 )
 MIN_RATE = _up_to("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 0, 1)
 _RULE = "One of the site's own rules, by its name in the setting rules; empty = none."

@@ -72,6 +72,19 @@ def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, set[str
             yield f"{before}{name}", {flag for one in command.params for flag in one.opts}
 
 
+def test_help_lists_each_command_below_what_it_is_for(run: Run) -> None:
+    said = run("--help")[1]
+    panels = (
+        "Topics and partitions",
+        "Consumers",
+        "Fleets and their growth",
+        "Upgrades of fleets",
+        "Run the coordinator",
+    )
+    assert all(panel in said for panel in (*panels, "Look: nothing is changed"))
+    assert "Commands" not in said, "every command has a panel"
+
+
 def test_every_command_prints_in_each_format() -> None:
     assert {words for words, options in commands() if not {"--output", "-o", "--json"} <= options} == SERVICES
 
