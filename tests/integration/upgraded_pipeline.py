@@ -1,7 +1,7 @@
-"""A pipeline that writes down every processing, exactly once into a database.
+"""Two pipelines that write down every processing: at least once into files, and exactly once into a database.
 
-Settings: `database` and `die`: the first application that finds that file with its next records removes it, and dies inside its
-transaction.
+Settings: `auditFolder` and `gate` of the first one: while that file is there, a batch waits before its sink. `database` and `die` of
+the second one: the first application that finds that file with its next records removes it, and dies inside its transaction.
 """
 
 import os
@@ -14,14 +14,27 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps.delivery.audit_sink import AUDIT_COLUMNS
+from spark_apps.delivery.audit_sink import AUDIT_COLUMNS, AuditSink
 from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.pipelines import ExactlyOnce
 
 TABLE = "audit"
 COLUMNS = tuple(name for name, _ in AUDIT_COLUMNS)
+LOOK_S = 0.05
+
+
+def at_least_once(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
+    sink, gate = AuditSink(Path(settings["auditFolder"])), Path(settings["gate"])
+
+    def write(batch: DataFrame, _: int) -> None:
+        while gate.exists():
+            time.sleep(LOOK_S)
+        sink.append(batch.toArrow())
+
+    return _rows(stream).writeStream.foreachBatch(write)
 
 
 def exactly_once(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
