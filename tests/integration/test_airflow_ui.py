@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from coordinator_tasks.core.pauses import milliseconds
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history, topics
+from coordinator_tasks.service import history, lag_moments, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.settings import Settings
@@ -515,6 +516,35 @@ def stood(one: Pause) -> str:
     return f"{'at least ' if one.least else ''}{milliseconds(one.wait_s)}"
 
 
+def filtered(browser: Browser, **fields: str) -> list[WebElement]:
+    """The rows of the list of rebalances after a person has filled in these fields."""
+    browser.open("/coordinator/rebalances")
+    for name, value in fields.items():
+        # A browser's own field of a time takes keys by its locale.
+        browser.driver.execute_script("arguments[0].value = arguments[1]", browser.find(f"input[name={name}]"), value)
+    browser.find("form button").click()
+    browser.until(lambda: "rebalances?" in browser.driver.current_url, "the filtered list")
+    browser.find("h1")
+    return browser.driver.find_elements(By.CSS_SELECTOR, "table.cards tbody tr")
+
+
+def minute(at: float, later: int = 0) -> str:
+    """For a field of a time."""
+    return (datetime.fromtimestamp(at, UTC) + timedelta(minutes=later)).strftime("%Y-%m-%dT%H:%M")
+
+
+def test_a_stranger_finds_what_moved_at_a_time_and_nothing_at_another(browser: Browser, read: Read) -> None:
+    browser.leave()
+    began = read.drained.began_at
+    rows = filtered(browser, after=minute(began, -1), before=minute(began, 1))
+    (row,) = [one for one in rows if read.site.topic in one.text and "eli is draining" in one.text]
+    row.find_element(By.CSS_SELECTOR, "a").click()
+    moved = {(one.partition, one.giver, one.taker) for one in read.drained.moves}
+    browser.until(lambda: told_moves(browser.find("main")) == moved, "which partitions moved, from whom to whom")
+    assert filtered(browser, after=minute(began, -1_440), before=minute(began, -720)) == []
+    assert "No rebalance is like that." in browser.find("main").text
+
+
 def test_a_stranger_learns_who_asked_how_long_each_partition_stood_still_and_what_waited(
     browser: Browser, airflow: EmbeddedAirflow, read: Read
 ) -> None:
@@ -598,6 +628,23 @@ def told_of(browser: Browser, topic: str, label: str) -> str:
     return row_of(browser, topic).find_element(By.CSS_SELECTOR, f"[data-label='{label}']").text
 
 
+def test_the_last_hour_of_a_topic_and_of_a_consumer_is_drawn_in_records_and_seconds(
+    browser: Browser, coordinator: Coordinator, read: Read
+) -> None:
+    assert list(lag_moments.keep(coordinator, [read.site.topic])) == []
+    browser.open(f"/coordinator/live?topic={read.site.topic}")
+
+    def drawn() -> list[str]:
+        charts = browser.find_all(".plot .uplot")
+        return [one.text for chart in charts for one in chart.find_elements(By.CSS_SELECTOR, ".u-label")[1:]]
+
+    browser.until(lambda: drawn() == ["dee", "dee"], "the owner, and not the former one")
+    consumers = browser.find_all("[aria-label=Consumers] .space button")
+    next(one for one in consumers if one.text == "dee").click()
+    browser.until(lambda: drawn() == [read.site.topic] * 2, "the topic of the consumer")
+    assert [line for line in browser.said() if "Content Security Policy" in line] == []
+
+
 def test_a_stranger_learns_whether_another_consumer_would_help(browser: Browser, read: Read) -> None:
     browser.open("/coordinator/live")
 
@@ -666,3 +713,20 @@ def test_a_stranger_learns_what_is_wrong_and_what_to_do_and_that_it_has_helped(b
         return [one.text for one in cells]
 
     browser.until(lambda: owners() == ["fay"] * READ, "fay reads everything")
+
+
+def test_the_tile_shows_the_longest_name_as_text_and_stays_in_its_place(
+    browser: Browser, settings: Settings, coordinator: Coordinator, read: Read
+) -> None:
+    assert read.drained.ended_at
+    name = "t" * 249
+    ConfluentKafkaAdmin(settings.kafka).create_topic(name, 1)
+    eventually(lambda: added(coordinator, name, "others"))
+    browser.leave()
+    browser.open("/")
+    browser.until(lambda: f"{name[:79]}…" in browser.find("[data-coordinator-tile]").text, "the tile")
+    tile = browser.find("[data-coordinator-tile]")
+    wide = (
+        "const tile = arguments[0]; return [tile.scrollWidth - tile.clientWidth, tile.querySelectorAll('img').length]"
+    )
+    assert browser.driver.execute_script(wide, tile) == [0, 0]

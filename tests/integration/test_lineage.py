@@ -53,8 +53,8 @@ def test_a_topic_and_its_sink_are_told_when_a_consumer_begins_and_ends(
     config.write_text(json.dumps({"transport": {"type": "file", "log_file_path": str(events), "append": True}}))
     monkeypatch.setenv("OPENLINEAGE_CONFIG", str(config))
     site.assign({})  # the topic is there before its consumers are
-    sink = ("--sink", str(tmp_path / "b.rows"), "--close-timeout", "5")
-    argv = (sys.executable, "-m", "spark_apps.plain", "--consumer", "b", *sink)
+    options = ("--sink", str(tmp_path / "b.rows"), "--close-timeout", "5")
+    argv = (sys.executable, "-m", "spark_apps.plain", "--consumer", "b", *options)
     given = (*argv, "--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
     member = site.paths.member("b")
     plain = ManagedProcess(ProcessSpec("b", given, tmp_path / "b.log"), lambda: site.zk.find(member) is not None)
