@@ -11,8 +11,8 @@ from coordinator_plugin.upkeep import ReconcileOperator
 DOCS = """
 ### Reconcile
 Correctness relies on this DAG; events only make the work faster. It reads the partition lists from Kafka, prunes the histories, keeps
-how far everything is behind, audits who owns what, and searches due topics, missing consumers, stuck topics and plans that wait for approval. It starts `rebalance`,
-`consumers`, `stuck_topic` and `approve_plan` for them, unless these are under way.
+how far everything is behind, audits who owns what, and searches due topics, missing consumers, stuck topics and plans that wait for
+approval. It starts `rebalance`, `consumers`, `stuck_topic` and `approve_plan` for them, unless these are under way.
 """
 WAKES = ("rebalance", "consumers", "stuck_topic", "approve_plan")
 
