@@ -247,7 +247,7 @@
     const palette = ["--link", "--moving", "--stable", "--bad", "--starting", "--muted"].map(colour);
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     const styles = series.map((one, i) => ({ label: one.name.length > 40 ? `${one.name.slice(0, 39)}…` : one.name, value: (_, value) => (value === null || value === undefined ? "–" : tick(value)), stroke: palette[i % palette.length], width: 2, dash: i >= palette.length ? [6, 4] : [], spanGaps: false, points: { show: times.length < 20 } }));
-    const options = { width: box.clientWidth, height: 200, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "Etc/UTC"), axes: [{ ...axis, values: (_, ticks) => ticks.map((ts) => clock(ts).slice(0, looked[looked.length - 1] - looked[0] < 900 ? 8 : 5)) }, { ...axis, size: 80, values: (_, ticks) => ticks.map(tick) }], series: [{ value: (_, ts) => ts === null ? "–" : `${clock(ts)} UTC` }, ...styles], scales: { y: { range: (_, low, high) => [0, Math.max(1, high || 0) * 1.05] } } };
+    const options = { width: box.clientWidth, height: 200, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "Etc/UTC"), axes: [{ ...axis, space: 80, values: (_, ticks) => ticks.map((ts) => clock(ts).slice(0, looked[looked.length - 1] - looked[0] < 900 ? 8 : 5)) }, { ...axis, size: 80, values: (_, ticks) => ticks.map(tick) }], series: [{ value: (_, ts) => ts === null ? "–" : `${clock(ts)} UTC` }, ...styles], scales: { y: { range: (_, low, high) => [0, Math.max(1, high || 0) * 1.05] } } };
     seen.plots[figure] = new uPlot(options, [times, ...lines], box);
     seen.plots[figure].names = names;
   };
