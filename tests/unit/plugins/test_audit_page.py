@@ -122,7 +122,8 @@ def test_the_name_of_a_hostile_client_is_text(site: Site, name: str) -> None:
     client = pages_of(site)
     page = client.get("/audit").text
     assert "<script>alert" not in page
-    assert f"<bdi>orders: {escape(name)} at 10.0.0.7 subscribes with group g" in page
+    mark = "\u2068" if "\u202e" in name else ""
+    assert f"<bdi>{mark}orders: {escape(name)} at 10.0.0.7 subscribes with group g" in page
     (one,) = [one for one in client.get(DATA).json()["findings"] if one["kind"] == "intruder"]
     assert one["who"] == f"{name} at 10.0.0.7"
 
