@@ -137,8 +137,9 @@ def put(site: Site, path: str, raw: bytes) -> None:
 
 
 def tree(site: Site) -> dict[str, bytes]:
-    """Everything that is stored."""
-    return {path: node.data for path, node in site.server._nodes.items()}
+    """Everything that is stored but how far everything was behind, which the loop keeps by itself, a moment a minute."""
+    lags = site.coordinator.paths.lags
+    return {path: node.data for path, node in site.server._nodes.items() if not path.startswith(lags)}
 
 
 def everything(site: Site) -> list[TopicReport]:
