@@ -164,7 +164,9 @@ def kubernetes_image(folder: Path) -> Path:
     with engine_with_stand_ins(folder / "context") as engine:
         engine.shell("\n".join(commands), checkout)
         base = packages() / "debian.tar"
-        engine.shell(f"""docker import --change 'ENTRYPOINT ["/bin/sleep", "infinity"]' {base} {PAUSE}""", folder)
+        # Like the real one it ends zombies, whose first process it is where containers share their processes.
+        pause = 'ENTRYPOINT ["/bin/sh", "-c", "while :; do sleep 0.5; done"]'
+        engine.shell(f"docker import --change '{pause}' {base} {PAUSE}", folder)
         engine.shell(f"docker save --output {archive} {KUBERNETES_IMAGE} {PAUSE}", folder)
     return archive
 

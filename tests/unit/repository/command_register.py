@@ -71,6 +71,7 @@ REGISTER = (
     Entry("docs/operations.md", r"export PATH=", "tests/integration/test_real_spark.py"),
     Entry("docs/operations.md", r"export COORDINATOR_ALLOWED", "tests/unit/coordinator_tasks/test_allowed_launches.py"),
     Entry("docs/operations.md", r".*spark_apps\.launch\.launcher_service", "tests/integration/test_real_fleet.py"),
+    Entry("docs/operations.md", r"for pod in |kubectl rollout", "tests/clusters/test_kubernetes_consumers.py"),
     Entry("docs/operations.md", r"\s*kubectl ", "tests/clusters/test_kubernetes_pods.py"),
     Entry("docs/operations.md", r"cp docs/compose|chmod 600|docker compose ", "tests/clusters/test_compose.py"),
     Entry("docs/operations.md", r"NEW=|\(umask 077", "tests/integration/test_token_rotation.py"),
