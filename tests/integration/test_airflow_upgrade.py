@@ -1,7 +1,8 @@
 """An upgrade of Spark applications in a real Airflow while records flow: its DAGs launch them, do the steps, and are killed.
 
 The first one is begun by the form: a person pauses and continues it, a task that follows it is killed, and it fails in its second
-step. The second one (`make clusters`) is begun by the command, and moves the same version to other hosts.
+step. The second one is begun by the command, and moves the same version to other hosts. Both take minutes with Airflow and up to four Spark
+applications on the same cores, so that `make clusters` runs them.
 """
 
 import os
@@ -37,7 +38,7 @@ from tests.integration.real_site import QUICK, Managed
 from tests.integration.spark_submit import JAVA_OPTIONS
 from tests.integration.stalls_by_rows import agree
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
 APP, OLD = "shop", ("s-1", "s-2")
 PARTITIONS = 4
 LIMIT_S = 300.0
@@ -244,7 +245,6 @@ def test_an_upgrade_by_the_form_is_paused_continued_killed_and_fails_in_its_seco
     ]
 
 
-@pytest.mark.clusters  # as long again as the other one
 def test_the_same_version_goes_to_other_hosts_by_the_command_while_airflow_does_the_steps(shop: Shop) -> None:
     with shop.flowing():
         told = [word for name, value in RULE.items() for word in (f"--{name.replace('_', '-')}", str(value))]
