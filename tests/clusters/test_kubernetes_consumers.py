@@ -187,6 +187,10 @@ def test_an_evicted_pod_leaves_first_and_only_one_at_a_time(pods: ConsumerPods) 
     names = pods.names(COUNT)
     evicted, refused, _ = names
 
+    def allowed() -> int:
+        budget = pods.cluster.ask(f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{pods.name}")
+        return int(budget.get("status", {}).get("disruptionsAllowed", 0))
+
     def evict(consumer: str) -> None:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": consumer, "namespace": "default"}}
         pods.cluster.ask(f"{PODS}/{consumer}/eviction", body)
@@ -194,6 +198,7 @@ def test_an_evicted_pod_leaves_first_and_only_one_at_a_time(pods: ConsumerPods) 
     with judged(pods):
         pods.stable(names)
         incarnation = pods.incarnation(evicted)
+        pods.wait_for(lambda: allowed() == 1, "all of them are ready")
         evict(evicted)
         with pytest.raises(urllib.error.HTTPError, match="429"):
             evict(refused)
