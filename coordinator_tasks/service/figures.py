@@ -1,7 +1,7 @@
 """The figures of the managed topics that metrics show: from ZooKeeper, and from what consumers have answered. Writes nothing."""
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.world import TopicView
@@ -15,7 +15,7 @@ from coordinator_tasks.service.overview import Look, moving_in, unowned_in
 class TopicFigures:
     """One managed topic. `not_stable_s`: how long its rebalance has lasted so far; 0 while it is Stable or never planned.
 
-    `unowned`: partitions that nobody has or is about to get; `moving`: those whose close or start is awaited; `handoffs`:
+    `owners`: partition → who it is assigned to; `unowned`: partitions that nobody has or is about to get; `moving`: those whose close or start is awaited; `handoffs`:
     those on their way from one owner to another. `problem` = why it cannot be read; then the figures are empty.
     """
 
@@ -25,6 +25,7 @@ class TopicFigures:
     epoch: int = 0
     not_stable_s: float = 0.0
     partitions: tuple[int, ...] = ()
+    owners: Mapping[int, str] = field(default_factory=dict)
     unowned: tuple[int, ...] = ()
     moving: int = 0
     handoffs: int = 0
@@ -81,6 +82,7 @@ def _of_topic(c: Coordinator, name: str) -> TopicFigures:
         epoch=view.node.epoch if view.node is not None else 0,
         not_stable_s=_not_stable_s(view, c.clock.now()),
         partitions=view.partitions,
+        owners=view.node.assignments if view.node is not None else {},
         unowned=unowned_in(view),
         moving=len(moving_in(view)),
         handoffs=len(view.node.handoff) if view.node is not None else 0,

@@ -1,27 +1,18 @@
 """The committed offsets of the managed topics' groups, each with the log's end. Writes nothing."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
 
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Refused
+from coordinator_tasks.core.lag_moments import Seen
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures
 
 
-class Commit(NamedTuple):
-    """What a group has committed of a partition, and the log's end."""
-
-    group: str
-    topic: str
-    partition: int
-    offset: int
-    end: int
-
-
-def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Commit]:
+def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
     """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why."""
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
+    owners = {one.topic: one.owners for one in topics}
     for one in topics:
         if one.group and one.partitions:
             wanted.setdefault(one.group, {})[one.topic] = one.partitions
@@ -36,7 +27,8 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
         for topic, committed in answer.items():
             for partition, entry in sorted(committed.items()):
                 if partition in ends[topic]:
-                    yield Commit(group, topic, partition, entry.offset, ends[topic][partition][1])
+                    owner, end = owners[topic].get(partition, ""), ends[topic][partition][1]
+                    yield Seen(group, topic, partition, owner, entry.offset, end)
 
 
 def _committed(c: Coordinator, wanted: Wanted) -> Mapping[str, GroupAnswer]:

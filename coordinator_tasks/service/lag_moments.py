@@ -3,7 +3,7 @@
 `reconcile` and the plain loop write them. Pages and metrics read them, so they show the same, also after a restart.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from coordinator_tasks.core.codecs.lag_moment_codec import decode_lag_moment, encode_lag_moment
 from coordinator_tasks.core.errors import Malformed
@@ -23,7 +23,6 @@ from coordinator_tasks.core.lag_moments import (
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.model import ConsumerStatus
 from coordinator_tasks.core.znodes import find_many, put, written
-from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import figures
 from coordinator_tasks.service.group_commits import commits
@@ -43,7 +42,7 @@ def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
     if path in problems or not managed:
         return
     unknown: dict[str, str] = {}
-    seen = _seen(c, managed, unknown)
+    seen = list(commits(c, figures(c, managed), unknown))
     before = tracks(past)
     raw = encode_lag_moment(judged(now, seen, before, _told(c, stand(seen, before))))
     yield from (f"the lag of group {group} is not known: {why}" for group, why in unknown.items())
@@ -72,15 +71,6 @@ def newest(c: Coordinator) -> LagMoment | None:
     """The last moment, if it is fresh."""
     now = c.clock.now()
     return next((one for one in reversed(read(c, now, 3)) if one.at > now - FRESH_S), None)
-
-
-def _seen(c: Coordinator, managed: Collection[str], unknown: dict[str, str]) -> Sequence[Seen]:
-    nodes = store.load_nodes(c.zk, c.paths, managed)
-    found = []
-    for one in commits(c, figures(c, managed), unknown):
-        owner = nodes[one.topic].assignments.get(one.partition, "") if one.topic in nodes else ""
-        found.append(Seen(one.group, one.topic, one.partition, owner, one.offset, one.end))
-    return found
 
 
 def _told(c: Coordinator, standing: Collection[Seen]) -> set[tuple[str, int]]:

@@ -17,7 +17,7 @@ from coordinator_tasks.core.lag_moments import LagMoment, group_statuses, status
 from coordinator_tasks.core.model import Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.znodes import find_many
-from coordinator_tasks.service import audit, autoscale, history, lag_moments, overview, store
+from coordinator_tasks.service import audit, autoscale, history, lag_moments, overview
 from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures, figures
@@ -164,7 +164,6 @@ class Surveyor:
         moment: LagMoment | None,
         unknown: dict[str, str],
     ) -> Iterator[PartitionLag]:
-        nodes = store.load_nodes(self._c.zk, self._c.paths, [one.topic for one in topics])
         running = {
             (topic.topic, partition)
             for one in consumers
@@ -175,13 +174,11 @@ class Surveyor:
         judged = statuses(moment)
         ends: dict[tuple[str, int], EndPoints] = {}
         for one in commits(self._c, topics, unknown):
-            key = (one.topic, one.partition)
-            points = ends[key] = self._ends.get(key) or EndPoints()
-            owner = nodes[one.topic].assignments.get(one.partition, "") if one.topic in nodes else ""
-            now, lag = self._c.clock.monotonic(), max(0, one.end - one.offset)
+            points = ends[one.key] = self._ends.get(one.key) or EndPoints()
+            now = self._c.clock.monotonic()
             points.see(one.end, now)
             late_s = points.behind_s(one.offset, now)
-            yield PartitionLag(*one[:3], owner, one.offset, one.end, lag, late_s, judged.get(key), key in running)
+            yield PartitionLag(*one, one.lag, late_s, judged.get(one.key), one.key in running)
         self._ends = ends
 
 
