@@ -64,7 +64,7 @@ PHASES = (
     ),
     *("scale", "scale_back", "redeploy", "outgrow", "ungrow"),
     *("halt", "go_on", "give_back", "reject", "allow"),
-    *("go_back", "import", "undo", "guard"),
+    *("go_back", "import", "undo", "guard", "keep"),
 )
 HELD, GO, HOLD_LOOK_S = "held", "go", 0.003
 WRITES = frozenset({"ZooKeeper.transact"})

@@ -14,7 +14,7 @@ from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.errors import NodeMissing
 from coordinator_tasks.core.model import Record
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.service import history, positions
+from coordinator_tasks.service import history, lag_moments, positions
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.faults.case import FIRST, SECOND, Actor, Case, Failed, Result
 from tests.faults.checker import Run
@@ -241,6 +241,26 @@ class Guarded(Lost):
     def _guard(self) -> None:
         self._phase("guard")
         self._dies_silently(FIRST, SECOND)
+
+
+class Behind(Scenario):
+    """How far everything is behind is kept, a moment a minute."""
+
+    def _phases(self) -> Sequence[Callable[[], None]]:
+        return (self._initial, self._keep)
+
+    def _life(self, role: str) -> Life:
+        return replace(super()._life(role), upkeep="lag" if role == COORDINATOR else "")
+
+    def _keep(self) -> None:
+        self._phase("keep")
+        self._await(self._kept, "every moment that is kept can be read")
+
+    def _kept(self) -> bool:
+        problems: dict[str, str] = {}
+        found = lag_moments.read(self.coordinator, self.coordinator.clock.now(), problems=problems)
+        assert problems == {}
+        return bool(found)
 
 
 class WentBack(Scenario):

@@ -23,6 +23,7 @@ from tests.faults.roles import COORDINATOR, Life
 from tests.faults.scenarios import (
     BOTH,
     Added,
+    Behind,
     Drain,
     Guarded,
     Imported,
@@ -315,5 +316,6 @@ SCENARIOS: Sequence[type[Case]] = (
     Guarded,
     WentBack,
     Imported,
+    Behind,
     *OPERATORS,
 )

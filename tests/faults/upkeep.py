@@ -9,6 +9,7 @@ from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.service import (
     autoscale,
     growth_store,
+    lag_moments,
     redeployment,
     store,
     topics,
@@ -101,6 +102,11 @@ def _redeploy(c: Coordinator, _topic: str, task: Task) -> None:
     list(redeployment.advance(c, []))
 
 
+def _keep_lag(c: Coordinator, topic: str, task: Task) -> None:
+    task("lag")
+    list(lag_moments.keep(c, [topic]))
+
+
 def beside(topic: str, group: str) -> str:
     """The name of a case's second topic."""
     return f"{topic}-{group}"
@@ -123,4 +129,5 @@ UPKEEP: Mapping[str, Callable[[Coordinator, str, Task], None]] = {
     "outgrow": _outgrow,
     "redeploy": _redeploy,
     "beside": _beside,
+    "lag": _keep_lag,
 }
