@@ -103,7 +103,7 @@ def _reading(wanted: Wanted, limit: int, before: int | None) -> Callable[[Coordi
 
 
 def page_of(c: Coordinator, wanted: Wanted, limit: int, before: int | None = None) -> Page:
-    """At most `limit` records of a cluster, of those before this number. One that cannot be read is a sentence."""
+    """At most `limit` records of a cluster, of those before this number. One that cannot be read is a sentence, and counts too."""
     names = [name for name in asked.names(c) if before is None or int(name) < before]
     found: list[Asked] = []
     problems: list[str] = []
@@ -112,12 +112,12 @@ def page_of(c: Coordinator, wanted: Wanted, limit: int, before: int | None = Non
             one = decode_asked(path, node.data, int(name))
         except Malformed as error:
             problems.append(error.told)
-            continue
-        if one.at < wanted.after_at - _APART_S:
-            break
-        if wanted.takes(one):
-            found.append(one)
-        if (len(found) == limit or looked >= MOST_READ) and name != names[0]:
+        else:
+            if one.at < wanted.after_at - _APART_S:
+                break
+            if wanted.takes(one):
+                found.append(one)
+        if (len(found) + len(problems) == limit or looked >= MOST_READ) and name != names[0]:
             return Page(tuple(found), int(name), tuple(problems))
     return Page(tuple(found), None, tuple(problems))
 

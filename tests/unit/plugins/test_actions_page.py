@@ -146,6 +146,22 @@ def test_a_record_that_cannot_be_read_is_named_and_hides_no_other(busy: Cluster)
     assert problem in text_of(pages_of(busy).get("/actions").text)
 
 
+def test_many_records_that_cannot_be_read_are_named_page_by_page(shop: Cluster) -> None:
+    ask(shop, 0)
+    for _ in range(450):
+        shop.zk.transact([Create(f"{shop.paths.asked}/", b"{broken", sequence=True)])
+    client, rest, named = pages_of(shop), "", 0
+    while True:
+        answer = client.get("/api/v1/actions", params={"limit": 100, "rest": rest}).json()
+        assert len(answer["actions"]) + len(answer["problems"]) <= 100
+        named += len(answer["problems"])
+        if answer["rest"] is None:
+            break
+        assert "Nothing of this page can be read" in client.get(f"/actions?limit=100&rest={rest}").text
+        rest = answer["rest"]
+    assert (named, len(answer["actions"])) == (450, 1)
+
+
 def record(at: float, sequence: int) -> Asked:
     return Asked("pause", "orders", ADA, at, sequence=sequence)
 
