@@ -293,7 +293,7 @@ def test_a_server_reads_each_moment_once(shop: Cluster, monkeypatch: pytest.Monk
     read: list[int] = []
     of_ring = lag_moments.read
 
-    def counted(c: Coordinator, at: float, most: int, problems: dict[str, str]) -> list[LagMoment]:
+    def counted(c: Coordinator, at: float, most: int, problems: dict[str, str] | None = None) -> list[LagMoment]:
         read.append(most + 1)
         return of_ring(c, at, most, problems)
 
