@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from coordinator_tasks.core.model import Move, MoveKind
+from coordinator_tasks.core.partition_text import agreed
 
 HOW: Mapping[MoveKind, tuple[str, str]] = {
     MoveKind.START: ("start", "nobody else may run it, so its new owner starts at once"),
@@ -25,16 +26,14 @@ def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
 
 def way(giver: str, taker: str, kind: MoveKind, count: int = 2) -> str:
     """`from a to b by hand-off` or `start on a`: what follows so many partitions, or their number, in a sentence."""
-    verb = "starts" if count == 1 else "start"
+    verb = agreed(count, "starts", "start")
     match kind:
         case MoveKind.START:
             return f"{verb} on {taker}" + (f", last owner {giver}" if giver else "")
         case MoveKind.STOP:
-            return f"{'stops' if count == 1 else 'stop'} on {giver or 'nobody'}"
+            return f"{agreed(count, 'stops', 'stop')} on {giver or 'nobody'}"
         case MoveKind.ADOPT:
-            return (
-                f"{'stays' if count == 1 else 'stay'} on {taker}, which runs {'it' if count == 1 else 'them'} already"
-            )
+            return f"{agreed(count, 'stays', 'stay')} on {taker}, which runs {agreed(count, 'it', 'them')} already"
         case MoveKind.RESTART:
             return f"{verb} again on {taker}"
     return f"from {giver or 'nobody'} to {taker or 'nobody'} by {HOW[kind][0]}"

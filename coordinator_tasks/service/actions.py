@@ -235,18 +235,15 @@ def _restarts(consumer: str, wanted: PlannedRestart | None, held: Mapping[str, t
     if wanted is None:
         line = f"{consumer} is not expected to restart"
         return Done(None, line, (line,))
-    verb = "moves away, and returns" if wanted.moves else "waits for it"
+    one, several = (
+        ("moves away, and returns", "move away, and return") if wanted.moves else ("waits for it", "wait for it")
+    )
     lines = [f"{consumer} is expected to restart within {duration(wanted.until_at - wanted.at)}"]
     lines += [
-        f"{consumer}: {named(which)} of {topic} {verb if len(which) == 1 else _plural(verb)}"
-        for topic, which in held.items()
+        f"{consumer}: {named(which)} of {topic} {agreed(len(which), one, several)}" for topic, which in held.items()
     ]
     lines += [] if held else [f"{consumer} holds nothing"]
     return Done(wanted, "\n".join(lines), tuple(lines))
-
-
-def _plural(verb: str) -> str:
-    return verb.replace("moves", "move").replace("returns", "return").replace("waits", "wait")
 
 
 # All of them ---------------------------------------------------------------------------------------------------------

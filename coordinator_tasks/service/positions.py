@@ -13,7 +13,7 @@ from typing import TypeAlias
 from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, LookAgain, Refused
 from coordinator_tasks.core.model import Actor, Committed, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
-from coordinator_tasks.core.partition_text import counted, named
+from coordinator_tasks.core.partition_text import agreed, counted, named
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
@@ -57,7 +57,7 @@ class Shift:
             return "nothing was committed"
         change = self.target - self.before
         done = "left out" if change > 0 else "read again"
-        effect = f"{counted(abs(change), 'offset')} {'is' if abs(change) == 1 else 'are'} {done}"
+        effect = f"{counted(abs(change), 'offset')} {agreed(abs(change), 'is', 'are')} {done}"
         return effect if change else "no change"
 
     def _end(self) -> str:

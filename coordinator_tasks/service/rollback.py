@@ -14,7 +14,7 @@ from coordinator_tasks.core.machine import machine, rollback, what_if
 from coordinator_tasks.core.machine.what_if import Site
 from coordinator_tasks.core.model import Actor, Record, Rollback, TopicConfig
 from coordinator_tasks.core.names import check_words
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import history
 from coordinator_tasks.service.coordinator import Coordinator
@@ -53,19 +53,14 @@ class Way:
     def left_out(self) -> tuple[str, ...]:
         """What is not rolled back, and why, in sentences."""
         texts = [
-            f"{who} is gone or may not have them: {named(which)} {_stay(which)}" for who, which in self.gone.items()
+            f"{who} is gone or may not have them: {named(which)} {agreed(len(which), 'stays', 'stay')}"
+            for who, which in self.gone.items()
         ]
-        texts += [f"nobody had {named(self.newer)} then: {_it(self.newer)} {_stay(self.newer)}"] if self.newer else []
-        texts += [f"a person has pinned {named(self.pinned)}, which {_stay(self.pinned)}"] if self.pinned else []
+        if self.newer:
+            texts.append(f"nobody had {named(self.newer)} then: {agreed(len(self.newer), 'it stays', 'they stay')}")
+        if self.pinned:
+            texts.append(f"a person has pinned {named(self.pinned)}, which {agreed(len(self.pinned), 'stays', 'stay')}")
         return tuple(texts)
-
-
-def _stay(partitions: tuple[int, ...]) -> str:
-    return "stays" if len(partitions) == 1 else "stay"
-
-
-def _it(partitions: tuple[int, ...]) -> str:
-    return "it" if len(partitions) == 1 else "they"
 
 
 def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, by: str = "", why: str = "") -> Way:

@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, NodeM
 from coordinator_tasks.core.lag import LagStatus
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.model import State
-from coordinator_tasks.core.partition_text import counted, ranges, shown
+from coordinator_tasks.core.partition_text import agreed, counted, ranges, shown
 from coordinator_tasks.service import overview, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.overview import ConsumerOverview, Look
@@ -223,7 +223,7 @@ def advice(
         return "Another consumer would not help: the consumers keep up."
     stalled = [s.lag for s in standing if statuses.get((s.topic, s.partition)) is LagStatus.STALL]
     if _sum(stalled) > lag / 2:
-        stand = "stands" if len(stalled) == 1 else "stand"
+        stand = agreed(len(stalled), "stands", "stand")
         return (
             f"Another consumer is no answer yet: {counted(len(stalled), 'partition')} {stand} still. See Status first."
         )
