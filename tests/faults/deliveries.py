@@ -6,6 +6,7 @@ everything assigned to it after the former one's death; each dies at the next of
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -143,10 +144,23 @@ def _around(points: Failpoints, name: str, act: Callable[..., object]) -> Callab
 
 
 class Walk:
-    """Through all points of one delivery, one life after the other."""
+    """Through all points of one delivery, one life after the other.
 
-    def __init__(self, site: Site, forks: ForkServerContext, folder: Path, delivery: Delivery, url: str) -> None:
+    `processes`: shared by walks side by side. Starting a process asks all others whether they have ended, and only one thread
+    may be told: another one gets 255.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        forks: ForkServerContext,
+        folder: Path,
+        delivery: Delivery,
+        url: str,
+        processes: threading.Lock,
+    ) -> None:
         self.site, self.forks, self.folder, self.delivery, self.url = site, forks, folder, delivery, url
+        self.processes = processes
         self.lives = 0
         self.owned: dict[int, str] = {}
 
@@ -169,20 +183,27 @@ class Walk:
         enter(folder, "initial")
         life = Life(name, self.site.settings, self.delivery, self.url, folder, deaths)
         process = self.forks.Process(target=consume, args=(life,), daemon=True)
-        process.start()
+        with self.processes:
+            process.start()
+
+        def ended() -> int | None:
+            with self.processes:
+                return process.exitcode
+
         try:
             member = self.site.paths.member(name)
-            wait_for(lambda: self.site.zk.find(member) or process.exitcode, f"{name} registers", BOUND_S)
+            wait_for(lambda: self.site.zk.find(member) or ended(), f"{name} registers", BOUND_S)
             partitions = range(self.site.partitions)
             self.site.assign(dict.fromkeys(partitions, name), guarded=frozenset(partitions if self.lives > 1 else ()))
             if deaths:
-                wait_for(lambda: process.exitcode is not None, f"{name} {what}", BOUND_S)
-                assert process.exitcode == -signal.SIGKILL, f"{name} {what}: ended with {process.exitcode}"
+                wait_for(lambda: ended() is not None, f"{name} {what}", BOUND_S)
+                assert ended() == -signal.SIGKILL, f"{name} {what}: ended with {ended()}"
             else:
                 wait_for(self._all_committed, f"{name} {what}", BOUND_S)
         finally:
-            process.kill()
-            process.join()
+            with self.processes:
+                process.kill()
+                process.join()
 
     def _all_committed(self) -> bool:
         ends = self.site.offsets.ends(self.site.topic, range(self.site.partitions))

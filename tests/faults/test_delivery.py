@@ -1,5 +1,6 @@
 """Kill -9 at every point of a batch, for each way to deliver: what is in the table is compared with the log."""
 
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,7 @@ def counts(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[tuple[str, str], Counts]]:
     """By walk and table. All walks side by side: each has a cluster, a topic and tables of its own."""
-    forks, folder = fork_server(), tmp_path_factory.mktemp("deliveries")
+    forks, folder, processes = fork_server(), tmp_path_factory.mktemp("deliveries"), threading.Lock()
     walks = {str(one): (one, f"sqlite:///{folder}/{one}.sqlite") for one in POINTS}
     server = request.getfixturevalue("postgres").url
     walks |= {ON_POSTGRES.format(one): (one, server) for one in WALKED_THERE}
@@ -36,7 +37,7 @@ def counts(
         delivery, url = walks[name]
         (folder / name).mkdir()
         began = time.monotonic()
-        found = Walk(sites[name], forks, folder / name, delivery, url).run(POINTS[delivery])
+        found = Walk(sites[name], forks, folder / name, delivery, url, processes).run(POINTS[delivery])
         print(f"\n{name}: {len(POINTS[delivery])} deaths in {time.monotonic() - began:.0f} s")
         return found
 
