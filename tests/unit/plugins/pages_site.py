@@ -6,12 +6,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from coordinator_plugin.clusters import clusters
 from coordinator_plugin.pages_address import PREFIX
+from coordinator_ui import access
 from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
 from coordinator_ui.reading import Reader
 from coordinator_ui.routes import Result, make_app, run_result, run_times
 from coordinator_ui.timeline import Span
+from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
@@ -82,6 +85,19 @@ def pages_of(
         app.dependency_overrides[readable_clusters] = clusters
     app.state.task_spans = lambda _dag_id, _actors: tuple(tasks)
     return TestClient(app, root_path="/airflow" + PREFIX)
+
+
+def airflow_refuses(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bool]) -> None:
+    """Airflow's own check refuses this, as `GET` and the name of a DAG, to everybody."""
+
+    def requires(method: str, _: object, dag_id: str) -> Callable[..., None]:
+        def check(*_: object) -> None:
+            if refused(f"{method} {dag_id}"):
+                raise HTTPException(403, "Forbidden")
+
+        return check
+
+    monkeypatch.setattr(access, "requires_access_dag", requires)
 
 
 def text_of(html: str) -> str:

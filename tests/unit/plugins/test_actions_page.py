@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import access, asked_for
+from coordinator_ui import asked_for
 from coordinator_ui.asked_for import Page, merged
-from fastapi import HTTPException
 
 from coordinator_tasks.core.codecs.history_codec import encode_asked
 from coordinator_tasks.core.errors import StoreUnavailable
@@ -15,7 +14,7 @@ from coordinator_tasks.core.model import Actor, Asked, Change
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import Cluster
-from tests.unit.plugins.pages_site import NASTY, pages_of, text_of
+from tests.unit.plugins.pages_site import NASTY, airflow_refuses, pages_of, text_of
 
 ADA = Actor("airflow", "ada", "pause", "manual__1", "pause", 1)
 BOB = Actor("command", "kim, as user bob")
@@ -226,15 +225,8 @@ def test_hostile_words_are_text(shop: Cluster, name: str) -> None:
 
 
 def test_only_clusters_that_the_user_may_read_are_listed(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def requires(_method: str, _: object, dag_id: str) -> Any:
-        def check(*_: object) -> None:
-            if dag_id == "rebalance__eu" or refused:
-                raise HTTPException(403, "Forbidden")
-
-        return check
-
     refused = False
-    monkeypatch.setattr(access, "requires_access_dag", requires)
+    airflow_refuses(monkeypatch, lambda what: what == "GET rebalance__eu" or refused)
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
     client = pages_of(busy, allowed=False)
     assert client.get("/actions").status_code == 401

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import access, auditing
-from fastapi import HTTPException
+from coordinator_ui import auditing
 
 from coordinator_tasks.service import audit as service
 from coordinator_tasks.service import directives
 from tests.fakes.cluster import Cluster
-from tests.unit.plugins.pages_site import NASTY, pages_of, stable, text_of
+from tests.unit.plugins.pages_site import NASTY, airflow_refuses, pages_of, stable, text_of
 from tests.world.site import Site, stable_site
 
 DATA = "/api/v1/clusters/shop/audit"
@@ -129,14 +128,8 @@ def test_the_name_of_a_hostile_client_is_text(site: Site, name: str) -> None:
 
 
 def test_who_may_not_read_the_cluster_gets_no_audit(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def requires(*_: object) -> Any:
-        def refuse(*_: object) -> None:
-            raise HTTPException(403, "Forbidden")
-
-        return refuse
-
     stable(shop, dict.fromkeys(range(4), "a"))
-    monkeypatch.setattr(access, "requires_access_dag", requires)
+    airflow_refuses(monkeypatch, lambda _: True)
     client = pages_of(shop, allowed=False)
     assert client.get("/audit").status_code == 401
     client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]

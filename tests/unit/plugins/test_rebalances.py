@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import access, past
+from coordinator_ui import past
 from coordinator_ui.listing import merged
 from coordinator_ui.past import Page, Wanted
 from coordinator_ui.story import tell
 from coordinator_ui.timeline import WIDTH, Chart, Span, handoffs, whole
-from fastapi import HTTPException
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.codecs.history_codec import encode_record, with_pauses
@@ -29,7 +28,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.history import rebalances
 from tests.fakes.cluster import Cluster
-from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, task, text_of, write
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, airflow_refuses, pages_of, register, task, text_of, write
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
 
@@ -177,15 +176,8 @@ def test_a_request_beyond_the_bounds_is_refused(shop: Cluster, query: str) -> No
 
 
 def test_only_clusters_that_the_user_may_read_are_listed(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def requires(_method: str, _: object, dag_id: str) -> Any:
-        def check(*_: object) -> None:
-            if dag_id == "rebalance__eu" or refused:
-                raise HTTPException(403, "Forbidden")
-
-        return check
-
     refused = False
-    monkeypatch.setattr(access, "requires_access_dag", requires)
+    airflow_refuses(monkeypatch, lambda what: what == "GET rebalance__eu" or refused)
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
     client = pages_of(busy, allowed=False)
     client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]

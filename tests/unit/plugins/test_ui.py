@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from coordinator_plugin.pages_address import PREFIX
-from coordinator_ui import access, pages, words
+from coordinator_ui import pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
 from coordinator_ui.reading import Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
 from coordinator_ui.render import TEMPLATES
 from coordinator_ui.routes import Result, make_app, run_result
 from coordinator_ui.story import only, tell
-from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
@@ -50,7 +49,18 @@ from coordinator_tasks.service.history import Rebalance, rebalances
 from coordinator_tasks.service.overview import ConsumerOverview
 from tests import reference
 from tests.fakes.cluster import PERSON, Cluster
-from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, stable, task, text_of, under_way, write
+from tests.unit.plugins.pages_site import (
+    NASTY,
+    a_hand_off,
+    airflow_refuses,
+    pages_of,
+    register,
+    stable,
+    task,
+    text_of,
+    under_way,
+    write,
+)
 
 # What the pages tell ---------------------------------------------------------------------------------------------------
 
@@ -556,14 +566,11 @@ def test_who_may_not_read_the_dags_runs_may_not_read_what_they_did(
 ) -> None:
     asked: list[str] = []
 
-    def requires(method: str, _: object, dag_id: str) -> Callable[..., None]:
-        def refuse(*_: object) -> None:
-            asked.append(f"{method} {dag_id}")
-            raise HTTPException(403, "Forbidden")
+    def refused(what: str) -> bool:
+        asked.append(what)
+        return True
 
-        return refuse
-
-    monkeypatch.setattr(access, "requires_access_dag", requires)
+    airflow_refuses(monkeypatch, refused)
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
     client = pages_of(shop, allowed=False)
     client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
