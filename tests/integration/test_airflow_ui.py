@@ -104,8 +104,9 @@ def added(c: Coordinator, topic: str = TOPIC, group: str = "readers") -> bool:
 
 
 def newest(c: Coordinator) -> str:
-    """The cause of what was done last, once the topic is Stable."""
-    return history.records(c, TOPIC, 1)[0].cause if all_stable(c, [TOPIC]) else ""
+    """The cause of the last rebalance, once it has ended."""
+    last = history.rebalances(c, [TOPIC], 1)[0]
+    return last.cause if last.ended_at else ""
 
 
 def shared(c: Coordinator) -> bool:
