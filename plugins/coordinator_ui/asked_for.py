@@ -49,8 +49,7 @@ class Wanted:
         """Whether it is one of those."""
         if one.at < self.after_at or (self.before_at and one.at >= self.before_at):
             return False
-        who = f"{one.actor.who} {one.actor.dag} {one.actor.run} {words.actor(one.actor)}"
-        checks = ((self.about, one.about), (self.action, one.action), (self.actor, who))
+        checks = ((self.about, one.about), (self.action, one.action), (self.actor, words.actor_words(one.actor)))
         return all(text.casefold() in said.casefold() for text, said in checks)
 
 

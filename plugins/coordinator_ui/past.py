@@ -48,7 +48,7 @@ class Wanted:
         consumers = {name for move in one.moves for name in (move.giver, move.taker) if name}
         consumers |= {name for record in one.records for name in record.confirmed}
         causes = [text for record in one.records for text in (record.cause, words.why(record.cause))]
-        actors = [f"{a.who} {a.dag} {a.run} {words.actor(a)}" for a in one.runs]
+        actors = [words.actor_words(a) for a in one.runs]
         checks = ((self.topic, [one.topic]), (self.consumer, consumers), (self.cause, causes), (self.actor, actors))
         return all(not text or any(text.casefold() in said.casefold() for said in listed) for text, listed in checks)
 

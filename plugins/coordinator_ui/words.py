@@ -106,6 +106,11 @@ def kind(code: str) -> str:
     return Kind(code).word.replace("_", " ")
 
 
+def actor_words(one: Actor) -> str:
+    """All that a filter may look for: who it was, and by which run of which DAG."""
+    return f"{one.who} {one.dag} {one.run} {actor(one)}"
+
+
 def actor(one: Actor) -> str:
     """The name of the actor of a transition; a task instance also has a link (`task_path`)."""
     match one.kind:
