@@ -1,9 +1,7 @@
 """Consumers as pods of the StatefulSet of `docs/kubernetes/consumers.yaml`, and what their sinks have."""
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,9 @@ from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import IdClaim, Move, Record
 from coordinator_tasks.demo.evidence import Row
 from coordinator_tasks.demo.ownership import holdings
-from coordinator_tasks.settings import plain_settings
 from tests.clusters import images
 from tests.clusters.kubernetes_node import Cluster
-from tests.clusters.shop import PASSWORD
+from tests.clusters.shop import seconds_until, settings_secret
 from tests.integration.real_site import Managed
 from tests.sasl_kafka import SaslKafka
 
@@ -39,15 +36,7 @@ class ConsumerPods:
         self.rows.mkdir()
         self.rows.chmod(0o777)  # pods run as another user
         self.killed: set[tuple[str, int]] = set()
-        sasl = {
-            "bootstrap.servers": broker.sasl_bootstrap_servers,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": PASSWORD,
-        }
-        settings = plain_settings(replace(managed.site.settings, kafka=sasl))
-        cluster.secret(f"coordinator-{self.name}", settings_json=json.dumps(settings), kafka_json=json.dumps(sasl))
+        settings_secret(cluster, broker, managed)
         self.file = folder / "consumers.yaml"
         self.file.write_text(yaml.safe_dump_all(self._manifest()))
 
@@ -153,12 +142,7 @@ class ConsumerPods:
 
     def wait_for(self, holds: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> float:
         """Seconds until `holds`; an error with the words of the pods."""
-        begun = time.monotonic()
-        while not holds():
-            if time.monotonic() - begun > limit_s:
-                raise AssertionError(f"not within {limit_s:g} s: {what}\n{self.said()}")
-            time.sleep(POLL_S)
-        return time.monotonic() - begun
+        return seconds_until(holds, what, limit_s, POLL_S, self.said)
 
     def said(self) -> str:
         """Pods, events and logs, for a test that fails."""

@@ -7,6 +7,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,43 @@ from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.launch import LaunchConsumerOperator
 
 from coordinator_tasks.demo.evidence import Row
+from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.audit_rows import read_audit
+from tests.clusters.kubernetes_node import Cluster
 from tests.integration.real_site import Managed
 from tests.sasl_kafka import SaslKafka
 
 PASSWORD, TOKEN = "planted-kafka-password-7c1e", "planted-status-token-93ab"
 LIMIT_S = 500.0
 POLL_S = 0.25
+
+
+def seconds_until(
+    holds: Callable[[], object], what: str, limit_s: float, poll_s: float, said: Callable[[], str]
+) -> float:
+    """Seconds until `holds`; an error ends with what is `said` then."""
+    begun = time.monotonic()
+    while not holds():
+        if time.monotonic() - begun > limit_s:
+            raise AssertionError(f"not within {limit_s:g} s: {what}\n{said()}")
+        time.sleep(poll_s)
+    return time.monotonic() - begun
+
+
+def settings_secret(cluster: Cluster, broker: SaslKafka, managed: Managed) -> str:
+    """Create the Secret of the documented manifests, whose Kafka asks for a password; returns its name."""
+    sasl = {
+        "bootstrap.servers": broker.sasl_bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": PASSWORD,
+    }
+    settings = plain_settings(replace(managed.site.settings, kafka=sasl))
+    name = f"coordinator-{managed.site.cluster}"
+    cluster.secret(name, settings_json=json.dumps(settings), kafka_json=json.dumps(sasl))
+    return name
 
 
 class Shop(ABC):
@@ -100,12 +130,7 @@ class Shop(ABC):
 
     def wait_for(self, holds: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> float:
         """Seconds until `holds`; an error with the engine's own words."""
-        begun = time.monotonic()
-        while not holds():
-            if time.monotonic() - begun > limit_s:
-                raise AssertionError(f"not within {limit_s:g} s: {what}\n{self.said()}")
-            time.sleep(POLL_S)
-        return time.monotonic() - begun
+        return seconds_until(holds, what, limit_s, POLL_S, self.said)
 
     def stable(self, owners: str) -> dict[int, str]:
         self.wait_for(lambda: self.managed._is_stable(owners), f"Stable with {owners}")

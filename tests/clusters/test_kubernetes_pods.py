@@ -1,6 +1,5 @@
 """Consumers as driver pods on a real Kubernetes: kubelet, containerd and the image that the documentation builds."""
 
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +19,11 @@ from coordinator_tasks.embedded.jars import pyspark_home
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import find_java
 from coordinator_tasks.service import directives, fleet
-from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters import images
 from tests.clusters.kubernetes import SUBMITTER
 from tests.clusters.kubernetes_node import Cluster
-from tests.clusters.shop import PASSWORD, TOKEN, Shop
+from tests.clusters.shop import PASSWORD, TOKEN, Shop, settings_secret
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.real_site import Managed
 from tests.sasl_kafka import SaslKafka
@@ -43,16 +41,7 @@ class PodShop(Shop):
         super().__init__(broker, managed, folder)
         self.cluster = cluster
         self.audit.chmod(0o777)  # pods run as another user
-        self.secret = f"coordinator-{managed.site.cluster}"
-        sasl = {
-            "bootstrap.servers": broker.sasl_bootstrap_servers,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": PASSWORD,
-        }
-        settings = plain_settings(replace(managed.site.settings, kafka=sasl))
-        cluster.secret(self.secret, settings_json=json.dumps(settings), kafka_json=json.dumps(sasl))
+        self.secret = settings_secret(cluster, broker, managed)
 
     def launch(self, monkeypatch: pytest.MonkeyPatch) -> float:
         """Launch `a` as a task does, with the rights of the documented account; returns the seconds that it takes."""
