@@ -5,7 +5,6 @@ A record's time is that of the host that wrote it, so the order within a cluster
 each cluster.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -21,7 +20,7 @@ from coordinator_tasks.service import asked
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_ui import words
 from coordinator_ui.listing import Text, moment
-from coordinator_ui.reading import Reader
+from coordinator_ui.reading import Reader, each
 from coordinator_ui.shown import actor_data
 
 MOST_READ = 6_000
@@ -81,19 +80,10 @@ async def listed(request: Request, clusters: Collection[str], wanted: Wanted, li
     places = places_of(rest)
     reader: Reader = request.app.state.reader
     names = [name for name in clusters if places.get(name) != _ENDED]
-    answers = await asyncio.gather(
-        *(reader.read(name, _reading(wanted, limit, places.get(name))) for name in names), return_exceptions=True
-    )
-    pages: dict[str, Page] = {}
-    problems: list[str] = []
-    for name, answer in zip(names, answers, strict=True):
-        if isinstance(answer, Page):
-            pages[name] = answer
-        elif isinstance(answer, CoordinatorError):  # the next page tries it again at the same place
-            problems.append(f"cluster {name}: {answer.told}")
-        elif isinstance(answer, BaseException):
-            raise answer
-    found = merged(pages, limit, places)
+    answers = await each(names, (reader.read(name, _reading(wanted, limit, places.get(name))) for name in names))
+    # What cannot be read now is tried again at the same place by the next page.
+    problems = [f"cluster {name}: {one.told}" for name, one in answers.items() if isinstance(one, CoordinatorError)]
+    found = merged({name: one for name, one in answers.items() if isinstance(one, Page)}, limit, places)
     return replace(found, problems=(*problems, *found.problems))
 
 

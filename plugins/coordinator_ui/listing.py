@@ -1,7 +1,6 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
 """The list of rebalances over all clusters that a user may read: its filter, its pages, and the place where a page ends."""
 
-import asyncio
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from fastapi import Query, Request
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_ui import past
 from coordinator_ui.past import MOST_TEXT, Key, Page, Wanted
-from coordinator_ui.reading import Reader
+from coordinator_ui.reading import Reader, each
 from coordinator_ui.story import Story, tell
 
 Text = Annotated[str, Query(max_length=MOST_TEXT)]
@@ -60,15 +59,10 @@ async def listed(
     since = _place(rest) if rest else None
     reader: Reader = request.app.state.reader
     reads = [reader.read(name, lambda c: past.rebalances(c, wanted, limit, since)) for name in clusters]
-    answers = await asyncio.gather(*reads, return_exceptions=True)
-    pages: dict[str, Page] = {}
-    for name, answer in zip(clusters, answers, strict=True):
-        if isinstance(answer, Page):
-            pages[name] = answer
-        elif isinstance(answer, CoordinatorError):
-            pages[name] = Page(problems=(f"cluster {name}: {answer.told}",))
-        elif isinstance(answer, BaseException):
-            raise answer
+    pages = {
+        name: Page(problems=(f"cluster {name}: {one.told}",)) if isinstance(one, CoordinatorError) else one
+        for name, one in (await each(clusters, reads)).items()
+    }
     return merged(pages, limit, now)
 
 

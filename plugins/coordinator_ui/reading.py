@@ -8,7 +8,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.sessions import Sessions, session_key
 
-from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.core.errors import CoordinatorError, Refused, StoreUnavailable
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import settings_of
 from coordinator_tasks.wiring import open_coordinator
@@ -57,6 +57,17 @@ class _Failure:
 
     error: StoreUnavailable
     until_s: float
+
+
+async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[str, T | CoordinatorError]:
+    """Cluster → what its read gives, or why it cannot be read: that hides no other. Any other error is raised."""
+    found: dict[str, T | CoordinatorError] = {}
+    answers = await asyncio.gather(*reads, return_exceptions=True)
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, CoordinatorError):
+            raise answer
+        found[name] = answer
+    return found
 
 
 class Shared:

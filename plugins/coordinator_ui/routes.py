@@ -41,7 +41,7 @@ from coordinator_ui.auditing import FRESH_S, audit_data, audited
 from coordinator_ui.choices import choices
 from coordinator_ui.listing import listed, wanted_of
 from coordinator_ui.past import Sides, Wanted
-from coordinator_ui.reading import Reader, Shared
+from coordinator_ui.reading import Reader, Shared, each
 from coordinator_ui.render import data, page, script
 from coordinator_ui.shown import rebalance_row, rebalance_whole
 from coordinator_ui.story import Story, only, tell
@@ -311,16 +311,12 @@ async def tile() -> Response:
 @data_router.get("/summary")
 async def summary_data(request: Request, readable: Readable) -> Response:
     """What needs somebody now, in every cluster that the user may read: what the tile shows."""
-    asked = [_live(request, one.name, "") for one in readable[:MOST_CLUSTERS]]
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    found = []
-    for one, answer in zip(readable, answers, strict=False):
-        if isinstance(answer, CoordinatorError):
-            found.append({"cluster": one.name, "problem": answer.told})
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            found.append(live.summary(answer[0]))
+    names = [one.name for one in readable[:MOST_CLUSTERS]]
+    answers = await each(names, (_live(request, name, "") for name in names))
+    found = [
+        {"cluster": name, "problem": one.told} if isinstance(one, CoordinatorError) else live.summary(one[0])
+        for name, one in answers.items()
+    ]
     return data({"clusters": found})
 
 
