@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 
@@ -16,16 +17,15 @@ def airflow_for(
     clusters: Sequence[str],
     zookeeper: str,
     kafka: str,
-    policy: Mapping[str, float],
+    site: Mapping[str, Any],
     further: Sequence[Path] = (),
     *,
-    session_timeout_s: float = 10.0,
     settings: Mapping[str, str] | None = None,
     dags: Iterable[str] = (),
 ) -> EmbeddedAirflow:
     """Not started yet; all clusters are in this ZooKeeper.
 
-    `further`: files of DAGs beside ours, named as their DAG unless `dags` names them; `settings`: of Airflow.
+    `site`: the coordinator's settings in the extra of ZooKeeper's connection; `further`: files of DAGs beside ours, named as their DAG unless `dags` names them; `settings`: of Airflow.
     """
     files = folder / "dags"
     shutil.copytree(PROJECT / "dags", files, ignore=shutil.ignore_patterns("__pycache__"))
@@ -40,7 +40,7 @@ def airflow_for(
             "zookeeper_default": {
                 "conn_type": "generic",
                 "host": zookeeper,
-                "extra": json.dumps({"policy": dict(policy), "session_timeout_s": session_timeout_s}),
+                "extra": json.dumps(site),
             },
             "kafka_default": {"conn_type": "generic", "extra": json.dumps({"bootstrap.servers": kafka})},
         },

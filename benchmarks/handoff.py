@@ -41,13 +41,12 @@ from benchmarks.handoff_lanes import (
     BROKER,
     CLIENTS,
     EVERY,
+    FENCED,
     JAVA,
     JAVA_CLIENTS,
     OF_THREE,
     OPTIONAL,
     OURS,
-    POLICY,
-    SESSION_S,
     SESSIONS_S,
     SPARK,
     ClientLane,
@@ -55,6 +54,7 @@ from benchmarks.handoff_lanes import (
     Lane,
     OurLane,
     SparkLane,
+    coordinator_settings,
     create_topic,
 )
 from benchmarks.handoff_report import judged, line_of, show, write_plots
@@ -342,9 +342,9 @@ def measure(given: Asked) -> dict[str, Any]:
         ).bootstrap_servers
         bench = Bench(zookeeper, ensemble, kafka, folder, given.per_second, given.batch_interval, given.airflow)
         if given.airflow:
-            clusters = [f"{name}-{n}" for name in (OURS, SPARK) if name in given.only for n in given.partitions]
-            where = (folder / "airflow", clusters, zookeeper, kafka, POLICY)
-            stack.enter_context(airflow_for(*where, session_timeout_s=SESSION_S))
+            clusters = [f"{name}-{n}" for name in (OURS, FENCED, SPARK) if name in given.only for n in given.partitions]
+            own = coordinator_settings(fenced=FENCED in given.only)
+            stack.enter_context(airflow_for(folder / "airflow", clusters, zookeeper, kafka, own))
         for partitions in given.partitions:
             for name in (*EVERY, *OPTIONAL):
                 if name in given.only:
@@ -391,6 +391,8 @@ def main() -> None:
     given = vars(parser.parse_args())
     svg = given.pop("svg")
     asked = Asked(**given)
+    if asked.airflow and FENCED in asked.only and len(asked.only) > 1:
+        parser.error(f"Airflow has one fence for all clusters of its connection: measure {FENCED} in a call of its own")
     result = measure(asked)
     write_plots(judged(result), svg)
     report(result, lambda found: show(judged(found)), asked.json)

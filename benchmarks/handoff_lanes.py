@@ -13,11 +13,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
@@ -394,6 +395,14 @@ def _compiled() -> Path:
     return folder
 
 
+def coordinator_settings(*, fenced: bool) -> dict[str, Any]:
+    """What differs from the defaults: fields of `Settings`, as the extra of Airflow's connection has them."""
+    own = {"session_timeout_s": SESSION_S, "ask_timeout_s": ASK_S, "policy": POLICY}
+    if fenced:
+        own |= {"fence": TRANSACTIONAL_FENCE, "policy": {**POLICY, "absent_after_s": FENCED_ABSENT_S}}
+    return own
+
+
 def create_topic(kafka: str, topic: str, partitions: int) -> None:
     """Until every partition has a leader that takes records."""
     settings = {"bootstrap.servers": kafka, "log_level": "0"}
@@ -425,18 +434,14 @@ class OurLane(ForkedLane):
     def __post_init__(self) -> None:
         super().__post_init__()
         client = {"bootstrap.servers": self.kafka, "log_level": "0"}
+        own = coordinator_settings(fenced=self.name == FENCED)
         self.site = Settings(
             self.topic,
             self.zookeeper,
             client,
-            session_timeout_s=SESSION_S,
+            **{**own, "policy": Policy(**own["policy"])},
             answer_timeout_s=ANSWER_S,
-            ask_timeout_s=ASK_S,
-            policy=Policy(**POLICY),
         )
-        if self.name == FENCED:
-            policy = replace(self.site.policy, absent_after_s=FENCED_ABSENT_S)
-            self.site = replace(self.site, fence=TRANSACTIONAL_FENCE, policy=policy)
         order = CoordinatorOrder(self.site, self.topic, self.topic, self.looping)
         self._coordinator = self.forks.Process(target=coordinate, args=(order,), daemon=True)
         self._coordinator.start()

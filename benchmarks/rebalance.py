@@ -163,8 +163,8 @@ def wait(what: str, done: Callable[[], bool]) -> None:
 def under_airflow(site: Site) -> EmbeddedAirflow:
     """The transitions run as Airflow's tasks."""
     settings = site.settings
-    kafka, policy = settings.kafka["bootstrap.servers"], {"settle_s": settings.policy.settle_s}
-    return airflow_for(site.folder, [settings.cluster], settings.zookeeper, kafka, policy, [OVERHEAD])
+    kafka, own = settings.kafka["bootstrap.servers"], {"policy": {"settle_s": settings.policy.settle_s}}
+    return airflow_for(site.folder, [settings.cluster], settings.zookeeper, kafka, own, [OVERHEAD])
 
 
 def overhead(airflow: EmbeddedAirflow) -> dict[str, list[float]]:

@@ -90,7 +90,7 @@ def on_postgres(site: Site, postgres: PostgresServer, settings: Mapping[str, str
         [site.settings.cluster],
         site.settings.zookeeper,
         site.settings.kafka["bootstrap.servers"],
-        {"settle_s": site.settings.policy.settle_s},
+        {"policy": {"settle_s": site.settings.policy.settle_s}},
         [DAGS],
         settings={**places, **settings},
         dags=KINDS.values(),
