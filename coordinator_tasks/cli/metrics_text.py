@@ -163,20 +163,13 @@ def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
 
 def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None:
     cluster = mine["cluster_name"]
+    said = f"Burrow's status of the group: 0 = unknown, {_STATUSES}"
     for group in found.unknown:
-        labels = {"cluster": cluster, "consumer_group": group}
-        families.gauge(
-            "burrow_kafka_consumer_status", f"Burrow's status of the group: 0 = unknown, {_STATUSES}", labels, 0
-        )
+        families.gauge("burrow_kafka_consumer_status", said, {"cluster": cluster, "consumer_group": group}, 0)
     for group, status in found.groups.items():
         labels = {"cluster": cluster, "consumer_group": group}
         total = sum(one.lag for one in found.lags if one.group == group)
-        families.gauge(
-            "burrow_kafka_consumer_status",
-            f"Burrow's status of the group: 0 = unknown, {_STATUSES}",
-            labels,
-            status or 0,
-        )
+        families.gauge("burrow_kafka_consumer_status", said, labels, status or 0)
         families.gauge("burrow_kafka_consumer_lag_total", "Lag of all its partitions, in offsets", labels, total)
     _left_out(families, mine, "partition", len(found.lags) - MAX_PARTITIONS)
     for one in found.lags[:MAX_PARTITIONS]:

@@ -164,9 +164,7 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
             says = f"the hosts of {counted(len(apart), 'consumer')} and ZooKeeper are at most {CLOCKS_S:g} s apart"
             yield Finding("consumers' clocks", Result.OK, says)
         return
-    said = "; ".join(
-        f"{name} is {abs(apart[name]):.1f} s {'ahead' if apart[name] > 0 else 'behind'}" for name in wrong[:_SHOWN]
-    )
+    said = "; ".join(f"{name} is {_off(apart[name])}" for name in wrong[:_SHOWN])
     more = f" ({len(wrong)} of {len(apart)} consumers)" if len(wrong) > _SHOWN else ""
     yield Finding(
         "consumers' clocks",
@@ -197,9 +195,13 @@ def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
         yield Finding("coordinators' clocks", Result.OK, says)
     if wrong:
         first = sorted(wrong.items(), key=lambda item: -abs(item[1]))[:_SHOWN]
-        said = "; ".join(f"{who} was {abs(s):.1f} s {'ahead' if s > 0 else 'behind'}" for who, s in first)
+        said = "; ".join(f"{who} was {_off(s)}" for who, s in first)
         mend = "synchronize the clocks (NTP) of the hosts of Airflow's workers, or of the plain loop"
         yield Finding("coordinators' clocks", Result.WARNING, f"by ZooKeeper's clock {said}", mend)
+
+
+def _off(seconds: float) -> str:
+    return f"{abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
 
 
 def changed_at(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
