@@ -16,14 +16,14 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from spark_apps.errors import AgentCallFailed
 from spark_apps.records.batches import BatchOffset, decode_offset, encode_offset
 from spark_apps.records.options import SourceOptions, parse_options
 
-VERSION = 1
+VERSION = 2
 MAX_PATH_BYTES = 100  # sun_path holds 108 with its end
 ANSWER_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
@@ -31,6 +31,16 @@ LONGEST_WAIT_S = 0.2
 LEAVE_TIMEOUT_S = 5.0
 
 log = logging.getLogger(__name__)
+
+
+class Latest(NamedTuple):
+    """A batch, and the end of the log for Spark's progress; `None` = unknown.
+
+    Spark asks for both, one after the other: one answer has them, because the second would wait for the work of the first.
+    """
+
+    batch: BatchOffset
+    log_end: BatchOffset | None
 
 
 class Planner(Protocol):
@@ -42,14 +52,11 @@ class Planner(Protocol):
     def initial(self, reader: str) -> BatchOffset:
         """The offset before the first batch. May be called more than once; has no side effect."""
 
-    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:
+    def latest(self, reader: str, start: BatchOffset) -> Latest:
         """The next batch, or `start` itself when there is nothing new; may wait up to `LONGEST_WAIT_S`.
 
         Everything in `start` has passed the sink.
         """
-
-    def report(self) -> BatchOffset | None:
-        """The end of the log, for Spark's progress; `None` = unknown."""
 
     def until_now(self, reader: str) -> None:
         """Read only the records that are there now: later batches go no further."""
@@ -162,7 +169,6 @@ class _Session:
         self._calls: dict[str, Callable[[Planner, Mapping[str, Any]], Any]] = {
             "initial": lambda planner, _: encode_offset(planner.initial(self._reader)),
             "latest": self._latest,
-            "report": self._report,
             "until_now": lambda planner, _: planner.until_now(self._reader),
             "is_over": lambda planner, _: planner.is_over(self._reader),
         }
@@ -205,11 +211,8 @@ class _Session:
         return dict(planner.attach(self._reader, options))
 
     def _latest(self, planner: Planner, request: Mapping[str, Any]) -> dict[str, Any]:
-        return encode_offset(planner.latest(self._reader, decode_offset(request["start"])))
-
-    def _report(self, planner: Planner, _: Mapping[str, Any]) -> dict[str, Any] | None:
-        found = planner.report()
-        return None if found is None else encode_offset(found)
+        batch, log_end = planner.latest(self._reader, decode_offset(request["start"]))
+        return {"batch": encode_offset(batch), "log_end": None if log_end is None else encode_offset(log_end)}
 
 
 class AgentClient:
@@ -233,15 +236,10 @@ class AgentClient:
         found: dict[str, Any] = self._ask("initial")
         return found
 
-    def latest(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """The next batch's offset, or `start`, as JSON."""
+    def latest(self, start: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """The next batch's offset, or `start`, as JSON; and the log's end as an offset, or `None`."""
         found: dict[str, Any] = self._ask("latest", start=start)
-        return found
-
-    def report(self) -> dict[str, Any] | None:
-        """The log's end as an offset, as JSON, or `None`."""
-        found: dict[str, Any] | None = self._ask("report")
-        return found
+        return found["batch"], found["log_end"]
 
     def until_now(self) -> None:
         """Read only the records that are there now."""

@@ -101,6 +101,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options: SourceOptions = parse_options(options)
         self._agent = agent
         self._client: AgentClient | None = None
+        self._log_end: dict[str, Any] | None = None
         self._until_now = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -115,15 +116,15 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """The next batch, or `start`; the agent knows the limit from the options."""
         client = self._connected()
-        found = client.latest(start)
+        found, self._log_end = client.latest(start)
         # For Spark, no new batch means the end; but partitions may be on their way to this consumer.
         while self._until_now and found == start and not client.is_over():
-            found = client.latest(start)
+            found, self._log_end = client.latest(start)
         return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The log's end and how far each partition is behind it, for the query's progress."""
-        found = self._connected().report()
+        """The log's end at the last request, and how far each partition is behind it, for the query's progress."""
+        found = self._log_end
         return None if found is None else {**found, **behind(decode_offset(found))}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, TopicPartition
 
+from spark_apps.records.agent_socket import Latest
 from spark_apps.records.batches import BatchOffset, Range, admit
 from spark_apps.records.options import SourceOptions
 
@@ -54,7 +55,10 @@ class FakePlanner:
     def initial(self, reader: str) -> BatchOffset:
         return BatchOffset(self.topic)
 
-    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:
+    def latest(self, reader: str, start: BatchOffset) -> Latest:
+        return Latest(self._wait_for_more(start), self._log_end())
+
+    def _wait_for_more(self, start: BatchOffset) -> BatchOffset:
         self.latest_calls += 1
         with self._lock:
             for one in start.ranges.values():
@@ -87,7 +91,7 @@ class FakePlanner:
             self._planned.update({one.partition: one.end for one in ranges})
             return start.following(ranges, self._parallelism)
 
-    def report(self) -> BatchOffset | None:
+    def _log_end(self) -> BatchOffset:
         with self._lock:
             owned = dict(self._owned)
         ends = {p: self._kafka.get_watermark_offsets(TopicPartition(self.topic, p))[1] for p in owned}

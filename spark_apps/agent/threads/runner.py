@@ -23,7 +23,7 @@ from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
 from spark_apps.agent.threads.callbacks import Callbacks
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
-from spark_apps.records.agent_socket import LONGEST_WAIT_S
+from spark_apps.records.agent_socket import LONGEST_WAIT_S, Latest
 from spark_apps.records.batches import BatchOffset
 from spark_apps.records.options import ISOLATION, SourceOptions
 
@@ -196,7 +196,7 @@ class TopicRunner:
     def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
         return self.planner.initial()
 
-    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:  # noqa: ARG002
+    def latest(self, reader: str, start: BatchOffset) -> Latest:  # noqa: ARG002
         deadline = self._clock.monotonic() + LONGEST_WAIT_S
         before = dict(self.ownership.releasing.posted)
         try:
@@ -205,10 +205,10 @@ class TopicRunner:
                     batch = self.planner.offer(start)
                     self._turn.notify_all()
                     if batch is not None:
-                        return batch
+                        return Latest(batch, self.planner.report())
                     now = self._clock.monotonic()
                     if now >= deadline or self._closed:
-                        return start
+                        return Latest(start, self.planner.report())
                     self._turn.wait(max(0.001, self._pause(now, deadline)))
         finally:
             if self.ownership.releasing.posted.items() - before.items():
@@ -217,10 +217,6 @@ class TopicRunner:
     def _pause(self, now: float, deadline: float) -> float:
         paced = self.planner.next_at - now
         return min(deadline - now, paced) if paced > 0 else deadline - now
-
-    def report(self) -> BatchOffset | None:
-        with self._turn:
-            return self.planner.report()
 
     def until_now(self, reader: str) -> None:  # noqa: ARG002
         with self._turn:

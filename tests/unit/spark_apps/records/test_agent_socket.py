@@ -4,13 +4,14 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.errors import AgentCallFailed
 from spark_apps.records import agent_socket
-from spark_apps.records.agent_socket import AgentClient, AgentServer
+from spark_apps.records.agent_socket import AgentClient, AgentServer, Latest
 from spark_apps.records.batches import BatchOffset, Range, encode_offset
 from spark_apps.records.options import SourceOptions
 
@@ -36,14 +37,14 @@ class Scripted:
         time.sleep(self.pause_s)
         return BatchOffset("orders")
 
-    def latest(self, reader: str, start: BatchOffset) -> BatchOffset:
+    def latest(self, reader: str, start: BatchOffset) -> Latest:
         self.events.append(f"latest {reader} {start.batch}")
         if self.failure is not None:
             raise self.failure
-        return start.following([Range(3, 0, 5, 7)], 2) if start.batch == 0 else start
-
-    def report(self) -> BatchOffset | None:
-        return None
+        if start.batch > 0:
+            return Latest(start, None)
+        batch = start.following([Range(3, 0, 5, 7)], 2)
+        return Latest(batch, replace(batch, ranges={3: Range(3, 0, 9, 0)}))
 
     def until_now(self, reader: str) -> None:
         self.events.append(f"until now {reader}")
@@ -83,10 +84,11 @@ def test_a_reader_asks_and_the_planner_answers(server: AgentServer, planner: Scr
     assert planner.options.max_offsets_per_trigger == 5
     first = client.initial()
     assert first == client.initial() == encode_offset(BatchOffset("orders"))
-    second = client.latest(first)
+    second, log_end = client.latest(first)
     assert second["ranges"] == {"3": [0, 5, 7]}
-    assert client.latest(second) == second
-    assert client.report() is None
+    assert log_end is not None
+    assert log_end["ranges"] == {"3": [0, 9, 0]}
+    assert client.latest(second) == (second, None)
     client.close()
     wait_until_free(server)
     assert planner.events[-1] == "detach r1"
@@ -138,7 +140,7 @@ def test_a_bug_in_the_planner_ends_the_query_and_not_the_agent(server: AgentServ
     with pytest.raises(AgentCallFailed, match="the agent failed: ZeroDivisionError: oops"):
         client.latest(client.initial())
     planner.failure = None
-    assert client.latest(client.initial())["batch"] == 1
+    assert client.latest(client.initial())[0]["batch"] == 1
 
 
 def test_a_topic_without_a_planner_is_refused(server: AgentServer) -> None:

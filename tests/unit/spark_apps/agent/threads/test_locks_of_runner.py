@@ -118,12 +118,14 @@ def test_a_reader_without_an_isolation_level_changes_no_client(stage: Stage) -> 
 def test_a_reader_is_given_the_batch_that_there_is(stage: Stage) -> None:
     stage.kafka.append("t", 0, 10)
     stage.see(OWNED)
-    batch = stage.runner.latest("r", BatchOffset("t"))
+    batch, log_end = stage.runner.latest("r", BatchOffset("t"))
     assert batch.ranges.keys() == {0}
+    assert log_end is not None
+    assert {p: one.end for p, one in log_end.ranges.items()} == {0: 10}
 
 
 def test_a_reader_of_a_closed_runner_stays_where_it_is(stage: Stage) -> None:
-    assert stage.runner.latest("r", BatchOffset("t")) == BatchOffset("t")
+    assert stage.runner.latest("r", BatchOffset("t")) == (BatchOffset("t"), None)
 
 
 def test_a_reader_that_asks_wakes_nobody_for_nothing(stage: Stage) -> None:
