@@ -242,7 +242,7 @@ def _in_readme(plain: Result | None, airflow: Result | None) -> str:
     return "" if plain is None else short_table(joined([plain]), None if airflow is None else joined([airflow]))
 
 
-def _in_comparison(plain: Result | None, airflow: Result | None) -> str:
+def _in_comparison(plain: Result | None, airflow: Result | None = None) -> str:
     return "" if plain is None else table(joined([plain]), PARTITIONS, None if airflow is None else joined([airflow]))
 
 
@@ -269,6 +269,7 @@ PLACES = (
     Place(README, HAND_OFFS, ("handoff", "handoff-airflow"), _in_readme),
     Place(COMPARED, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
     Place(MEASUREMENTS, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
+    Place(MEASUREMENTS, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
     Place(APPENDIX, HAND_OFFS, ("handoff",), _in_full),
     Place(APPENDIX, UNDER_AIRFLOW, ("handoff-airflow",), _in_full),
     Place(MEASUREMENTS, "growth", ("growth",), growth.markdown),
@@ -282,6 +283,7 @@ PLACES = (
     Place(MEASUREMENTS, "receiver", ("receiver",), receiver.markdown),
     Place(APPENDIX, "scale, plain", ("scale-plain",), scale.markdown),
     Place(MEASUREMENTS, "scale", ("scale",), scale.markdown),
+    Place(MEASUREMENTS, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
     Place(APPENDIX, "assignors", ("assignors",), assignors.markdown),
     Place(MEASUREMENTS, "weighted", ("weighted",), weighted.markdown),
     Place(
