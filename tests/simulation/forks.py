@@ -97,6 +97,7 @@ def _living() -> dict[tuple[str, int, str], list[FunctionType]]:
     """The product's functions, once everything is imported."""
     for path in sorted(path for folder in CHANGED for path in (ROOT / folder).rglob("*.py")):
         importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    gc.unfreeze()  # what was there when the tests had been collected is frozen, and would not be listed
     found: dict[tuple[str, int, str], list[FunctionType]] = {}
     for one in gc.get_objects():
         if type(one) is FunctionType and one.__code__.co_filename.startswith(_FOLDERS):

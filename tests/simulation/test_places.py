@@ -1,11 +1,13 @@
 """What `tests.simulation.guards` changes: the places of each kind in small functions, and in a file of the product."""
 
 import ast
+import gc
 from textwrap import dedent, indent
 
 import pytest
 
-from tests.simulation import guards
+from coordinator_tasks.core.machine.machine import decide
+from tests.simulation import forks, guards
 from tests.simulation.places import KINDS, places
 
 
@@ -130,3 +132,12 @@ def test_what_is_left_out_keeps_what_a_function_takes_from_around_it() -> None:
     site = next(s for s in guards.sites() if s.text == "super().__init__(runner)" and s.kind == "order")
     [(before, after)] = guards.change_of(site).pairs
     assert before.co_freevars == after.co_freevars == ("__class__",)
+
+
+def test_functions_that_were_frozen_when_the_tests_had_been_collected_are_changed_as_well() -> None:
+    gc.freeze()
+    try:
+        living = forks._living.__wrapped__()
+    finally:
+        gc.freeze()  # it was frozen before, and stays so for the tests that follow
+    assert forks._key(decide.__code__) in living
