@@ -25,7 +25,8 @@ def airflow_for(
 ) -> EmbeddedAirflow:
     """Not started yet; all clusters are in this ZooKeeper.
 
-    `site`: the coordinator's settings in the extra of ZooKeeper's connection; `further`: files of DAGs beside ours, named as their DAG unless `dags` names them; `settings`: of Airflow.
+    `site`: the coordinator's settings in the extra of ZooKeeper's connection; `further`: files of DAGs beside ours, named as
+    their DAG unless `dags` names them; `settings`: of Airflow.
     """
     files = folder / "dags"
     shutil.copytree(PROJECT / "dags", files, ignore=shutil.ignore_patterns("__pycache__"))
@@ -37,11 +38,7 @@ def airflow_for(
         PROJECT / "plugins",
         env={"COORDINATOR_CLUSTERS": ",".join(clusters)},
         connections={
-            "zookeeper_default": {
-                "conn_type": "generic",
-                "host": zookeeper,
-                "extra": json.dumps(site),
-            },
+            "zookeeper_default": {"conn_type": "generic", "host": zookeeper, "extra": json.dumps(site)},
             "kafka_default": {"conn_type": "generic", "extra": json.dumps({"bootstrap.servers": kafka})},
         },
         settings=settings,
