@@ -40,7 +40,7 @@ class SideBySide(LoadFileScheduling):
         super()._assign_work_unit(node)
 
     def _is_aside(self, node: WorkerController) -> bool:
-        return self.numnodes >= FEWEST and node.gateway.id == f"gw{self.numnodes - 1}"
+        return self.numnodes >= FEWEST and bool(node.gateway.id == f"gw{self.numnodes - 1}")
 
 
 @cache

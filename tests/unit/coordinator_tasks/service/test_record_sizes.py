@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator_tasks.core.assignors.weights import Measure, measured, totals
+from coordinator_tasks.core.assignors.weights import Measure, Totals, measured, totals
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, Token, TopicStatus
 from spark_apps.agent.interface.sampling import AT_ONCE, RECENT, SampledStatus
@@ -99,4 +99,10 @@ def test_bytes_per_second_are_the_rate_times_the_size(one: RunningPartition, wei
     assert carried["a"].of(Measure.BYTES) == (weight or 0.0) + 50.0
     found = measured("orders", Measure.BYTES, [0, 1], {0: "a", 1: "a"}, answers, carried, {})
     assert found.partitions == ({1: 50.0} if weight is None else {0: weight, 1: 50.0})
+    assert found.carried == {"a": 0.0}
+
+
+def test_nobody_carries_less_than_nothing_of_other_topics_when_the_total_is_older() -> None:
+    answers = {"a": status(p0=running(rate=1.0, record_bytes=50.0))}
+    found = measured("orders", Measure.BYTES, [0], {0: "a"}, answers, {"a": Totals(bytes=30.0)}, {})
     assert found.carried == {"a": 0.0}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem
 from coordinator_tasks.core.assignors.explain import Asked, digest, explained, shortened
-from coordinator_tasks.core.model import Explanation, Member, Reason
+from coordinator_tasks.core.model import Explanation, Member, Reason, Split
 from coordinator_tasks.core.partition_text import numbers, ranges
 
 SHARP = {"tolerance": "0.1", "hysteresis": "0", "min.gain": "0", "floor": "0", "partition.weight": "0"}
@@ -146,6 +146,11 @@ TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even sha
             id="racks",
         ),
         pytest.param(
+            asked("weighted", [4, 4], "a/r1 b/r2", "aa", zones={0: ("r1",), 1: ("r1",)}, parameters={"zones": "prefer"}), 0,
+            "moves: a carried 8 records/s (200 % of the level), above the tolerance of 10 %; "
+            "b carried 0 records/s (0 % of the level), in no rack of its replicas", id="no rack",
+        ),
+        pytest.param(
             asked("weighted", [1, 4, 4], "a b", "aab", parameters={"max_partitions": "1; b: 9"}), 0,
             "moves: a had 2 partitions of all topics, more than max.partitions 1; b carried 4 records/s (88.9 % of the level)",
             id="too many",
@@ -219,6 +224,11 @@ def test_every_partition_is_in_one_sentence_and_only_those_asked_for() -> None:
 )
 def test_the_digest_changes_with_everything_that_the_strategy_is_given(change: dict[str, Any]) -> None:
     assert digest(replace(IDLE, problem=replace(IDLE.problem, **change))) != digest(IDLE)
+
+
+def test_the_digest_changes_with_who_may_have_what_during_an_upgrade() -> None:
+    splits = (None, Split("x", ("a",)), Split("x", ("b",)), Split("x", ("b",), frozenset({1})))
+    assert len({digest(replace(IDLE, split=one)) for one in splits}) == len(splits)
 
 
 def test_the_digest_does_not_change_with_the_order_or_with_who_was_started_when() -> None:

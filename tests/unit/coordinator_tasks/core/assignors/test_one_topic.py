@@ -71,6 +71,12 @@ def test_who_is_in_no_rack_is_as_near_to_one_partition_as_to_another() -> None:
     assert "".join(answer[p] for p in range(4)) == "aabb"
 
 
+def test_all_share_the_partitions_of_no_room() -> None:
+    near = {m: Member(m, 1, "", "", rack=rack) for m, rack in {"a": "", "b": "r1"}.items()}
+    answer = ASSIGNORS["machine-room"].assign(Problem("t", tuple(range(4)), near, zones={0: ("r1",)}))
+    assert "".join(answer[p] for p in range(4)) == "baab"
+
+
 def test_without_members_only_fixed_partitions_are_answered() -> None:
     assert ASSIGNORS["roundrobin"].assign(problem(2, "", fixed={1: "x"})) == {1: "x"}
 

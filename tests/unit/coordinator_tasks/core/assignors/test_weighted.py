@@ -450,7 +450,7 @@ def test_the_account_is_the_same_after_moves_as_if_it_were_made_anew() -> None:
         ("max.moves", "-1", "a whole number from 0 on"),
         ("max.moves", "1" * 10, "a whole number from 0 on"),
         ("max.partitions", "10; a: x", "'10; a: x': it has to be a whole number from 0 on"),
-        ("measure", "size", "one of partitions, lag, records, bytes"),
+        ("measure", "size", "'size': it has to be one of partitions, lag, records, bytes"),
         ("zones", "on", "one of off, prefer, require"),
         ("bans", "consumer-a", "such as 'consumer-a: 0-3,7; consumer-b: \\*'"),
         ("bans", "a: 5-3", "partitions such as 0-3,7"),
