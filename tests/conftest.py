@@ -22,9 +22,9 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config) -> SideBySide | None:
-    """Who runs which file, if whole files are given out."""
-    return SideBySide(config) if config.getoption("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SideBySide | None:
+    """Who runs which file, if whole files are given out; without its `log`, it would print every step."""
+    return SideBySide(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:
