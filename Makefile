@@ -66,8 +66,8 @@ quick-coordinator_tasks: install
 quick-others: install
 	$(BIN)/python -m pytest -q --durations=0 --durations-min=10 tests/unit --ignore tests/unit/coordinator_tasks
 
-unit: install  ## runs all tests, on real servers too: three files at once, of which two may start an Airflow
-	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+unit: install  ## runs all tests, on real servers too; two files at once, those that need servers first
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 clusters: install  ## the tests on YARN, Kubernetes, Docker, Celery and ensembles; ONLY= words; goes on where it ended
 	@$(BIN)/python -m tests.clusters $(if $(ONLY),--only $(ONLY))

@@ -15,16 +15,10 @@ from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.postgres_server import PostgresMissing, PostgresServer
 from tests.sasl_kafka import SaslKafka
-from tests.side_by_side import SideBySide
 
 # A busy machine is no failure: tests are never timed.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SideBySide | None:
-    """Who runs which file, if whole files are given out; without its `log`, it would print every step."""
-    return SideBySide(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:
