@@ -78,6 +78,9 @@ class Answers:
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         return {group: {topic: {} for topic in asked} for group, asked in wanted.items()}
 
+    def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:  # noqa: ARG002 - the port's
+        return dict.fromkeys(partitions, (0, 0))
+
     def group_members(self, group: str) -> tuple[str, ...]:  # noqa: ARG002 - the port's
         return ()
 
