@@ -277,6 +277,7 @@ PLACES = (
     Place(APPENDIX, "tasks and waits", ("rebalance",), rebalance.costs_markdown),
     Place(APPENDIX, "task overhead", ("task_overhead",), task_overhead.markdown),
     Place(MEASUREMENTS, "source", ("source",), source.markdown),
+    Place(APPENDIX, "source, longer", ("source-long",), source.markdown),
     Place(MEASUREMENTS, "latency", ("latency",), latency.markdown),
     Place(MEASUREMENTS, "idle", ("idle",), latency.idle_markdown),
     Place(MEASUREMENTS, "receiver", ("receiver",), receiver.markdown),
