@@ -21,6 +21,16 @@ class SaslKafka(EmbeddedKafka):
     def sasl_bootstrap_servers(self) -> str:
         return f"{HOST}:{self.sasl_port}"
 
+    def login(self, password: str) -> dict[str, str]:
+        """Settings of librdkafka with which `alice` logs in, by a right password or a wrong one."""
+        return {
+            "bootstrap.servers": self.sasl_bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": password,
+        }
+
     def _answers(self) -> bool:
         return super()._answers() and listening(self.sasl_port)
 

@@ -42,13 +42,7 @@ def seconds_until(
 
 def settings_secret(cluster: Cluster, broker: SaslKafka, managed: Managed) -> str:
     """Create the Secret of the documented manifests, whose Kafka asks for a password; returns its name."""
-    sasl = {
-        "bootstrap.servers": broker.sasl_bootstrap_servers,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "alice",
-        "sasl.password": PASSWORD,
-    }
+    sasl = broker.login(PASSWORD)
     settings = plain_settings(replace(managed.site.settings, kafka=sasl))
     name = f"coordinator-{managed.site.cluster}"
     cluster.secret(name, settings_json=json.dumps(settings), kafka_json=json.dumps(sasl))

@@ -222,18 +222,13 @@ def _commit_around_a_pause(
 
 
 def test_a_wrong_password_is_said_at_once_and_the_right_one_works(request: pytest.FixtureRequest) -> None:
-    settings = {
-        "bootstrap.servers": request.getfixturevalue("kafka").sasl_bootstrap_servers,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "alice",
-    }
+    kafka = request.getfixturevalue("kafka")
     began_s = time.monotonic()
     with pytest.raises(KafkaUnavailable, match=r"refuses the log-in .*Invalid username or password.*check") as raised:
-        ConfluentKafkaAdmin({**settings, "sasl.password": "wrong-one"}, limit_s=20.0).describe(["t"])
+        ConfluentKafkaAdmin(kafka.login("wrong-one"), limit_s=20.0).describe(["t"])
     assert time.monotonic() - began_s < 20.0
     assert "wrong-one" not in str(raised.value)
-    assert ConfluentKafkaAdmin({**settings, "sasl.password": "alice-secret"}).describe(["t"]) == {"t": None}
+    assert ConfluentKafkaAdmin(kafka.login("alice-secret")).describe(["t"]) == {"t": None}
 
 
 def test_unusable_settings_are_refused() -> None:

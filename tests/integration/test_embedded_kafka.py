@@ -37,16 +37,7 @@ def test_records_and_ports_outlive_a_crash(tmp_path: Path) -> None:
 
 
 def sasl_admin(broker: SaslKafka, password: str) -> AdminClient:
-    return AdminClient(
-        {
-            "bootstrap.servers": broker.sasl_bootstrap_servers,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": password,
-            "log_level": 0,
-        }
-    )
+    return AdminClient({**broker.login(password), "log_level": 0})
 
 
 def test_the_sasl_listener_lets_a_known_user_in(kafka: SaslKafka) -> None:

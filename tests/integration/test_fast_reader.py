@@ -155,13 +155,7 @@ def test_what_is_asked_for_comes_out(kafka: SaslKafka) -> None:
 
 
 def wrong_password(kafka: SaslKafka) -> dict[str, str]:
-    return {
-        "bootstrap.servers": kafka.sasl_bootstrap_servers,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "alice",
-        "sasl.password": "no",
-    }
+    return kafka.login("no")
 
 
 @pytest.mark.parametrize(

@@ -177,15 +177,7 @@ def test_a_topic_that_kafka_lost_is_reported_by_its_id_and_never_continued(manag
 
 
 def with_login(settings: Settings, kafka: SaslKafka, password: str) -> Settings:
-    login = {
-        "bootstrap.servers": kafka.sasl_bootstrap_servers,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "alice",
-        "sasl.password": password,
-        "log_level": "1",
-    }
-    return replace(settings, kafka=login)
+    return replace(settings, kafka={**kafka.login(password), "log_level": "1"})
 
 
 def test_coordinator_and_consumers_work_behind_a_log_in_and_leave_no_secret(site: Site, kafka: SaslKafka) -> None:
