@@ -35,13 +35,11 @@ from benchmarks.handoff_clients import (
 from benchmarks.stalls import Span
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.embedded.jars import kafka_class_path
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
-from coordinator_tasks.settings import TRANSACTIONAL_FENCE, plain_settings
-from coordinator_tasks.wiring import Settings
+from coordinator_tasks.settings import TRANSACTIONAL_FENCE, plain_settings, settings_of
 from spark_apps.launch.launcher import LaunchRequest, report_end
 from spark_apps.plain import DEFAULTS, POLL_S
 
@@ -434,14 +432,8 @@ class OurLane(ForkedLane):
     def __post_init__(self) -> None:
         super().__post_init__()
         client = {"bootstrap.servers": self.kafka, "log_level": "0"}
-        own = coordinator_settings(fenced=self.name == FENCED)
-        self.site = Settings(
-            self.topic,
-            self.zookeeper,
-            client,
-            **{**own, "policy": Policy(**own["policy"])},
-            answer_timeout_s=ANSWER_S,
-        )
+        named = {"cluster": self.topic, "zookeeper": self.zookeeper, "kafka": client, "answer_timeout_s": ANSWER_S}
+        self.site = settings_of({**named, **coordinator_settings(fenced=self.name == FENCED)})
         order = CoordinatorOrder(self.site, self.topic, self.topic, self.looping)
         self._coordinator = self.forks.Process(target=coordinate, args=(order,), daemon=True)
         self._coordinator.start()

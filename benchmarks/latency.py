@@ -270,8 +270,8 @@ def target_of(kind: str, sides: Mapping[str, Mapping[str, Mapping[str, float]]])
     own, tuned = (
         [sides[side][name]["median"] for name in SHOWN] if side in sides else [] for side in ("ours", "tuned")
     )
-    names = [name.removesuffix("_ms") for name in SHOWN]
-    targets = [(own[at] <= most, f"{names[at]} ≤ {most:.0f}") for at, most in enumerate(tuned)]
+    each = zip(SHOWN, own, tuned, strict=False)  # without the tuned source there is nothing to compare
+    targets = [(mine <= most, f"{name.removesuffix('_ms')} ≤ {most:.0f}") for name, mine, most in each]
     if kind == "small":
         targets.append((own[0] <= SMALL_MS, f"p50 ≤ {SMALL_MS:g}"))
     return verdict(*targets)

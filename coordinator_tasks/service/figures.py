@@ -15,8 +15,9 @@ from coordinator_tasks.service.overview import Look, moving_in, unowned_in
 class TopicFigures:
     """One managed topic. `not_stable_s`: how long its rebalance has lasted so far; 0 while it is Stable or never planned.
 
-    `owners`: partition → who it is assigned to; `unowned`: partitions that nobody has or is about to get; `moving`: those whose close or start is awaited; `handoffs`:
-    those on their way from one owner to another. `problem` = why it cannot be read; then the figures are empty.
+    `owners`: partition → who it is assigned to; `unowned`: partitions that nobody has or is about to get; `moving`: those whose
+    close or start is awaited; `handoffs`: those on their way from one owner to another. `problem` = why it cannot be read; then
+    the figures are empty.
     """
 
     topic: str
