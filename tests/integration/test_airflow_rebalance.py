@@ -5,6 +5,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -94,6 +95,25 @@ def make_topics(c: Coordinator, settings: Settings, count: int, partitions: int 
     return names
 
 
+@contextmanager
+def no_rebalance(airflow: EmbeddedAirflow) -> Iterator[None]:
+    """No run of `rebalance` is under way, and none begins: a task that was queued before a pause still plans."""
+
+    def paused() -> bool:
+        eventually(lambda: idle(airflow))
+        airflow.client.set_paused("rebalance", True)
+        if not idle(airflow):
+            airflow.client.set_paused("rebalance", False)
+            return False
+        return True
+
+    eventually(paused)
+    try:
+        yield
+    finally:
+        airflow.client.set_paused("rebalance", False)
+
+
 def test_one_run_brings_fifty_topics_to_stable_and_a_second_one_at_the_same_time_has_no_effect(
     airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
 ) -> None:
@@ -176,16 +196,15 @@ def test_the_sites_statsd_is_told_of_moves_and_of_partitions_without_an_owner(
     def sent(name: str) -> list[str]:
         return statsd.sent.get(f"airflow.coordinator.{name}", [])
 
-    airflow.client.set_paused("rebalance", True)
-    (topic,) = make_topics(coordinator, settings, 1)
-    of_topic = f"{settings.cluster}.{topic}"
-    run = airflow.client.trigger("reconcile")
-    assert wait_for_run(airflow.client, "reconcile", run, RUN_LIMIT_S) == "success"
-    assert eventually(lambda: sent(f"topic.unowned_partitions.{of_topic}"))[-1] == "4|g"
-    seconds = eventually(lambda: sent(f"unowned_partition_seconds.{of_topic}"))
-    assert all(0 < int(one.removesuffix("|c")) <= 4 * 300 for one in seconds)
-    assert sent(f"consumer.incarnation.{settings.cluster}.a")[-1] == f"{consumers[0].incarnation}|g"
-    airflow.client.set_paused("rebalance", False)
+    with no_rebalance(airflow):
+        (topic,) = make_topics(coordinator, settings, 1)
+        of_topic = f"{settings.cluster}.{topic}"
+        run = airflow.client.trigger("reconcile")
+        assert wait_for_run(airflow.client, "reconcile", run, RUN_LIMIT_S) == "success"
+        assert eventually(lambda: sent(f"topic.unowned_partitions.{of_topic}"))[-1] == "4|g"
+        seconds = eventually(lambda: sent(f"unowned_partition_seconds.{of_topic}"))
+        assert all(0 < int(one.removesuffix("|c")) <= 4 * 300 for one in seconds)
+        assert sent(f"consumer.incarnation.{settings.cluster}.a")[-1] == f"{consumers[0].incarnation}|g"
     eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
     assert sent(f"moves.{of_topic}.start") == ["4|c"]
     assert sent(f"rebalances.{of_topic}") == ["1|c"]
