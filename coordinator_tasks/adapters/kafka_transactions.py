@@ -8,6 +8,7 @@ While somebody subscribes in the group, Kafka refuses plain commits, but not the
 commits.
 """
 
+import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +24,11 @@ from coordinator_tasks.library_log import LIBRARY_LOG
 
 TRANSACTION_TIMEOUT_MS = 10_000  # then the broker aborts a dead owner's transaction, if nobody takes the partition
 _AT_ONCE = 16
+_RESUME_S = 0.02
+"""After so long, then twice as long and so on, the start of a producer is asked for again, and goes on at once. By itself the
+library waits half a second if it has no connection yet when it asks for the transaction coordinator (librdkafka 2.16)."""
+_CONNECT_MS = 10
+"""By so much at most the library delays a connection: 100 ms by its own default, the first one too."""
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "partition.assignment.", "heartbeat.")
 
@@ -86,7 +92,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         if begun is None or begun[0] != token:
             begun = self._begun[place] = (token, self._producer(topic, partition))
         try:
-            begun[1].init_transactions(self._broker.limit_s)
+            _start(begun[1], self._broker.limit_s)
         except KafkaException as error:
             if not error.args[0].retriable():
                 del self._begun[place]
@@ -96,12 +102,13 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def _producer(self, topic: str, partition: int) -> Producer:
         usable = {key: value for key, value in self._broker.usable.items() if not key.startswith(_OF_CONSUMERS)}
+        quick = {"reconnect.backoff.ms": str(_CONNECT_MS)}
         own = {
             "transactional.id": self._id(topic, partition),
             "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
             "linger.ms": "0",
         }
-        return Producer({**usable, **own}, logger=LIBRARY_LOG)
+        return Producer({**quick, **usable, **own}, logger=LIBRARY_LOG)
 
     def _commit(self, topic: str, partition: int, entry: Committed) -> Exception | None:
         """Commit one partition; returns the error, if any."""
@@ -139,6 +146,19 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
     def _id(self, topic: str, partition: int) -> str:
         # Another group may read the same topic, for a cluster of the same name in another ZooKeeper.
         return f"{self._cluster}/{self._group}/{topic}/{partition}"
+
+
+def _start(producer: Producer, limit_s: float) -> None:
+    """Initialize its transactions within the limit; raises the last error."""
+    until, wait_s = time.monotonic() + limit_s, _RESUME_S
+    while True:
+        left_s = until - time.monotonic()
+        try:
+            return producer.init_transactions(max(0.0, min(wait_s, left_s)))
+        except KafkaException as error:
+            if left_s <= wait_s or not error.args[0].retriable():
+                raise
+        wait_s *= 2
 
 
 def _newer(entry: Committed | None, token: Token, topic_id: str) -> bool:
