@@ -20,6 +20,7 @@ from coordinator_tasks.library_log import LIBRARY_LOG
 
 DEFAULT_LIMIT_S = 10.0
 _GRACE_S = 1.0  # librdkafka ends a request at the limit itself; this covers its delay
+_CONNECT_MS = 10  # the library delays each connection by about this, the first one too; its own default is 100
 _NEVER_S = 3600.0  # the longest time-out that librdkafka takes
 _LOST_S = 4.0  # librdkafka asks for a coordinator three times within a second, and may then wait for ever
 LOOK_S = 0.1
@@ -59,7 +60,8 @@ class Broker:
         self._lock = threading.Lock()
         self._readers: dict[tuple[str, bool], Consumer] = {}
         self._denied: dict[str, KafkaError] = {}  # group -> why we may not ask for its offsets
-        self.usable = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
+        given = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
+        self.usable = {"reconnect.backoff.ms": str(_CONNECT_MS), **given}
         self._client = self._new_client()
 
     def _new_client(self) -> AdminClient:

@@ -27,8 +27,6 @@ _AT_ONCE = 16
 _RESUME_S = 0.02
 """After so long, then twice as long and so on, the start of a producer is asked for again, and goes on at once. By itself the
 library waits half a second if it has no connection yet when it asks for the transaction coordinator (librdkafka 2.16)."""
-_CONNECT_MS = 10
-"""By so much at most the library delays a connection: 100 ms by its own default, the first one too."""
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "partition.assignment.", "heartbeat.")
 
@@ -102,13 +100,12 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def _producer(self, topic: str, partition: int) -> Producer:
         usable = {key: value for key, value in self._broker.usable.items() if not key.startswith(_OF_CONSUMERS)}
-        quick = {"reconnect.backoff.ms": str(_CONNECT_MS)}
         own = {
             "transactional.id": self._id(topic, partition),
             "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
             "linger.ms": "0",
         }
-        return Producer({**quick, **usable, **own}, logger=LIBRARY_LOG)
+        return Producer({**usable, **own}, logger=LIBRARY_LOG)
 
     def _commit(self, topic: str, partition: int, entry: Committed) -> Exception | None:
         """Commit one partition; returns the error, if any."""
