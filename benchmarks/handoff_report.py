@@ -41,7 +41,7 @@ TITLES = {
     OF_THREE: "ours, plain clients, three ZooKeeper servers",
     SPARK: "ours, Spark applications",
 }
-MOVED_MS = {OURS: (50.0, 200.0), OF_THREE: (50.0, 200.0), SPARK: (300.0, 1000.0)}
+MOVED_MS = {OURS: (50.0, 200.0), FENCED: (50.0, 200.0), OF_THREE: (50.0, 200.0), SPARK: (300.0, 1000.0)}
 """Median and worst that a hand-off may add."""
 UNMOVED_MS = {OURS: (10.0, 50.0), FENCED: (10.0, 50.0), OF_THREE: (10.0, 50.0), SPARK: (50.0, 250.0)}
 """What counts as equal to the control: less than half a tick, and a pause that any process has now and then."""
@@ -168,10 +168,7 @@ def targets(cells: Sequence[Mapping[str, Any]], *, airflow: bool = False) -> lis
 
 def _targets(cell: Mapping[str, Any], airflow: bool) -> list[dict[str, Any]]:
     contender = cell["contender"]
-    moved = _moved_ms(contender, cell["kind"], airflow)
-    limits = [("unmoved", UNMOVED_MS[contender])]
-    if moved is not None:
-        limits = [("moved", moved), *limits]
+    limits = [("moved", _moved_ms(contender, cell["kind"], airflow)), ("unmoved", UNMOVED_MS[contender])]
     return [
         {
             **{name: cell[name] for name in ("partitions", "kind", "contender")},
@@ -186,8 +183,8 @@ def _targets(cell: Mapping[str, Any], airflow: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _moved_ms(contender: str, kind: str, airflow: bool) -> tuple[float, float] | None:
-    """Median and worst that an event of this kind may add; `None` = there is no target."""
+def _moved_ms(contender: str, kind: str, airflow: bool) -> tuple[float, float]:
+    """Median and worst that an event of this kind may add."""
     session_ms = SESSIONS_S[contender] * 1000
     ours = SPARK if contender == SPARK else OURS
     found = {
@@ -195,7 +192,7 @@ def _moved_ms(contender: str, kind: str, airflow: bool) -> tuple[float, float] |
         "silent": session_ms + UNREPORTED_MS[airflow],
         "gone": session_ms + GONE_FENCED_MS if contender == FENCED else GONE_MS,
     }
-    return (found[kind], found[kind]) if kind in found else MOVED_MS.get(contender)
+    return (found[kind], found[kind]) if kind in found else MOVED_MS[contender]
 
 
 def write_plots(result: Mapping[str, Any], file: Path | None) -> None:

@@ -114,9 +114,11 @@ def test_a_death_has_a_target_by_how_it_becomes_known(
     assert [one["met"] for one in met] == [True, True]
 
 
-def test_a_hand_off_with_a_fence_in_the_broker_has_no_target_for_what_moves() -> None:
-    cells = summary([run("ours-fenced", "join", [[900.0, 30.0]], [[30.0, 30.0]])])
-    assert [one["what"] for one in targets(cells)] == ["unmoved median", "unmoved worst"]
+@pytest.mark.parametrize("contender", ["ours", "ours-fenced", "ours-ensemble"])
+def test_a_hand_off_has_the_same_target_with_every_fence_and_every_ensemble(contender: str) -> None:
+    cells = summary([run(contender, "join", [[230.0, 30.0], [231.0, 30.0]], [[30.0, 30.0]])])
+    found = [(one["what"], one["limit_ms"], one["met"]) for one in targets(cells)]
+    assert found[:2] == [("moved median", 50.0, False), ("moved worst", 200.0, False)]
 
 
 def test_the_details_name_a_death_that_nobody_reports() -> None:
