@@ -7,6 +7,7 @@ BIN := .venv/bin
 CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
 UV := $(BIN)/uv $(if $(CERTIFICATES),--system-certs)
 STAMP := .venv/.installed
+CLASSES := build/spark.jsa
 CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
@@ -38,7 +39,7 @@ check: install format  ## what needs no server, for every save: format, lint, ty
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types imports dead quick
 
 test: install  ## the whole check; the last line is pytest's own
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint imports dead
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint imports dead $(CLASSES)
 	@$(MAKE) --no-print-directory unit
 
 lint: install  ## finds what breaks the rules of style
@@ -66,8 +67,12 @@ quick-coordinator_tasks: install
 quick-others: install
 	$(BIN)/python -m pytest -q --durations=0 --durations-min=10 tests/unit --ignore tests/unit/coordinator_tasks
 
-unit: install  ## runs all tests, on real servers too; two files at once, those that need servers first
+unit: install $(CLASSES)  ## runs all tests, on real servers too; two files at once, those that need servers first
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
+$(CLASSES): $(STAMP) tests/integration/spark_classes.py  # with them Spark starts in half the time
+	@mkdir -p build
+	@$(BIN)/python -m tests.integration.spark_classes 2> $(basename $@).log || { cat $(basename $@).log >&2; exit 1; }
 
 clusters: install  ## the tests on YARN, Kubernetes, Docker, Celery and ensembles; ONLY= words; goes on where it ended
 	@$(BIN)/python -m tests.clusters $(if $(ONLY),--only $(ONLY))

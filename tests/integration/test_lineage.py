@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
-from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
@@ -29,6 +29,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.airflow_site import airflow_of, cluster_of, eventually
+from tests.integration.spark_submit import JAVA_OPTIONS
 from tests.integration.test_agent_spark import SparkProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -117,7 +118,9 @@ def test_airflows_own_setting_switches_what_a_consumer_tells_that_a_dag_launches
     disabled: str,
     kinds: list[str],
 ) -> None:
-    settings, topic = cluster_of(zookeeper, kafka), f"orders-{uuid.uuid4().hex[:8]}"
+    options = "spark.driver.extraJavaOptions"
+    settings = cluster_of(zookeeper, kafka, allowed=AllowedLaunches(conf=options))
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
     events, database = tmp_path / "events", str(tmp_path / "orders.sqlite")
     transport = {"type": "file", "log_file_path": str(events), "append": True}
     openlineage = {
@@ -126,7 +129,7 @@ def test_airflows_own_setting_switches_what_a_consumer_tells_that_a_dag_launches
         "AIRFLOW__OPENLINEAGE__DISABLED": disabled,
     }
     arguments = (f"--pipeline={topic}=spark_apps.pipelines.orders:build", f"--set=database=sqlite:///{database}")
-    light = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
+    light = {"spark.ui.enabled": "false", "spark.driver.memory": "512m", options: JAVA_OPTIONS}
     ConfluentKafkaAdmin(settings.kafka).create_topic(topic, 2)
     producer, offsets = Producer(settings.kafka), ConfluentGroupOffsets(settings.kafka, GROUP)
     for number in range(10):
