@@ -973,7 +973,7 @@ MUTANTS = (
     ),
     Mutant(
         "TransactionalGroupOffsets._initialize",
-        "begun[1].init_transactions(self._broker.limit_s)",
+        "_start(begun[1], self._broker.limit_s)",
         "pass",
         "with the broker's fence transactions are initialized before the first commit",
     ),
