@@ -70,7 +70,7 @@ quick-others: install
 unit: install $(CLASSES)  ## runs all tests, on real servers too; two files at once, those that need servers first
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
-$(CLASSES): $(STAMP) tests/integration/spark_classes.py  # with them Spark starts in half the time
+$(CLASSES): $(STAMP) tests/integration/spark_classes.py  # with them Spark starts in two thirds of the time
 	@mkdir -p build
 	@$(BIN)/python -m tests.integration.spark_classes 2> $(basename $@).log || { cat $(basename $@).log >&2; exit 1; }
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from coordinator_tasks.java import QUICK_START_OPTIONS
 
 ARCHIVE = Path(__file__).parents[2] / "build" / "spark.jsa"
-"""Spark's classes, loaded and checked, which halves its start; `spark_classes` writes it. Java does without a file that is
-not there, or is not its own."""
+"""Spark's classes, loaded and checked, which takes a third off its start; `spark_classes` writes it. Java does without a file
+that is not there, or is not its own."""
 JAVA_OPTIONS = " ".join((*QUICK_START_OPTIONS, f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:cds*=off"))
 SUBMIT = (
     *(str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "512m"),
