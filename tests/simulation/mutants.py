@@ -727,7 +727,7 @@ MUTANTS = (
     ),
     Mutant(
         "_may_rejoin",
-        "return world.now - absence.since_at < policy.rejoin_grace_s",
+        "return 0 <= world.now - absence.since_at < policy.rejoin_grace_s",
         "return False",
         "what a dead consumer had waits for its id",
     ),

@@ -55,13 +55,16 @@ def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
 
 
 def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
-    """A dead consumer's partitions wait for the same id during `rejoin_grace_s`, or until its planned restart runs out."""
+    """A dead consumer's partitions wait for the same id during `rejoin_grace_s`, or until its planned restart runs out.
+
+    They do not wait for a time that a clock noted which was ahead.
+    """
     if life.kept_until:
         return True
     absence = life.claim.absence if life.claim is not None else None
     if life.member is not None or absence is None or absence.incarnation != life.incarnation:
         return False
-    return world.now - absence.since_at < policy.rejoin_grace_s
+    return 0 <= world.now - absence.since_at < policy.rejoin_grace_s
 
 
 def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> dict[str, int]:

@@ -145,6 +145,7 @@ def test_the_page_draws_the_questions_in_their_order(known_by: Ending) -> None:
         pytest.param(Absence(2, NOW - 9), None, Presence.GONE, id="the absence of another incarnation is no grace"),
         pytest.param(None, None, Presence.GONE, id="no absence was noted"),
         pytest.param(Absence(1, NOW - 9), member(2), Presence.GONE, id="the id has come back"),
+        pytest.param(Absence(1, NOW + 86_400), None, Presence.GONE, id="a clock that was a day ahead noted it"),
     ],
 )
 def test_rejoin_grace(absence: Absence | None, live: Member | None, expected: Presence) -> None:
