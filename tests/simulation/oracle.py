@@ -95,6 +95,7 @@ class Oracle:
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
     heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: the addresses that answered
+    missed: Mapping[str, set[str]] = field(default_factory=dict)  # by who asks: who came too late
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
     looks: Looks = field(init=False)
@@ -217,9 +218,9 @@ class Oracle:
             self.expect("epochs never fall", not wrong, "; ".join(wrong))
             self._undisturbed(topic, old, node, records)
         if recovered:
-            self._new_generation(topic, node)
+            self._new_generation(topic, node, who)
         else:
-            self._given_out_again(node, {one.name for one in self.consumers if self.excuses.here(one) and _heard(one)})
+            self._given_out_again(node, {one.name for one in self.consumers if self._asked(one, who) and _heard(one)})
         frozen = self.configs[topic].frozen and not self.configs[topic].removed
         if frozen and records and old is not None and old.generation == node.generation:
             moved = [move for move in records[0].moves if move.partition in old.assignments]
@@ -245,7 +246,11 @@ class Oracle:
             kept, told = old.since[p] == node.since[p], f"{topic}-{p} stays at {owner} and was given a new holding"
             self.expect("undisturbed", kept, told, excused=not same or p in moved)
 
-    def _new_generation(self, topic: str, node: TopicNode) -> None:
+    def _asked(self, one: Consumer, who: str) -> bool:
+        """Whether the writer must have asked it: it is there, and was when the writer read who is registered."""
+        return self.excuses.here(one) and one.address not in self.missed.get(who, ())
+
+    def _new_generation(self, topic: str, node: TopicNode, who: str) -> None:
         """Whoever is not there to be asked may run on: only the fence keeps it apart.
 
         The same goes for who is there and does not answer, where nothing tells of an older life: it is not waited for.
@@ -253,7 +258,7 @@ class Oracle:
         first = node.epoch == 1
         asked: set[str] = set()
         for one in (one for one in self.consumers if one.alive):
-            if self.excuses.here(one) and (_heard(one) or not first):
+            if self._asked(one, who) and (_heard(one) or not first):
                 asked.add(one.name)
             else:
                 self.excuses.on_elder(one, topic, self._generations[topic] - {node.generation})
@@ -289,7 +294,10 @@ class Oracle:
                 self.taint(one)
 
     def _member(self, consumer: str, path: str, node: Znode | None) -> None:
-        self.excuses.on_member(consumer, decode_member(path, node.data).address if node is not None else "")
+        address = decode_member(path, node.data).address if node is not None else ""
+        self.excuses.on_member(consumer, address)
+        for missed in self.missed.values():
+            missed.add(address)
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
         claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)

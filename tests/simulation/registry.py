@@ -14,13 +14,17 @@ KEPT = 4  # lists that may come back
 
 @dataclass
 class Registry:
-    """What all tasks share. `mood` lasts until `until`; `on_hidden` is told of who is registered and was not shown."""
+    """What all tasks share. `mood` lasts until `until`; `on_hidden` is told of who is registered and was not shown.
+
+    `missed`: by who reads the list, the addresses that were registered after it last began to.
+    """
 
     kernel: Kernel
     on_effect: Callable[[Fault], None]
     on_hidden: Callable[[Member], None]
     mood: Fault | None = None
     until: float = 0.0
+    missed: dict[str, set[str]] = field(default_factory=dict)
     _past: list[Mapping[str, Member]] = field(default_factory=list)
     _old: Mapping[str, Member] = field(default_factory=dict)
 
@@ -55,6 +59,7 @@ class Listed:
     real: Discovery
 
     def members(self) -> Mapping[str, Member]:
+        self.registry.missed[self.registry.kernel.who()] = set()
         return self.registry.show(self.real.members())
 
     def watch(self, watcher: Watcher) -> None:

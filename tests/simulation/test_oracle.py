@@ -22,7 +22,7 @@ from tests.simulation.healing import heal
 from tests.simulation.history import without_chance
 from tests.simulation.memo import remembering
 from tests.simulation.oracle import Broken
-from tests.simulation.turns import closing, produce
+from tests.simulation.turns import closing, drive, produce
 from tests.simulation.world import Setup, World
 
 
@@ -273,3 +273,18 @@ def test_who_stops_before_it_looks_and_begins_anew_under_the_same_grant_is_count
         _go_on(world)
         assert world.oracle._tokens(one, "orders")[0] == token
         assert world.oracle.rewinds == 1
+
+
+def test_who_is_registered_after_the_writer_has_read_who_is_need_not_have_been_asked() -> None:
+    with settled() as world:
+        one, early = world.alive("a")[0], world.attempt("plan")
+        assert drive(world, (early, ""), "http.ask")
+        assert world.oracle._asked(one, early.name)
+        one.session.expire()
+        one.session.reconnect()
+        for _ in range(20):
+            world.go((one, "agent"), 100)
+            world.advance(0.5)
+        late = world.attempt("plan")
+        assert drive(world, (late, ""), "http.ask")
+        assert (world.oracle._asked(one, early.name), world.oracle._asked(one, late.name)) == (False, True)

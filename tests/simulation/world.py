@@ -74,6 +74,7 @@ class World:
         self.oracle.heard = self.interfaces.heard
         self.oracle.partitions = lambda topic: len(self.brokers.logs[topic].ends)
         self.registry = Registry(self.kernel, self.effect, self._on_hidden)
+        self.oracle.missed = self.registry.missed
         policy = replace(POLICY, hold_absent=setup.hold_absent, rejoin_grace_s=setup.rejoin_grace_s)
         policy = replace(policy, pack_over_bytes=0) if setup.packs else policy
         self.site = Site(self.server, self.brokers, self.interfaces, self.registry, self.paths, policy)
