@@ -454,6 +454,8 @@ class Oracle:
         if older or again or survives:
             # Until the owner's next look; and what a survivor commits between an owner's look and its commit is lost.
             progress.overwritten = True
+            # A newer token stops the owner, before it has committed what has passed.
+            progress.tainted |= progress.token is not None and token > progress.token
             self.exempt["position never goes back"] += 1
             return
         held = self._held_by(who, topic, partition)

@@ -288,3 +288,18 @@ def test_who_is_registered_after_the_writer_has_read_who_is_need_not_have_been_a
         late = world.attempt("plan")
         assert drive(world, (late, ""), "http.ask")
         assert (world.oracle._asked(one, early.name), world.oracle._asked(one, late.name)) == (False, True)
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_a_dead_process_whose_commit_comes_late_stops_the_owner_only_if_its_token_is_the_newer_one(newer: bool) -> None:
+    with settled() as world:
+        _with_records(world)
+        owner = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
+        dead = next(one for one in world.alive() if one is not owner)
+        token, progress = world.oracle._tokens(owner, "orders")[0], world.oracle.progress["id-1", 0]
+        dead.dies()
+        progress.tainted = False
+        written = replace(token, incarnation=token.incarnation + (1 if newer else -1))
+        entry = Committed(progress.position, written, dead.consumer, "shop", "id-1")
+        world.brokers.write("g-orders", "orders", {0: entry}, dead.name)
+        assert progress.tainted is newer
