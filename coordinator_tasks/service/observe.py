@@ -15,7 +15,7 @@ from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
 from coordinator_tasks.core.machine.life import interfaces, with_leave
-from coordinator_tasks.core.machine.presence import note_absence, note_refusal, presence
+from coordinator_tasks.core.machine.presence import absence_of, note_absence, note_refusal, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Absence,
@@ -197,9 +197,8 @@ def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int
     if member is not None:
         since_at = note_refusal(claim, member, world.answers.get(claim.consumer), same_boot(c, claim), world.now)
         return replace(claim, absence=None, refused_at=since_at)
-    ended, absence = max((i for i in held if i in claim.ended), default=None), claim.absence
-    noted = absence is not None and absence.incarnation == ended and absence.since_at <= world.now
-    if ended is None or not c.policy.rejoin_grace_s or noted:
+    ended = max((i for i in held if i in claim.ended), default=None)
+    if ended is None or not c.policy.rejoin_grace_s or absence_of(claim, ended, world.now) is not None:
         return claim
     return replace(claim, absence=Absence(ended, world.now))
 

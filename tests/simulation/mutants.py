@@ -727,9 +727,15 @@ MUTANTS = (
     ),
     Mutant(
         "_may_rejoin",
-        "return 0 <= world.now - absence.since_at < policy.rejoin_grace_s",
-        "return False",
+        "world.now - absence.since_at < policy.rejoin_grace_s",
+        "False",
         "what a dead consumer had waits for its id",
+    ),
+    Mutant(
+        "absence_of",
+        "absence.since_at <= now",
+        "True",
+        "nobody waits for a time noted by a clock that was ahead",
     ),
     Mutant("_proves", "same_boot and claim.direct and", "same_boot and", "a proxy's refusal proves nothing"),
     Mutant(
@@ -752,8 +758,8 @@ MUTANTS = (
     ),
     Mutant(
         "note_absence",
-        "absence = Absence(incarnation, asked_at)",
-        "absence = Absence(incarnation, asked_at - 1.0)",
+        "or Absence(incarnation, asked_at)",
+        "or Absence(incarnation, asked_at - 1.0)",
         "who is absent is so since it was asked, and not before",
     ),
     Mutant(

@@ -57,14 +57,19 @@ def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
 def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
     """A dead consumer's partitions wait for the same id during `rejoin_grace_s`, or until its planned restart runs out.
 
-    They do not wait for a time that a clock noted which was ahead.
+    They do not wait for a time noted by a clock that was ahead.
     """
     if life.kept_until:
         return True
-    absence = life.claim.absence if life.claim is not None else None
-    if life.member is not None or absence is None or absence.incarnation != life.incarnation:
-        return False
-    return 0 <= world.now - absence.since_at < policy.rejoin_grace_s
+    absence = absence_of(life.claim, life.incarnation, world.now)
+    return life.member is None and absence is not None and world.now - absence.since_at < policy.rejoin_grace_s
+
+
+def absence_of(claim: IdClaim | None, incarnation: int, now: float) -> Absence | None:
+    """The note of this incarnation's absence; `None` = there is none, or it was written by a clock that was ahead."""
+    absence = claim.absence if claim is not None else None
+    counts = absence is not None and absence.incarnation == incarnation and absence.since_at <= now
+    return absence if counts else None
 
 
 def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> dict[str, int]:
@@ -142,9 +147,7 @@ def note_absence(
     """
     if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
         return None, False
-    absence = claim.absence
-    if absence is None or absence.incarnation != incarnation or absence.since_at > now:
-        absence = Absence(incarnation, asked_at)
+    absence = absence_of(claim, incarnation, now) or Absence(incarnation, asked_at)
     if not _proves(claim, incarnation, answer, same_boot):
         return Absence(incarnation, absence.since_at), False
     first_at = absence.refused_at or _refused_before(claim, incarnation, absence.since_at, session_timeout_s) or now
