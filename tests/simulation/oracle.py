@@ -266,6 +266,11 @@ class Oracle:
         newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
         self._given_out_again(node, asked)
+        lives = {(one.consumer, one.incarnation): one.name for one in self.consumers}
+        for p, owner in node.assignments.items():  # it may go on under an epoch that another one has committed at since
+            at = node.topic_id, p, node.since[p]
+            if at in self._committers and self._committers[at] != lives.get((owner, node.incarnations[owner])):
+                self._forget_committer(at, node, asked)
 
     def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
         """Forget who committed at epochs that are still to come: ZooKeeper was lost or restored.
@@ -273,13 +278,14 @@ class Oracle:
         Somebody wrote over the only trace of such a commit. Nobody can know, if its owner cannot be asked. Should that one
         live, both tokens have one epoch, and the fence lets one of them go on.
         """
-        for topic_id, partition, epoch in list(self._committers):
-            if topic_id == node.topic_id and epoch >= node.epoch:
-                who = self._committers.pop((topic_id, partition, epoch))
-                self.expect(
-                    "epochs never fall", who not in asked, f"epoch {node.epoch} after {who} committed at {epoch}"
-                )
-                self._of(topic_id, partition).token = None
+        for at in list(self._committers):
+            if at[0] == node.topic_id and at[2] >= node.epoch:
+                self._forget_committer(at, node, asked)
+
+    def _forget_committer(self, at: tuple[str, int, int], node: TopicNode, asked: Collection[str]) -> None:
+        who = self._committers.pop(at)
+        self.expect("epochs never fall", who not in asked, f"epoch {node.epoch} after {who} committed at {at[2]}")
+        self._of(*at[:2]).token = None
 
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None

@@ -303,3 +303,25 @@ def test_a_dead_process_whose_commit_comes_late_stops_the_owner_only_if_its_toke
         entry = Committed(progress.position, written, dead.consumer, "shop", "id-1")
         world.brokers.write("g-orders", "orders", {0: entry}, dead.name)
         assert progress.tainted is newer
+
+
+@pytest.mark.parametrize("another", [True, False])
+def test_a_recovery_that_adopts_an_owner_knows_nobody_else_who_has_committed_at_its_epoch(another: bool) -> None:
+    """Unless it could ask that one."""
+    with settled() as world:
+        _with_records(world)
+        oracle, node = world.oracle, world.oracle.nodes["orders"]
+        owner = next(one for one in world.consumers if one.consumer == node.assignments[0])
+        other = next(one for one in world.consumers if one is not owner)
+        at = node.topic_id, 0, node.since[0]
+        assert oracle._committers[at] == owner.name
+        if another:
+            oracle._committers[at] = other.name
+        recovered = replace(node, epoch=node.epoch + 1, generation="another")
+        other.dies()
+        oracle._new_generation("orders", recovered, "step#99")
+        assert (at in oracle._committers) is not another
+        other.alive = True
+        oracle._committers[at] = other.name
+        with pytest.raises(Broken, match="epochs never fall"):
+            oracle._new_generation("orders", recovered, "step#99")
