@@ -50,7 +50,7 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         return "coordinator_plugin.watcher.ZooKeeperChangesTrigger", {"cluster": self.cluster, "scope": self.scope}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event for the changes of each `COALESCE_S`; never ends by itself."""
+        """One event for the changes of each `COALESCE_S`, and at once for a consumer that is gone; never ends by itself."""
         self._seen = await self._load()
         wake, problem = Wake(), ""
         while True:
@@ -74,11 +74,9 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
 
     async def _look(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent | None:
         now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
-        if not differences(self._seen, now):
-            self._seen = now
-            return None
-        await asyncio.sleep(COALESCE_S)
-        now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
+        if differences(self._seen, now) and not self._seen.get("member", {}).keys() - now["member"].keys():
+            await asyncio.sleep(COALESCE_S)
+            now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
         changes = differences(self._seen, now)
         self._seen = now
         if not changes:

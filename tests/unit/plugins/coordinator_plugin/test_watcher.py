@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from airflow.triggers.base import TriggerEvent
 from coordinator_plugin import watcher
+from coordinator_plugin.changes import Scope, observe
 
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Silence, Unreachable
@@ -105,6 +107,32 @@ def test_many_changes_are_looked_at_without_a_connection_to_everybody_for_each(
 
     assert asyncio.run(scenario()) == [["first look"], *([f"member {name} joined"] for name in "abcd")]
     assert tried == [0]
+
+
+@pytest.mark.parametrize(
+    ("at_once", "change"),
+    [(True, lambda shop: shop.server.sessions[-1].close()), (False, lambda shop: shop.join("c"))],
+    ids=["one is gone", "one joins"],
+)
+def test_nobody_owns_what_one_had_that_is_gone_so_no_further_change_is_waited_for(
+    shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch, at_once: bool, change: Callable[[Cluster], None]
+) -> None:
+    monkeypatch.setattr(watcher, "COALESCE_S", 60.0)
+    shop.join("a")
+    shop.join("b")
+
+    async def scenario() -> bool:
+        store = Store()
+        await store.aset("seen", observe(shop.coordinator, Scope.TOPICS, lambda: None))
+        running = watching(store).run()
+        following = asyncio.ensure_future(anext(running))
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(change, shop)
+        done, _ = await asyncio.wait([following], timeout=5 if at_once else 0.5)
+        following.cancel()
+        return bool(done)
+
+    assert asyncio.run(scenario()) is at_once
 
 
 @pytest.mark.parametrize("scope", ["topics", "fleet"])
