@@ -30,7 +30,7 @@ from benchmarks import (
     task_overhead,
     weighted,
 )
-from benchmarks.handoff_lanes import OF_KAFKA
+from benchmarks.handoff_lanes import FENCED, OF_KAFKA
 from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -48,7 +48,7 @@ RESULTS = PROJECT / "benchmarks" / "results"
 Result = Mapping[str, Any]
 PARTITIONS = 12
 """Those of the first two tables; the last file has all."""
-SHORT = ("cooperative-quick", "kip848-1s", OURS, SPARK)
+SHORT = ("cooperative-quick", "kip848-1s", OURS, FENCED, SPARK)
 """The README's: Kafka's protocols as they react fastest without static members, and ours."""
 SHORT_EVENTS = ("join", "leave", "crash", "silent")
 HAND_OFFS, UNDER_AIRFLOW = "hand-offs", "hand-offs under Airflow"
