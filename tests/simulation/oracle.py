@@ -266,11 +266,11 @@ class Oracle:
         newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
         self._given_out_again(node, asked)
-        lives = {(one.consumer, one.incarnation): one.name for one in self.consumers}
         for p, owner in node.assignments.items():  # it may go on under an epoch that another one has committed at since
             at = node.topic_id, p, node.since[p]
-            if at in self._committers and self._committers[at] != lives.get((owner, node.incarnations[owner])):
-                self._forget_committer(at, node, asked)
+            lives = {one.name: one.incarnation for one in self.consumers if one.consumer == owner}
+            if at in self._committers and lives.get(self._committers[at]) != node.incarnations[owner]:
+                self._forget_committer(at, node, asked - lives.keys())  # of one id, the node names one life
 
     def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
         """Forget who committed at epochs that are still to come: ZooKeeper was lost or restored.
@@ -307,7 +307,11 @@ class Oracle:
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
         claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)
+        before = [one for one in self.consumers if not self.excuses.lost(one)]
         self.excuses.on_claim(claim, self.nodes)
+        for one in before:
+            if self.excuses.lost(one):  # its address has refused for long: it may live, and have a batch to commit
+                self.taint(one)
 
     def _config(self, topic: str, path: str, node: Znode | None) -> None:
         if node is not None:

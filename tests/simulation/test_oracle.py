@@ -11,6 +11,8 @@ from coordinator_tasks.core.model import Committed, Ending, Handoff, Token
 from coordinator_tasks.core.protocol.fence import Judgement, start_position
 from coordinator_tasks.core.protocol.holding import Changes, Reading
 from coordinator_tasks.service import directives, fleet, topics
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.observe import load_claims, put_claim
 from spark_apps.agent.ownership import grants, requests
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.grants import Grants
@@ -21,7 +23,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.healing import heal
 from tests.simulation.history import without_chance
 from tests.simulation.memo import remembering
-from tests.simulation.oracle import Broken
+from tests.simulation.oracle import Broken, Oracle
 from tests.simulation.turns import closing, drive, produce
 from tests.simulation.world import Setup, World
 
@@ -325,3 +327,31 @@ def test_a_recovery_that_adopts_an_owner_knows_nobody_else_who_has_committed_at_
         oracle._committers[at] = other.name
         with pytest.raises(Broken, match="epochs never fall"):
             oracle._new_generation("orders", recovered, "step#99")
+
+
+def test_of_two_lives_of_one_id_a_recovery_names_one_and_the_other_was_asked_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Oracle, "_asked", lambda *_: True)
+    with settled() as world:
+        _with_records(world)
+        oracle, node = world.oracle, world.oracle.nodes["orders"]
+        at = node.topic_id, 0, node.since[0]
+        oracle._committers[at] = world.launch(node.assignments[0]).name
+        oracle._new_generation("orders", replace(node, epoch=node.epoch + 1, generation="another"), "step#99")
+        assert at not in oracle._committers
+
+
+def test_who_is_taken_for_ended_and_lives_may_have_a_batch_to_commit() -> None:
+    with settled() as world:
+        _with_records(world)
+        owner = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
+        progress = world.oracle.progress["id-1", 0]
+        assert not progress.tainted
+
+        def refuses(c: Coordinator) -> None:
+            claim = load_claims(c, [owner.consumer], {})[owner.consumer]
+            put_claim(c, claim, replace(claim, ended={owner.incarnation: Ending.REFUSED}))
+
+        world.by_hand(refuses)
+        assert progress.tainted
