@@ -270,7 +270,7 @@ class Oracle:
             at = node.topic_id, p, node.since[p]
             lives = {one.name: one.incarnation for one in self.consumers if one.consumer == owner}
             if at in self._committers and lives.get(self._committers[at]) != node.incarnations[owner]:
-                self._forget_committer(at, node, asked - lives.keys())  # of one id, the node names one life
+                self._forget_committer(at)
 
     def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
         """Forget who committed at epochs that are still to come: ZooKeeper was lost or restored.
@@ -280,12 +280,13 @@ class Oracle:
         """
         for at in list(self._committers):
             if at[0] == node.topic_id and at[2] >= node.epoch:
-                self._forget_committer(at, node, asked)
+                who = self._forget_committer(at)
+                told = f"epoch {node.epoch} after {who} committed at {at[2]}"
+                self.expect("epochs never fall", who not in asked, told)
 
-    def _forget_committer(self, at: tuple[str, int, int], node: TopicNode, asked: Collection[str]) -> None:
-        who = self._committers.pop(at)
-        self.expect("epochs never fall", who not in asked, f"epoch {node.epoch} after {who} committed at {at[2]}")
+    def _forget_committer(self, at: tuple[str, int, int]) -> str:
         self._of(*at[:2]).token = None
+        return self._committers.pop(at)
 
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:
         directive = decode_directive(path, node.data, consumer, 0) if node is not None else None
