@@ -1,6 +1,6 @@
 """Writes the tables of measurements into README.md and the pages of `docs`, from the results in `benchmarks/results`.
 
-    python -m benchmarks.headline
+    PYTHONPATH=.:plugins python -m benchmarks.headline
 
 Measure first, with `--json benchmarks/results/NAME.json`: `PLACES` says which table is made of which results. A test fails
 while the tables differ from these files.

@@ -1,6 +1,6 @@
 """How long the live page of a large cluster takes in a browser: to its first paint, to its data, and of the main thread at each update.
 
-    python -m benchmarks.live_page [--rounds 5] [--updates 5] [--json FILE]
+    PYTHONPATH=.:plugins python -m benchmarks.live_page [--rounds 5] [--updates 5] [--json FILE]
 
 The answers of a thousand consumers and ten thousand partitions are made up, with an hour of trend; a tenth of the partitions
 has another owner in each. A headless Chromium opens the page in each round and stays for some updates, one every three seconds.

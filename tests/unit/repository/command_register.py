@@ -66,7 +66,11 @@ REGISTER = (
         r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)",
         reason=MEASURES,
     ),
-    Entry("docs/measurements.md", r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)", reason=MEASURES),
+    Entry(
+        "docs/measurements.md",
+        r"(PYTHONPATH=\.(:plugins)? )?\.venv/bin/python (-m benchmarks\.|benchmarks/)",
+        reason=MEASURES,
+    ),
     Entry("docs/operations.md", r"airflow pools ", reason="Airflow's own command; the pool is the site's choice"),
     Entry("docs/operations.md", r"export PATH=", "tests/integration/test_real_spark.py"),
     Entry("docs/operations.md", r"export COORDINATOR_ALLOWED", "tests/unit/coordinator_tasks/test_allowed_launches.py"),
