@@ -74,10 +74,12 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
 
     async def _look(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent | None:
         now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
-        if differences(self._seen, now) and not self._seen.get("member", {}).keys() - now["member"].keys():
+        changes = differences(self._seen, now)
+        gone = self._seen.get("member", {}).keys() - now["member"].keys()
+        if changes and not gone:
             await asyncio.sleep(COALESCE_S)
             now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
-        changes = differences(self._seen, now)
+            changes = differences(self._seen, now)
         self._seen = now
         if not changes:
             return None

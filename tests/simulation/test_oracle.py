@@ -277,7 +277,7 @@ def test_who_stops_before_it_looks_and_begins_anew_under_the_same_grant_is_count
         assert world.oracle.rewinds == 1
 
 
-def test_who_is_registered_after_the_writer_has_read_who_is_need_not_have_been_asked() -> None:
+def test_a_writer_need_not_have_asked_who_registered_after_it_had_read_the_list() -> None:
     with settled() as world:
         one, early = world.alive("a")[0], world.attempt("plan")
         assert drive(world, (early, ""), "http.ask")

@@ -114,7 +114,7 @@ def test_many_changes_are_looked_at_without_a_connection_to_everybody_for_each(
     [(True, lambda shop: shop.server.sessions[-1].close()), (False, lambda shop: shop.join("c"))],
     ids=["one is gone", "one joins"],
 )
-def test_nobody_owns_what_one_had_that_is_gone_so_no_further_change_is_waited_for(
+def test_a_loss_is_told_at_once_and_what_joins_is_told_together_with_further_changes(
     shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch, at_once: bool, change: Callable[[Cluster], None]
 ) -> None:
     monkeypatch.setattr(watcher, "COALESCE_S", 60.0)
