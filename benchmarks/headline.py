@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from benchmarks import (
     assignors,
     autoscale,
+    demo,
     fence,
     growth,
     latency,
@@ -28,6 +29,7 @@ from benchmarks import (
     scale,
     source,
     task_overhead,
+    upgrades,
     weighted,
 )
 from benchmarks.handoff_lanes import FENCED, OF_KAFKA
@@ -266,12 +268,14 @@ class Place(NamedTuple):
 
 
 PLACES = (
+    Place(MEASUREMENTS, "demo", ("demo",), demo.markdown),
     Place(README, HAND_OFFS, ("handoff", "handoff-airflow"), _in_readme),
     Place(COMPARED, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
     Place(MEASUREMENTS, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
     Place(MEASUREMENTS, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
     Place(APPENDIX, HAND_OFFS, ("handoff",), _in_full),
     Place(APPENDIX, UNDER_AIRFLOW, ("handoff-airflow",), _in_full),
+    Place(APPENDIX, "hand-offs, 192 partitions", ("handoff-192",), _in_full),
     Place(MEASUREMENTS, "growth", ("growth",), growth.markdown),
     Place(MEASUREMENTS, "rebalance", ("rebalance",), rebalance.markdown),
     Place(APPENDIX, "tasks and waits", ("rebalance",), rebalance.costs_markdown),
@@ -286,6 +290,7 @@ PLACES = (
     Place(MEASUREMENTS, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
     Place(APPENDIX, "assignors", ("assignors",), assignors.markdown),
     Place(MEASUREMENTS, "weighted", ("weighted",), weighted.markdown),
+    Place(MEASUREMENTS, "upgrades", ("upgrades",), upgrades.markdown),
     Place(
         MEASUREMENTS,
         "predicted pauses",

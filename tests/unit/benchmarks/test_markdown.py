@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from benchmarks import (
     assignors,
     autoscale,
+    demo,
     fence,
     growth,
     headline,
@@ -23,11 +26,16 @@ from benchmarks import (
     scale,
     source,
     task_overhead,
+    upgrades,
     weighted,
 )
 from benchmarks.circumstances import noted, told
 from benchmarks.headline import MEASUREMENTS, Place, tables
+from benchmarks.pause_truth import Compared
 from benchmarks.result import grid, verdict
+from coordinator_tasks.core.model import FleetVersion, Unmoved
+from coordinator_tasks.core.upgrade import Event, Phase, Rule, Upgrade
+from coordinator_tasks.service.upgrade_report import MovedPartition, UpgradeReport
 
 MACHINE = {
     "cores": 2,
@@ -292,6 +300,70 @@ def test_reads_end_with_the_ratio() -> None:
     first, _, ratio = rows(made, f"40 rounds, in turns, {SAID}")
     assert first == [reads.OURS, "2.0 (1.0 to 3.0)", "1.0 (1.0 to 1.0)"]
     assert ratio == ["ratio of the medians", "0.50", "0.25"]
+
+
+def test_the_demonstration_has_a_row_for_each_event_and_says_what_became_of_all_records() -> None:
+    def shown(p50: float, most: float) -> dict[str, Any]:
+        stalls = {name: {"p50": p50, "max": most} for name in demo.STALLS}
+        events = [
+            {"kind": kind, "moved": 4, **stalls, "to_plan_s": p50 / 1_000, "to_stable_s": 2.0} for kind in demo.KINDS
+        ]
+        return {**dict.fromkeys(demo.TOTALS, 0), "consumed": 1_000, "duplicated_by_kills": 7, "events": events}
+
+    every = [shown(100, 900), shown(1_500, 1_600), shown(300, 1_700)]
+    made = demo.markdown({**MACHINE, "runs": every})
+    assert rows(made, f"3 runs, {SAID}") == [
+        [title, "4", *["300 / 1,700"] * 3, "0.3", "2.0"] for title in demo.KINDS.values()
+    ]
+    assert made.splitlines()[-1] == (
+        "3,000 records: 0 lost, 0 processed by a consumer that did not own them, 0 repeated by clean moves and 21 by kills."
+    )
+    assert demo.markdown({**MACHINE, "runs": every[:1]}).startswith("One run, ")
+
+
+MOVED = MovedPartition("orders", 0, "s-1", "s-3", "1", measured=True, stall_s=0.25)
+
+
+def upgrade_of(phase: Phase, reason: str = "") -> Upgrade:
+    version = FleetVersion("a.py")
+    events = tuple(
+        Event(at, text) for at, text in ((100.0, "s-3 starts"), (180.0, "step 1 of 2 (50 %): all"), (212.0, "done"))
+    )
+    one = Upgrade("shop", version, version, "1", "2", (), (), (), (50, 100), 0, 0, Rule(), "", "", 100.0, 0)
+    return replace(one, phase=phase, reason=reason, events=events)
+
+
+def test_an_upgrade_shows_its_stalls_apart_from_those_of_a_dead_consumer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.5, 0.0, 0.0))
+    file = tmp_path / "figures"
+    monkeypatch.setenv(upgrades.FIGURES, str(file))
+    moved = (MOVED, replace(MOVED, stall_s=1.5), replace(MOVED, stall_s=4.2, least=True), replace(MOVED, stall_s=None))
+    control = {"orders": Unmoved(2, longest_s=0.7, partition=1, consumer="s-2", before_s=0.6)}
+    against = [Compared("1", 0, 0.25, 0.1, 0.24, 3), Compared("1", 1, 1.5, 0.1, 1.53, 3)]
+    failed = UpgradeReport(upgrade_of(Phase.ROLLED_BACK, "step 2 of 2 (100 %): 1 error: x"), moved, control)
+    upgrades.keep(failed, against)
+    upgrades.keep(UpgradeReport(upgrade_of(Phase.DONE), (MOVED,), {}), against[:1])
+    monkeypatch.delenv(upgrades.FIGURES)
+    upgrades.keep(failed, against)
+    kept = [{"under_airflow": False, **json.loads(line)} for line in file.read_text().splitlines()]
+    assert len(kept) == 2, "nothing is kept unless it is asked for"
+    every = [*kept, {**kept[0], "stalls_s": [0.1], "load": 4.0}, {**kept[1], "under_airflow": True}]
+    assert rows(upgrades.markdown({**MACHINE, "rounds": 2, "upgrades": every}), f"2 rounds, {SAID}") == [
+        [
+            "plain loop: 50 % and 100 %, fails in step 2 of 2, all moves back",
+            *("4", "0.10 / 1.50 s", "4.20 s", "0.70 s", "20 / 30 ms", "112 s", "80 s", "3.5 and 4.0"),
+        ],
+        [
+            "plain loop: 50 % and 100 %, passes",
+            *("1", "0.25 / 0.25 s", "–", "none stayed", "10 / 10 ms", "112 s", "80 s", "3.5"),
+        ],
+        [
+            "in Airflow: 50 % and 100 %, passes",
+            *("1", "0.25 / 0.25 s", "–", "none stayed", "10 / 10 ms", "112 s", "80 s", "3.5"),
+        ],
+    ]
 
 
 def pauses(share: float) -> Mapping[str, Any]:

@@ -1,0 +1,85 @@
+"""How long partitions stand still in the demonstration: runs it, and keeps the events of its reports.
+
+python -m benchmarks.demo [--runs 3] [--json FILE]
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.circumstances import PROJECT, noted, told
+from benchmarks.result import grid, report
+from coordinator_tasks.demo.stack import default_folders
+
+KINDS = {"join": "join", "drain": "drain", "kill": "kill -9, reported by the launcher"}
+STALLS = {"moved_stall_ms": "moved", "unmoved_stall_ms": "unmoved", "quiet_stall_ms": "before"}
+TIMES = {"to_plan_s": "to the plan, s", "to_stable_s": "to Stable, s"}
+TITLES = ("event", "moved", *(f"{name} p50 / max, ms" for name in STALLS.values()), *TIMES.values())
+TOTALS = ("consumed", "lost", "duplicated_by_clean_moves", "duplicated_by_kills", "unowned_records")
+
+
+def measure(runs: int) -> list[dict[str, Any]]:
+    """The totals and the events of each run. Raises `SystemExit` if a check of the demonstration does not hold."""
+    found: list[dict[str, Any]] = []
+    for _ in range(runs):
+        if subprocess.run([sys.executable, "-m", "coordinator_tasks.demo"], cwd=PROJECT, check=False).returncode:
+            sys.exit("a check of the demonstration does not hold: its report says which")
+        whole = json.loads(default_folders().report.read_text())
+        kept = ("kind", "moved", *STALLS, *TIMES)
+        events = [{name: event[name] for name in kept} for event in whole["events"]]
+        found.append({**{name: whole[name] for name in TOTALS}, "events": events})
+    return found
+
+
+def rows_of(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A row for each event: the median of the runs' medians and the worst of all, and the median of each time."""
+    rows = []
+    for kind, title in KINDS.items():
+        its = [event for run in runs for event in run["events"] if event["kind"] == kind]
+        stalls = [
+            f"{median(one[name]['p50'] for one in its):,.0f} / {max(one[name]['max'] for one in its):,.0f}"
+            for name in STALLS
+        ]
+        times = [f"{median(one[name] for one in its):.1f}" for name in TIMES]
+        rows.append([title, f"{median(one['moved'] for one in its):g}", *stalls, *times])
+    return rows
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    runs = result["runs"]
+    total = {name: sum(run[name] for run in runs) for name in TOTALS}
+    said = (
+        f"{total['consumed']:,} records: {total['lost']} lost, {total['unowned_records']} processed by a consumer that did not "
+        f"own them, {total['duplicated_by_clean_moves']} repeated by clean moves and {total['duplicated_by_kills']} by kills."
+    )
+    how = "One run" if len(runs) == 1 else f"{len(runs)} runs"
+    return f"{told(result, how)}\n\n{grid(TITLES, rows_of(runs))}\n\n{said}"
+
+
+def show(result: Mapping[str, Any]) -> None:
+    table = Table(*TITLES, title=f"the demonstration, {len(result['runs'])} runs")
+    for row in rows_of(result["runs"]):
+        table.add_row(*row)
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with noted() as result:
+        result["runs"] = measure(given.runs)
+    report(result, show, given.json)
+
+
+if __name__ == "__main__":
+    main()
