@@ -57,10 +57,6 @@ REGISTER = (
     Entry("docs/delivery.md", r"\.venv/bin/python benchmarks/", reason=MEASURES),
     Entry("docs/delivery.md", r"PYTHONPATH=.*pytest", reason=SUITE),
     Entry("docs/install.md", r"", "tests/clusters/test_install_page.py"),
-    Entry("docs/measurements.md", r"make demo$", reason="minutes on real servers"),
-    Entry(
-        "docs/measurements.md", r".*pytest -s tests/integration/test_spark_upgrade", reason="minutes on real servers"
-    ),
     Entry(
         "docs/measurements-appendix.md",
         r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)",
