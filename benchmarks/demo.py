@@ -1,6 +1,8 @@
 """How long partitions stand still in the demonstration: runs it, and keeps the events of its reports.
 
-python -m benchmarks.demo [--runs 3] [--json FILE]
+    python -m benchmarks.demo [--runs 3] [--json FILE]
+
+A run in which a check of the demonstration does not hold ends the benchmark.
 """
 
 import argparse
