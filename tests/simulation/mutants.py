@@ -702,6 +702,12 @@ MUTANTS = (
         "partitions that moved away for a planned restart return",
     ),
     Mutant(
+        "Deciding._lost_or_unowned",
+        "if not kept and not restarted:",
+        "if not kept:",
+        "what goes back after planned restarts is no plan for everybody",
+    ),
+    Mutant(
         "of_plan",
         "- restarts.away(node, world).keys()",
         "",

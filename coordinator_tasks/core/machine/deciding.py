@@ -100,10 +100,13 @@ class Deciding:
             return None
         cause = causes.of_placement(self.view, self.world, self.draft, lost)
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
-        planned = self.state.planned if kept else self._digest_if_whole(able)
         # What goes back after a planned restart was not shared among all of them.
         restarted = restarts.back({c: able[c] for c in lost if c in able}, self.world)
         counted = kept or {c: able[c] for c in restarted} or able
+        if not kept and not restarted:
+            planned = self._digest_if_whole(able)
+        else:
+            planned = self.state.planned if counted.keys() <= self.state.targets.keys() else ""
         return self.write(self._signal_of_loss(), cause, targets=counted, planned=planned)
 
     def _leave_former_topic(self) -> None:

@@ -190,6 +190,42 @@ def test_pins_go_before_it_and_other_topics_are_not_mixed_up() -> None:
     assert site.counts("bills") == {"a": 2, "b": 2}
 
 
+def test_when_all_targets_restart_at_once_the_rest_of_the_plan_is_made_up_for() -> None:
+    site = stable_site("a", "b")
+
+    def pins(wanted: dict[int, str]) -> None:
+        topics.change_config(site.coordinator, "orders", lambda config: replace(config, pins=wanted))
+        site.settles()
+
+    pins(dict.fromkeys(range(3), "b"))
+    expect(site, "b")
+    site.dies("b")
+    pins({})
+    assert site.counts() == {"a": 1, "b": 3}, "while b is away, it keeps what it had"
+    expect(site, "a")
+    site.dies("a")
+    site.starts("a")
+    site.starts("b")
+    step(site)
+    assert site.counts() == {"a": 1, "b": 3}
+    site.settles()
+    assert site.counts() == {"a": 2, "b": 2}
+
+
+def test_when_all_restart_at_once_each_has_again_what_it_had_and_no_plan_follows() -> None:
+    site = stable_site("a", "b", partitions=5)
+    before = dict(site.node().assignments)
+    for consumer in ("a", "b"):
+        expect(site, consumer)
+        site.dies(consumer)
+    for consumer in ("a", "b"):
+        site.starts(consumer)
+    site.settles()
+    assert dict(site.node().assignments) == before
+    assert site.state().planned != ""
+    assert [record.cause for record in site.history()][-2:] == ["gone: a (reaped); gone: b (reaped)"] * 2
+
+
 def test_one_that_a_clock_ahead_has_noted_holds_nobody_up() -> None:
     site = stable_site("a", "b")
     ahead = replace(site.coordinator, clock=FakeClock(site.clock.now() + 3600.0))
