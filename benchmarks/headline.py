@@ -34,6 +34,7 @@ from benchmarks import (
 )
 from benchmarks.handoff_lanes import FENCED, OF_KAFKA
 from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
+from benchmarks.result import grid
 
 PROJECT = Path(__file__).resolve().parent.parent
 README, COMPARED, MEASUREMENTS, APPENDIX, FAULTS = (
@@ -48,6 +49,7 @@ README, COMPARED, MEASUREMENTS, APPENDIX, FAULTS = (
 )
 RESULTS = PROJECT / "benchmarks" / "results"
 Result = Mapping[str, Any]
+FULL = f"{APPENDIX.name}#hand-offs-in-full"
 PARTITIONS = 12
 """Those of the first two tables; the last file has all."""
 SHORT = ("cooperative-quick", "kip848-1s", OURS, FENCED, SPARK)
@@ -86,26 +88,39 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
     if not cells:
         measured = sorted({str(cell["partitions"]) for cell in result["summary"]}, key=int)
         sys.exit(f"{partitions} partitions were not measured, only {', '.join(measured)}: give --partitions")
-    titles = ["", "undisturbed", *EVENTS.values(), "partitions that stay, at worst", "target"]
+    titles = [
+        "",
+        "events of each kind, at least",
+        "undisturbed",
+        *EVENTS.values(),
+        "partitions that stay, at worst",
+        "target",
+    ]
     rows = [_row(title, result, partitions, contender) for contender, title in TITLES.items()]
+    made_by = list(result["calls"])
     if under_airflow is not None:
         rows += [_row(f"{TITLES[one]}, under Airflow", under_airflow, partitions, one) for one in TITLES]
-    sessions = sorted(
-        {f"{TITLES[name]}: {s:g} s" for name, s in result["sessions_s"].items() if (name, "crash") in cells}
-    )
-    told = f"Sessions, after which a dead consumer is missed: {'; '.join(sessions)}."
+        made_by += under_airflow["calls"]
     return "\n".join(
         [
             f"Milliseconds for which a partition stood still, beyond what it did undisturbed; median (worst). The plain loop "
-            f"ran our transitions, except where the row names Airflow. {partitions} partitions, {circumstances(result)}",
+            f"ran our transitions, except where the row names Airflow. {partitions} partitions, {_where(result)}. {_when(made_by)}.",
             "",
-            f"| {' | '.join(titles).strip()} |",
-            "|---|" + "--:|" * (len(titles) - 2) + "---|",
-            *filter(None, rows),
+            grid(titles, filter(None, rows), ("target",)),
             "",
-            told if sessions else "Nobody was killed in these runs.",
+            _sessions({name: s for name, s in result["sessions_s"].items() if (name, "crash") in cells}),
         ]
     )
+
+
+def _sessions(seconds: Mapping[str, float]) -> str:
+    """The shortest first, each with whose it is."""
+    each = [
+        f"{s:g} s: {'; '.join(title for name, title in TITLES.items() if seconds.get(name) == s)}"
+        for s in sorted(set(seconds.values()))
+    ]
+    told = f"Sessions, after which a dead consumer is missed: {'. '.join(each)}."
+    return told if each else "Nobody was killed in these runs."
 
 
 def short_table(result: Mapping[str, Any], under_airflow: Mapping[str, Any] | None = None) -> str:
@@ -154,12 +169,12 @@ def _cells(result: Mapping[str, Any], partitions: int) -> dict[tuple[str, str], 
     return cells
 
 
-def _row(title: str, result: Mapping[str, Any], partitions: int, contender: str) -> str:
-    """One contender's figures, and of which events it misses a target; empty if it was not measured."""
+def _row(title: str, result: Mapping[str, Any], partitions: int, contender: str) -> list[str]:
+    """The cells of one contender, with the events that miss a target; empty if it was not measured."""
     cells, tick_ms = _cells(result, partitions), tick_ms_of(result)
     own = {kind: cells[contender, kind] for kind in EVENTS if (contender, kind) in cells}
     if not own:
-        return ""
+        return []
     moved = [_middle(own[kind]["moved"], tick_ms) if kind in own else "–" for kind in EVENTS]
     stay = [one["unmoved"] for one in own.values() if one["unmoved"]["n"]]
     worst = None if any(one["worst"] is None for one in stay) else max((one["worst"] for one in stay), default=0.0)
@@ -167,7 +182,8 @@ def _row(title: str, result: Mapping[str, Any], partitions: int, contender: str)
     asked = [one for one in result["targets"] if (one["partitions"], one["contender"]) == (partitions, contender)]
     missed = [TITLES_OF_KINDS[kind] for kind in EVENTS if any(one["kind"] == kind and not one["met"] for one in asked)]
     target = f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
-    return f"| {' | '.join([title, _undisturbed(own.values()), *moved, others, target])} |"
+    events = str(min(one["runs"] for one in own.values()))
+    return [title, events, _undisturbed(own.values()), *moved, others, target]
 
 
 def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
@@ -213,21 +229,38 @@ def _whole(spread: Mapping[str, Any], of: str) -> str:
     return number(spread[of]) if spread["n"] else "–"
 
 
-def circumstances(result: Mapping[str, Any]) -> str:
-    """On which machine it was measured; then who, how often and when, of each call."""
+def _where(result: Mapping[str, Any]) -> str:
+    """On which machine it was measured, and how closely."""
     tick = f"a record every {tick_ms_of(result):g} ms (the tick)"
-    where = f"{result['cores']} cores ({result['processor']}), {result['memory_gib']} GiB"
-    return f"{where}, {tick}. {' '.join(_called(call) for call in result['calls'])}"
+    return f"{result['cores']} cores ({result['processor']}), {result['memory_gib']} GiB, {tick}"
 
 
-def _called(call: Mapping[str, Any]) -> str:
-    who = "; ".join(TITLES[one] for one in call["contenders"])
-    what = ", ".join(TITLES_OF_KINDS[one] for one in call["kinds"])
-    rounds = "one round" if call["rounds"] == 1 else f"{call['rounds']} rounds"
-    load = f"load {call['load_before']:.1f} before and {call['load_after']:.1f} after it"
-    return (
-        f"{rounds[:1].upper()}{rounds[1:]} of {who} ({what}): {call['measured_on']}, commit {call['commit']}, {load}."
-    )
+def _when(calls: Sequence[Mapping[str, Any]]) -> str:
+    """When it was measured, and which page has the rest, unless it is said here."""
+    days = " and ".join(sorted({call["measured_on"] for call in calls}))
+    if len(calls) == 1:
+        return f"Measured on {days} at commit {calls[0]['commit']}, load {' to '.join(_loads(calls[0]))}"
+    return f"Measured on {days} in {len(calls)} calls; commit and load of each stand in the [appendix]({FULL})"
+
+
+def _loads(call: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{call['load_before']:.1f}", f"{call['load_after']:.1f}"
+
+
+def _calls(result: Mapping[str, Any]) -> str:
+    """Markdown: how often who and what was measured, and when, in each call."""
+    rows = [
+        (
+            ", ".join(TITLES_OF_KINDS[one] for one in call["kinds"]),
+            str(call["rounds"]),
+            "; ".join(TITLES[one] for one in call["contenders"]),
+            call["measured_on"],
+            call["commit"],
+            *_loads(call),
+        )
+        for call in result["calls"]
+    ]
+    return grid(("events", "rounds", "of", "on", "commit", "load before", "after"), rows, ("of", "on", "commit"))
 
 
 def placed(text: str, made: str, place: str) -> str:
@@ -248,11 +281,11 @@ def _in_comparison(plain: Result | None, airflow: Result | None = None) -> str:
     return "" if plain is None else table(joined([plain]), PARTITIONS, None if airflow is None else joined([airflow]))
 
 
-def _in_full(result: Result) -> str:
+def in_full(result: Result) -> str:
+    """Markdown: which calls have measured it, and everything that was found. Shown in a page of its own."""
     whole = joined([result])
     partitions = sorted({cell["partitions"] for cell in whole["summary"]})
-    told = circumstances(whole)
-    return "\n\n".join([told[:1].upper() + told[1:], *(details(whole, one) for one in partitions)])
+    return "\n\n".join([f"{_where(whole)}.", _calls(whole), *(details(whole, one) for one in partitions)])
 
 
 class Place(NamedTuple):
@@ -273,9 +306,9 @@ PLACES = (
     Place(COMPARED, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
     Place(MEASUREMENTS, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
     Place(MEASUREMENTS, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
-    Place(APPENDIX, HAND_OFFS, ("handoff",), _in_full),
-    Place(APPENDIX, UNDER_AIRFLOW, ("handoff-airflow",), _in_full),
-    Place(APPENDIX, "hand-offs, 192 partitions", ("handoff-192",), _in_full),
+    Place(APPENDIX, HAND_OFFS, ("handoff",), in_full),
+    Place(APPENDIX, UNDER_AIRFLOW, ("handoff-airflow",), in_full),
+    Place(APPENDIX, "hand-offs, 192 partitions", ("handoff-192",), in_full),
     Place(MEASUREMENTS, "growth", ("growth",), growth.markdown),
     Place(MEASUREMENTS, "rebalance", ("rebalance",), rebalance.markdown),
     Place(APPENDIX, "tasks and waits", ("rebalance",), rebalance.costs_markdown),

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import growth
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
-from benchmarks.headline import PLACES, Place, details, pages, placed, short_table, table, tables
+from benchmarks.headline import PLACES, Place, details, in_full, pages, placed, short_table, table, tables
 from benchmarks.result import report
 
 
@@ -149,7 +149,7 @@ def test_what_several_calls_have_measured_is_judged_as_one() -> None:
 def test_the_table_says_the_same_of_the_same_runs() -> None:
     kafka = run("eager", "crash", [[11_050.0, 50.0]], [[50.0, 50.0]])
     cells = summary([*RUNS, kafka])
-    result = {
+    result: dict[str, Any] = {
         "summary": cells,
         "targets": targets(cells),
         "calls": [
@@ -174,20 +174,38 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
     assert "The plain loop ran our transitions" in made
     assert "a record every 50 ms (the tick)" in made
     assert made.splitlines()[0].endswith(
-        "One round of eager `range`; ours, plain clients (join, kill -9): 2026-11-25, commit c0ffee, load 0.5 before and 1.0 after "
-        "it. 6 rounds of ours, plain clients (kill -9 that nobody reports): 2026-11-26, commit cafe, load 0.5 before and 1.0 "
-        "after it."
+        "Measured on 2026-11-25 and 2026-11-26 in 4 calls; commit and load of each stand in the "
+        "[appendix](measurements-appendix.md#hand-offs-in-full)."
     )
     assert made.splitlines()[2:] == [
-        "| | undisturbed | join | clean leave | rolling restart | kill -9, reported by the launcher "
+        "|  | events of each kind, at least | undisturbed | join | clean leave | rolling restart | kill -9, reported by the launcher "
         "| kill -9 that nobody reports | a host that is gone | partitions that stay, at worst | target |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
-        "| eager `range` | 50 (60) | 3,000 (3,000) | – | – | 11,000 (11,000) | 11,000 (11,000) | 11,000 (11,000) | 2,940 | – |",
-        "| ours, plain clients | 30 (31) | 172 (300) | – | – | ∞ (∞) | – | – | < tick | **missed**: join, kill -9 |",
-        "| ours, plain clients, under Airflow | 30 (30) | – | – | – | – | 18,000 (18,000) | – | – "
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
+        "| eager `range` | 1 | 50 (60) | 3,000 (3,000) | – | – | 11,000 (11,000) | 11,000 (11,000) | 11,000 (11,000) | 2,940 | – |",
+        "| ours, plain clients | 1 | 30 (31) | 172 (300) | – | – | ∞ (∞) | – | – | < tick | **missed**: join, kill -9 |",
+        "| ours, plain clients, under Airflow | 1 | 30 (30) | – | – | – | – | 18,000 (18,000) | – | – "
         "| **missed**: kill -9 that nobody reports |",
         "",
-        "Sessions, after which a dead consumer is missed: eager `range`: 10 s; ours, plain clients: 4 s.",
+        "Sessions, after which a dead consumer is missed: 4 s: ours, plain clients. 10 s: eager `range`.",
+    ]
+    once = table({**result, "calls": result["calls"][:1], "sessions_s": {}}, 48)
+    assert once.splitlines()[0].endswith("Measured on 2026-11-25 at commit c0ffee, load 0.5 to 1.0.")
+    assert once.endswith("\n\nNobody was killed in these runs.")
+
+
+def test_the_full_tables_begin_with_their_calls() -> None:
+    calls = [
+        {**CALL, "rounds": 1, "contenders": ["eager", "ours"], "kinds": ["join", "crash"]},
+        {**CALL, "commit": "cafe", "rounds": 6, "contenders": ["ours"], "kinds": ["silent"]},
+    ]
+    machine = {"cores": 2, "per_second": 20.0, "processor": "a processor", "memory_gib": 24}
+    assert in_full({**machine, "runs": RUNS, "calls": calls}).splitlines()[:6] == [
+        "2 cores (a processor), 24 GiB, a record every 50 ms (the tick).",
+        "",
+        "| events | rounds | of | on | commit | load before | after |",
+        "|---|--:|---|---|---|--:|--:|",
+        "| join, kill -9 | 1 | eager `range`; ours, plain clients | 2026-11-25 | c0ffee | 0.5 | 1.0 |",
+        "| kill -9 that nobody reports | 6 | ours, plain clients | 2026-11-25 | cafe | 0.5 | 1.0 |",
     ]
 
 
