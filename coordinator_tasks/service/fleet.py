@@ -47,7 +47,7 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     that stands twice or in the fleet of another application, and for what this host may not launch, and `InvalidName`.
     """
     path, attempt = c.paths.fleet(check_app(fleet.app)), partial(_setting, c, fleet)
-    attempt()
+    check_set(c, fleet)
     c.zk.ensure(c.paths.fleets)
     if fleet.version < 0:
         return compare_and_set(c.zk, path, attempt)
