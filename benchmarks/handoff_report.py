@@ -12,6 +12,7 @@ worst partition.
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 from pathlib import Path
@@ -46,6 +47,7 @@ MOVED_MS = {OURS: (50.0, 200.0), FENCED: (50.0, 200.0), OF_THREE: (50.0, 200.0),
 UNMOVED_MS = {OURS: (10.0, 50.0), FENCED: (10.0, 50.0), OF_THREE: (10.0, 50.0), SPARK: (50.0, 250.0)}
 """What counts as equal to the control: less than half a tick, and a pause that any process has now and then."""
 OF_A_CALL = ("measured_on", "commit", "load_before", "load_after", "took_s")
+MACHINE = ("cores", "processor", "memory_gib")
 REPORTED_MS = {OURS: (400.0, 1500.0), SPARK: (700.0, 1800.0)}
 """A death that the launcher reports: under the plain loop, and under Airflow."""
 UNREPORTED_MS = (1000.0, 3000.0)
@@ -114,7 +116,13 @@ def measured(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several calls as one; `calls` has the circumstances of each, and who and what was measured in it."""
+    """Several calls as one; `calls` has the circumstances of each, and who and what was measured in it.
+
+    Raises `SystemExit` for results of different machines: a row beside others would compare the machines.
+    """
+    machines = {tuple(str(one.get(name)) for name in MACHINE) for one in results}
+    if len(machines) > 1:
+        sys.exit(f"these were measured on different machines: {'; '.join(map(', '.join, sorted(machines)))}")
     runs = [run for one in results for run in one["runs"]]
     shared = {name: it for name, it in results[0].items() if name not in (*OF_A_CALL, "rounds")}
     return judged({**shared, "calls": [call for one in results for call in calls(one)], "runs": runs})

@@ -146,6 +146,12 @@ def test_what_several_calls_have_measured_is_judged_as_one() -> None:
     assert joined([measured(whole)]) == whole, "what is kept is what was joined"
 
 
+def test_results_of_different_machines_are_not_joined() -> None:
+    one = {**CALL, "processor": "a processor", "cores": 2, "memory_gib": 24, "runs": []}
+    with pytest.raises(SystemExit, match="different machines: 2, a processor, 24; 2, another, 24"):
+        joined([one, {**one, "processor": "another"}])
+
+
 def test_the_table_says_the_same_of_the_same_runs() -> None:
     kafka = run("eager", "crash", [[11_050.0, 50.0]], [[50.0, 50.0]])
     cells = summary([*RUNS, kafka])
