@@ -241,7 +241,7 @@ def _measured(
     told = {who: said.stalls for who in answers.by_consumer if (said := ended.status(who, answers)) is not None}
     unmoved, not_believed = pauses.unmoved(told, min(epochs), max(epochs), ended.moves, ended.last.record.rebalance_s)
     kept = tuple(dict.fromkeys((*left_out, *not_believed)))[: pauses.MOST_LEFT_OUT]
-    return Pauses(tuple(measured), len(ended.missing) - len(measured), unmoved, kept)
+    return Pauses(tuple(measured), len(ended.moves) - len(measured), unmoved, kept)
 
 
 def _release_of(path: str, node: Node | None, planned: Record) -> tuple[Release | None, float | None]:

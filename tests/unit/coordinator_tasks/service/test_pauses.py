@@ -1,7 +1,7 @@
 """The record that ends a rebalance is completed by its pauses: by anybody, any number of times, with one effect."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 import pytest
@@ -29,15 +29,21 @@ from tests.world.site import Site, stable_site
 TAKEN = Taken(5, 1.0, 0.01, 0.02)
 
 
-def told(site: Site, consumer: str, taken: Taken | None, stalls: dict[int, Stall] | None = None) -> None:
-    """From now on this consumer says how it has taken up what it runs, and how what it kept was disturbed."""
+def told(
+    site: Site,
+    consumer: str,
+    taken: Taken | None,
+    stalls: dict[int, Stall] | None = None,
+    of: Container[int] = range(100),
+) -> None:
+    """From now on this consumer says how it has taken up what it runs `of` these, and how what it kept was disturbed."""
     answer = site.processes[consumer].answer
 
     def answers(asked: Member) -> Answer:
         status = answer(asked)
         assert isinstance(status, ConsumerStatus)
         topic = status.topics["orders"]
-        running = {p: replace(one, taken=taken) for p, one in topic.running.items()}
+        running = {p: replace(one, taken=taken if p in of else None) for p, one in topic.running.items()}
         return replace(status, topics={"orders": replace(topic, running=running, stalls=stalls or {})})
 
     site.statuses.answers[consumer] = answers
@@ -116,6 +122,21 @@ def test_what_is_new_is_told_once(site: Site) -> None:
         (0, 0.004),
         (1, None),
     ]
+
+
+def test_what_is_measured_bit_by_bit_is_missing_until_it_is_measured() -> None:
+    site = stable_site("a", "b", partitions=12)
+    site.clock.advance(100)
+    site.starts("c")
+    site.settles()
+    taken = sorted(p for p, owner in site.node().assignments.items() if owner == "c")
+    assert len(taken) == 4
+    for known in (1, 2, 3):
+        told(site, "c", TAKEN, of=taken[:known])
+        assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
+        found = pauses_of(site)
+        assert found is not None
+        assert (len(found.measured), found.missing) == (known, 4 - known)
 
 
 def test_completed_again_it_stays_as_it_is(site: Site) -> None:
