@@ -60,10 +60,10 @@ def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collec
     """
     check_entitled(c, by)
     given = Approval(digest, granted, check_words(next(iter(by)), "name"), check_words(why, "reason"), c.clock.now())
-    before = configuration(c, topic).approval
-    if before is not None and replace(before, at=given.at) == given:
+    before, found = configuration(c, topic).approval, waiting(c, [topic]).get(topic)
+    same = before is not None and replace(before, at=given.at) == given
+    if before is not None and same and (found is None or found.digest == digest):
         return before
-    found = waiting(c, [topic]).get(topic)
     if found is None:
         raise ApprovalVoid(
             f"no plan of topic {topic!r} waits for approval: it is done, or nothing is to move any more; "

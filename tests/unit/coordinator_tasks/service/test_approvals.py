@@ -82,6 +82,8 @@ def test_an_approval_is_void_when_something_has_changed_since() -> None:
     site.dies("d")
     assert step(site).outcome is Outcome.WAITING, "what was approved was another plan"
     assert waits(site).digest != now
+    with pytest.raises(ApprovalVoid, match="is not the one that waits now"):
+        approve(site, now)
 
 
 @pytest.mark.parametrize("change", ["pin", "strategy", "epoch"])
