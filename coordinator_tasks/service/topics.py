@@ -69,7 +69,7 @@ def add_topic(
     create_partitions(c, topic, wanted.initial_partitions, version)
     _drop_partitions(c, topic, wanted.initial_partitions, version)
     c.zk.ensure(c.paths.history(topic))
-    _write_config(c, wanted, version)
+    _write_config(c, wanted, present)
     with about(topic=topic):
         log.info("topic %s is managed by cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
     return wanted
@@ -213,15 +213,17 @@ def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> No
             c.zk.transact([*_as_read(c, topic, version), Delete(c.paths.partition(topic, partition))])
 
 
-def _write_config(c: Coordinator, config: TopicConfig, version: int) -> None:
-    path, data = c.paths.config(config.topic), encode_config(config)
+def _write_config(c: Coordinator, config: TopicConfig, former: tuple[TopicConfig, int] | None) -> None:
+    """`former`: what it replaces, with its version."""
+    path, version = c.paths.config(config.topic), former[1] if former is not None else _ABSENT
     c.zk.ensure(c.paths.configs)
-    c.zk.transact([put(path, data, version)])
+    c.zk.transact([put(path, encode_config(config), version)])
     try:
         # Another cluster may have added the same topic between our check and our write: then neither keeps it.
         _check_other_clusters(c, config)
     except TopicConflict:
-        c.zk.transact([Delete(path, version + 1)])
+        undo = Delete(path, version + 1) if former is None else SetData(path, encode_config(former[0]), version + 1)
+        c.zk.transact([undo])
         raise
 
 

@@ -159,6 +159,22 @@ def test_two_clusters_that_add_at_the_same_moment_do_not_both_keep_it(shop: Clus
     assert len(list_topics(other.coordinator)) == 1
 
 
+def test_a_removed_topic_that_another_cluster_takes_at_the_same_moment_stays_removed(shop: Cluster) -> None:
+    other, path = Cluster("mall", server=shop.server, kafka=shop.kafka), shop.paths.config("orders")
+    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
+    removed = remove_topic(shop.coordinator, "orders", PERSON)
+
+    def in_between(_: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        if isinstance(operations[0], SetData) and operations[0].path == path:
+            shop.server.before_write = None
+            add_topic(other.coordinator, "orders", "g", actor=PERSON)
+
+    shop.server.before_write = in_between
+    with pytest.raises(TopicConflict, match="cluster 'mall'"):
+        add_topic(shop.coordinator, "orders", "g", actor=PERSON)
+    assert list_topics(shop.coordinator) == (removed,), "its consumers have not stopped yet"
+
+
 @pytest.mark.parametrize("applied", [False, True])
 def test_an_interrupted_addition_is_completed_by_the_next(shop: Cluster, applied: bool) -> None:
     """Cut off at each of its writes in turn."""
