@@ -127,7 +127,7 @@ def _topic_body(view: TopicView, records: tuple[Record, ...]) -> dict[str, Any]:
 
 def _bare_config(config: TopicConfig) -> TopicConfig:
     wanted = config.rollback
-    return replace(config, rollback=replace(wanted, by="", why="") if wanted is not None else None)
+    return replace(config, rollback=replace(wanted, by="", why="") if wanted is not None else None, approval=None)
 
 
 def _bare_state(state: TopicState) -> TopicState:
@@ -139,7 +139,7 @@ def _bare_record(record: Record) -> Record:
 
 
 def _bare_member(member: Member) -> Member:
-    return replace(member, address=_NOWHERE, boot_id="", process="")
+    return replace(member, address=_NOWHERE, boot_id="", process="", spark_ui="", application_id="")
 
 
 def _bare_claim(claim: IdClaim) -> IdClaim:
@@ -147,11 +147,12 @@ def _bare_claim(claim: IdClaim) -> IdClaim:
 
 
 def _bare_directive(directive: Directive) -> Directive:
-    isolation, draining = directive.isolation, directive.draining
+    isolation, draining, restart = directive.isolation, directive.draining, directive.restart
     return replace(
         directive,
         isolation=replace(isolation, by="", why="") if isolation is not None else None,
         draining=replace(draining, by="", why="") if draining is not None else None,
+        restart=replace(restart, by="", why="") if restart is not None else None,
     )
 
 

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_tasks.core.codecs.member_codec import encode_member
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.machine.what_if import Change, changed, replay
-from coordinator_tasks.core.model import ConsumerStatus, Ending, Fleet, Member
+from coordinator_tasks.core.model import Approval, ConsumerStatus, Ending, Fleet, Member
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import directives, fleet, preview, rollback, snapshot, topics
 from coordinator_tasks.service.history import rebalances
 from tests.fakes.cluster import PERSON
@@ -73,6 +75,11 @@ def planted(site: Site) -> None:
     rollback.roll_back(c, "orders", undone, for_s=60.0, why=SECRET, actor=actor)
     directives.isolate(c, "c", by=SECRET, why=SECRET)
     site.settles()
+    directives.expect_restart(c, "b", 600.0, moves=False, by=SECRET, why=SECRET)
+    answered = Approval("0" * 16, granted=False, by=SECRET, why=SECRET, at=site.clock.now())
+    topics.change_config(c, "payments", lambda config: replace(config, approval=answered))
+    in_spark = replace(site.processes["b"].member, spark_ui=f"http://{SECRET}:4040", application_id=SECRET)
+    site.zk.transact([SetData(site.paths.member("b"), encode_member(in_spark))])
     fleet.record_end(c, "c", site.processes["c"].member.incarnation, Ending.REAPED, f"exit code 1: {SECRET}")
     assert SECRET.encode() in site.zk.get(site.paths.id("c")).data
     for consumer, process in site.processes.items():
