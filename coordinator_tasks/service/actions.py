@@ -4,11 +4,12 @@ A new action is one `Action` here, and the service function that it calls. Its f
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
@@ -144,19 +145,34 @@ def _pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
 # Consumers -----------------------------------------------------------------------------------------------------------
 
 
-def _loses(verb: str, c: Coordinator, given: Given) -> Iterator[str]:
-    consumer = given["consumer"]
+def _loses(c: Coordinator, consumer: str, what_of: Callable[[str], tuple[str, str]]) -> Iterator[str]:
+    """What happens to all that it holds; `what_of` has the verb for a topic, and what the sentence ends with."""
     directives.check_known(c, consumer)
     held = overview.held(c, consumer)
     for topic, partitions in held.items():
-        yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}"
+        verb, end = what_of(topic)
+        yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
     if not held:
         yield f"{consumer} holds nothing"
 
 
 def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
     directives.check_isolation(_isolated_s(given))
-    yield from _loses("loses at once", c, given)
+    yield from _loses(c, given["consumer"], lambda _: ("loses at once", ""))
+
+
+def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
+    consumer = given["consumer"]
+    others = [one for name, one in c.discovery.members().items() if name != consumer]
+
+    def what_of(topic: str) -> tuple[str, str]:
+        if topics.configuration(c, topic).frozen:
+            return "keeps", " until the topic is unfrozen"
+        if not any(subscribes(one, topic) for one in others):
+            return "keeps", " until another consumer is there that reads it"
+        return "gives away", ""
+
+    yield from _loses(c, consumer, what_of)
 
 
 def _isolated_s(given: Given) -> float:
@@ -182,8 +198,10 @@ def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 
 def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
-    directives.check_known(c, given["consumer"])
-    yield f"{given['consumer']} is readmitted once it has confirmed that it runs nothing"
+    consumer = given["consumer"]
+    directives.check_known(c, consumer)
+    isolated = directives.read_directive(c, consumer).isolation is not None
+    yield f"{consumer} {'is readmitted once it has confirmed that it runs nothing' if isolated else 'is not isolated'}"
 
 
 def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -347,7 +365,7 @@ CONSUMER_ACTIONS = (
         "Make a consumer give everything away by hand-offs, and take it out of its fleet.",
         (p.CONSUMER, p.WHY, p.DRY_RUN, p.BY),
         do=_drain,
-        before=partial(_loses, "gives away"),
+        before=_gives_away,
     ),
     Action(
         "undrain",

@@ -25,13 +25,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A changed pin of one partition: `owner` has it now, `before` and `after` are its pins; empty = none."""
+    """A changed pin of one partition: `owner` has it now, `before` and `after` are its pins; empty = none.
+
+    `there`: whether `after` is registered.
+    """
 
     partition: int
     owner: str
     before: str
     after: str
     frozen: bool = False
+    there: bool = True
 
     @property
     def text(self) -> str:
@@ -40,8 +44,9 @@ class Pin:
         if not self.after:
             return f"partition {self.partition} may move again{was}"
         where = "stays there" if self.owner == self.after else f"moves there from {self.owner or 'nobody'}"
-        if self.frozen and self.owner != self.after:
-            where = f"stays with {self.owner or 'nobody'} until the topic is unfrozen"
+        if self.owner != self.after and (self.frozen or not self.there):
+            until = "the topic is unfrozen" if self.frozen else f"{self.after} is there"
+            where = f"stays with {self.owner or 'nobody'} until {until}"
         return f"partition {self.partition} is pinned to {self.after} and {where}{was}"
 
 
@@ -73,7 +78,8 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     path = c.paths.topic(topic)
     node = store.read_node(path, c.zk.find(path))
     owners = node.assignments if node is not None else {}
-    found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen) for p in wanted)
+    there = not consumer or consumer in c.discovery.members()
+    found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there) for p in wanted)
     return tuple(one for one in found if one.before != one.after)
 
 

@@ -103,8 +103,8 @@ def test_every_command_that_changes_something_says_first_what_it_would_do() -> N
         ("freeze orders", "orders gets frozen"),
         ("unfreeze orders", "orders is planned for all consumers"),
         ("isolate a --why x", "a loses at once 3 partitions of orders"),
-        ("readmit a", "a is readmitted once it has confirmed that it runs nothing"),
-        ("drain a --why x", "a gives away 3 partitions of orders"),
+        ("readmit a", "a is not isolated"),
+        ("drain a --why x", "a keeps 3 partitions of orders until another consumer is there that reads it"),
         ("undrain a", "a is not drained"),
         ("set-fleet f --application /opt/a.py --consumer b-1", "f is new"),
         ("pause orders", "partitions 0-2 of topic orders would be paused"),
@@ -146,7 +146,11 @@ def test_a_dry_run_is_refused_where_the_command_is(run: Run, words: str, says: s
     [
         ("freeze orders", "topic", "orders"),
         ("drain a --why x", "consumer", "a"),
-        ("drain a --why x --dry-run", "result", "a gives away 3 partitions of orders"),
+        (
+            "drain a --why x --dry-run",
+            "result",
+            "a keeps 3 partitions of orders until another consumer is there that reads it",
+        ),
         ("preview --join 1", "partition", "2"),
         ("reset-offsets orders --to earliest --why x --partition 1 --yes", "target", "10"),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_tasks.core.errors import NotManaged, Refused, TopicConflict
 from coordinator_tasks.core.model import Actor, ConsumerStatus
-from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service import directives, overrides, topics, transitions
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON, Cluster
@@ -33,10 +33,28 @@ def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     before = shop.zk.find(shop.paths.directive("a"))
+    shop.join("b")
     assert said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=True) == ["a gives away 4 partitions of orders"]
     assert shop.zk.find(shop.paths.directive("a")) == before
     said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=False)
     assert shop.zk.find(shop.paths.directive("a")) is not None
+
+
+def test_the_dry_run_of_a_drain_says_what_is_kept_and_why(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"consumer": "a", "why": ""}
+    kept = "a keeps 4 partitions of orders until"
+    assert said_of("drain", shop, given, dry_run=True) == [f"{kept} another consumer is there that reads it"]
+    shop.join("b")
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    assert said_of("drain", shop, given, dry_run=True) == [f"{kept} the topic is unfrozen"]
+
+
+def test_a_readmission_says_who_is_not_isolated_before_and_after(shop: Cluster) -> None:
+    shop.join("a")
+    for dry_run in (True, False):
+        assert said_of("readmit", shop, {"consumer": "a"}, dry_run=dry_run) == ["a is not isolated"]
 
 
 def test_a_task_that_is_tried_again_does_not_do_again_what_somebody_has_taken_back_since(shop: Cluster) -> None:

@@ -62,6 +62,17 @@ def test_a_pin_on_a_frozen_topic_says_that_nothing_moves_yet(shop: Site) -> None
     }
 
 
+def test_a_pin_to_one_that_is_not_there_says_what_it_waits_for(shop: Site) -> None:
+    shop.starts("b")
+    shop.settles()
+    shop.dies("b")
+    shop.settles()
+    (pinned,) = overrides.set_pins(shop.coordinator, "orders", "b", [0], actor=PERSON)
+    assert pinned.text == "partition 0 is pinned to b and stays with a until b is there"
+    shop.settles()
+    assert shop.counts() == {"a": 4}
+
+
 def test_pins_are_taken_away_one_by_one_or_all_of_them(shop: Site) -> None:
     overrides.set_pins(shop.coordinator, "orders", "a", [0, 1, 3], actor=PERSON)
     assert [one.partition for one in overrides.would_pin(shop.coordinator, "orders", "", [])] == [0, 1, 3]

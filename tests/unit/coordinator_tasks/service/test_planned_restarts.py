@@ -10,7 +10,7 @@ from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.model import Directive, Draining, Ending, Isolation, Silence, TopicConfig, Unreachable
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.core.znodes import put
-from coordinator_tasks.service import directives, overview, topics, transitions
+from coordinator_tasks.service import directives, overrides, overview, topics, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import PERSON
@@ -292,6 +292,16 @@ def test_what_cannot_be_is_refused_and_nothing_changes() -> None:
     with pytest.raises(Refused, match="b is not registered"):
         expect(site, "b")
     assert site.server.zxid == zxid > before
+
+
+def test_partitions_of_a_frozen_topic_cannot_move_away_meanwhile() -> None:
+    site = stable_site("a", "b")
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    with pytest.raises(
+        Refused, match="topic orders is frozen, so nothing of it moves away and returns; unfreeze it, or let"
+    ):
+        expect(site, moves=True)
+    expect(site)
 
 
 def test_a_drain_after_it_takes_everything_and_nothing_waits() -> None:
