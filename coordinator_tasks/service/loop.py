@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import Actor, MoveKind, State
-from coordinator_tasks.service import lag_moments, pauses, transitions, upkeep
+from coordinator_tasks.service import idle, lag_moments, pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
@@ -70,7 +70,7 @@ class _Chores:
             return
         prune = now >= self.prune_at
         managed = transitions.topics(c)
-        lines = [*upkeep.upkeep(c, managed, prune=prune), *lag_moments.keep(c, managed)]
+        lines = [*upkeep.upkeep(c, managed, prune=prune), *idle.give_up(c, managed), *lag_moments.keep(c, managed)]
         for line in lines:
             if line not in self.said:
                 log.warning("%s", line)

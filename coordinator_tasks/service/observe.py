@@ -87,7 +87,7 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     directives = load_directives(c, unclear)
     world = World(c.clock.now(), members, claims, directives, answers, totals=totals(answers), unclear=unclear)
     owned = {topic: Counter(node.assignments.values()) for topic, node in nodes.items()}
-    return Snapshot(_note(c, world, holders, asked_at) if note else world, holders, owned)
+    return Snapshot(note_absences(c, world, holders, asked_at) if note else world, holders, owned)
 
 
 def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
@@ -144,7 +144,7 @@ def _load(
     return found
 
 
-def _note(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]], asked_at: float) -> World:
+def note_absences(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]], asked_at: float) -> World:
     """Note first answers, absences and ends; isolate consumers that have been absent and silent for too long.
 
     `asked_at`: whoever was not registered by then and has not answered since has been silent since then.

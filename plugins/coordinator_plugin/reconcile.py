@@ -14,7 +14,7 @@ from coordinator_plugin.stuck_topics import (
     questions_of_unowned,
 )
 from coordinator_tasks.core.partition_text import counted, named
-from coordinator_tasks.service import approving, audit, fleet, lag_moments, overview, transitions, upkeep
+from coordinator_tasks.service import approving, audit, fleet, idle, lag_moments, overview, transitions, upkeep
 from coordinator_tasks.service.approving import ASK_AGAIN_S
 from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
@@ -57,6 +57,7 @@ def reconcile(c: Coordinator) -> Findings:
     due = tuple(transitions.due(c, managed))
     lines.extend(f"{topic} is due" for topic in due)
     lines += lag_moments.keep(c, managed)
+    lines += idle.give_up(c, managed)
     missing, said = _missing(c)
     lines.extend(said)
     unowned = overview.unowned(c)

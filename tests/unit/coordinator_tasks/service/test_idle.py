@@ -1,0 +1,76 @@
+"""Consumers that hold nothing: when their end is believed, so that their fleet launches them again."""
+
+import pytest
+
+from coordinator_tasks.core.model import Ending, Fleet, Silence, Unreachable
+from coordinator_tasks.service import fleet, idle
+from tests.world.site import Site, stable_site
+
+
+@pytest.fixture
+def site() -> Site:
+    """b of a fleet of two holds nothing, and its host is gone."""
+    made = stable_site("a", "b", partitions=1)
+    fleet.set_fleet(made.coordinator, Fleet("app", "app.py", ("a", "b")))
+    assert made.counts() == {"a": 1}
+    made.dies("b", None)
+    made.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
+    return made
+
+
+def looked(site: Site) -> list[str]:
+    return list(idle.give_up(site.coordinator, ["orders"]))
+
+
+def missing(site: Site) -> list[str]:
+    return [launch.consumer for launch in fleet.missing(site.coordinator)]
+
+
+def test_who_is_silent_for_long_is_launched_again(site: Site) -> None:
+    assert (looked(site), missing(site)) == ([], [])
+    site.clock.advance(site.policy.absent_after_s - 1)
+    assert (looked(site), missing(site)) == ([], [])
+    site.clock.advance(1)
+    assert looked(site) == ["b, which held nothing, counts as gone: absent and silent for 30 s"]
+    assert (looked(site), missing(site)) == ([], ["b"])
+    site.starts("b")
+    site.dies("a")
+    site.settles()
+    assert (looked(site), site.counts()) == ([], {"b": 1})
+
+
+def test_a_refusing_address_proves_the_end_within_a_session(site: Site) -> None:
+    site.statuses.answers["b"] = Unreachable(Silence.REFUSED, "connection refused")
+    assert looked(site) == []
+    site.clock.advance(site.zk.session_timeout_s)
+    assert looked(site) == ["b, which held nothing, counts as gone: its address refuses"]
+    assert missing(site) == ["b"]
+
+
+def test_one_that_answers_has_only_lost_its_session() -> None:
+    site = stable_site("a", "b", partitions=1)
+    fleet.set_fleet(site.coordinator, Fleet("app", "app.py", ("a", "b")))
+    site.loses_session("b")
+    for _ in range(3):
+        assert (looked(site), missing(site)) == ([], [])
+        site.clock.advance(60)
+
+
+def test_who_holds_something_or_starts_or_is_in_no_fleet_is_left_alone(site: Site) -> None:
+    site.dies("a", None)
+    before = site.server.zxid
+    fleet.set_fleet(site.coordinator, Fleet("app", "app.py", ("a",)))
+    fleet.record_end(site.coordinator, "b", 1, Ending.REAPED)
+    after = site.server.zxid
+    for _ in range(3):
+        assert looked(site) == []
+        site.clock.advance(60)
+    assert (site.isolation("a"), site.isolation("b")) == (None, None)
+    assert site.server.zxid == after > before
+
+
+def test_a_person_is_waited_for_where_the_site_says_so(site: Site) -> None:
+    site.with_policy(hold_absent=True)
+    for _ in range(3):
+        assert (looked(site), missing(site)) == ([], [])
+        site.clock.advance(60)
