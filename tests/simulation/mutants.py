@@ -702,6 +702,19 @@ MUTANTS = (
         "partitions that moved away for a planned restart return",
     ),
     Mutant(
+        "draft_of",
+        "{p for p in node.guarded if not draft.runs(p)}",
+        "set(node.guarded) & draft.in_flight()",
+        "a partition without an owner stays guarded",
+    ),
+    Mutant(
+        "node_of",
+        "p for p in draft.guarded if not draft.runs(p)",
+        "draft.guarded & draft.in_flight()",
+        "a guard is written while nobody owns its partition",
+    ),
+    Mutant("recovery.needed", "draft.guarded = set(node.guarded)", "pass", "a recovery keeps the guards"),
+    Mutant(
         "Deciding._lost_or_unowned",
         "if not kept and not restarted:",
         "if not kept:",

@@ -229,7 +229,7 @@ def draft_of(view: TopicView, fresh: str) -> Draft:
         draft.epochs = dict(state.epochs)
     if node is not None:
         # A guard and a seek are done with when the start is confirmed; the node is not written for that.
-        draft.guarded = set(node.guarded) & draft.in_flight()
+        draft.guarded = {p for p in node.guarded if not draft.runs(p)}
         draft.seeks = {p: one for p, one in node.seeks.items() if not draft.runs(p)}
     return draft
 
@@ -260,7 +260,7 @@ def node_of(draft: Draft, config: TopicConfig) -> TopicNode:
         since=dict(sorted(draft.since.items())),
         handoff=dict(sorted(draft.handoff.items())),
         incarnations={c: i for c, i in sorted(draft.incarnations.items()) if c in holders},
-        guarded=frozenset(draft.guarded & draft.in_flight()),
+        guarded=frozenset(p for p in draft.guarded if not draft.runs(p)),
         supersedes=dict(draft.supersedes),
         seeks={p: one for p, one in sorted(draft.seeks.items()) if not draft.runs(p)},
     )

@@ -92,6 +92,8 @@ def needed(view: TopicView, world: World) -> Recovery | None:
         cause = _missing(view, newest)
     old = _stored(view)
     draft = Draft(1 + max(old, newest), world.fresh, view.releases, supersedes=_supersedes(node, known))
+    if node is not None:
+        draft.guarded = set(node.guarded)
     _adopt(draft, view, world, commits)
     return Recovery(cause, draft, _blockers(view, world, old + newest > 0), frozenset(objections))
 

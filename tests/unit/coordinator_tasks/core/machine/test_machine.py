@@ -343,6 +343,28 @@ def test_whose_process_may_still_run_leaves_guarded_partitions() -> None:
     assert scene.node.guarded == lost
 
 
+@pytest.mark.parametrize(
+    "lose",
+    [
+        pytest.param(lambda s: s.vanishes("a").is_isolated("a"), id="isolated"),
+        pytest.param(lambda s: s.dies("a", Ending.REFUSED), id="gone"),
+    ],
+)
+def test_a_partition_without_an_owner_stays_guarded_until_the_next_one_has_started(
+    lose: Callable[[Scene], Scene],
+) -> None:
+    scene = stable("a")
+    lose(scene).step()
+    assert scene.owned == {}
+    scene.later(60).joins("b").step()
+    assert scene.owned == {"b": [0, 1, 2, 3]}
+    assert scene.node is not None
+    assert scene.node.guarded == {0, 1, 2, 3}
+    scene.acts("b").step(Step.SETTLE)
+    scene.joins("c").step(Step.PLAN)
+    assert scene.node.guarded == frozenset()
+
+
 def test_an_isolated_consumer_counts_as_closed_though_it_is_registered_and_answers() -> None:
     scene = ab()
     decision = scene.is_isolated("b").step()

@@ -100,6 +100,16 @@ def test_a_recovery_is_a_plan_and_no_other_step_makes_it() -> None:
         assert "a plan is due" in decision.reason
 
 
+def test_a_recovery_keeps_the_guards() -> None:
+    scene = stable("a", "b", "c").vanishes("a").is_isolated("a")
+    scene.step()
+    guarded = picture(scene).guarded
+    scene.acts("c").says("c", acted_epoch=picture(scene).epoch + 3)
+    scene.fresh = "5eed5eed5eed5eed"
+    assert "restored" in scene.step().reason
+    assert picture(scene).guarded == guarded != frozenset()
+
+
 def test_only_the_state_was_lost() -> None:
     scene = stable("a", "b")
     before = picture(scene)
