@@ -105,7 +105,9 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     draining = Draining(fleet.app, _WHY, c.clock.now())
     wanted = replace(mine[consumer], draining=draining)
     guards = [Check(c.paths.fleet(fleet.app), fleet.version)]
-    if mine[consumer].draining is None and written(c.zk, [*guards, _put(c, wanted)]):
+    asked = mine[consumer].draining
+    free = asked is None or asked.incarnation not in (0, members[consumer].incarnation)
+    if free and written(c.zk, [*guards, _put(c, wanted)]):
         yield f"{consumer} gives its partitions away and ends, to be launched again as the fleet {fleet.app} says now"
 
 

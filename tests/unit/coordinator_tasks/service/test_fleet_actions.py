@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
-from coordinator_tasks.core.model import Actor, Ending, Fleet, State
+from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, State
 from coordinator_tasks.core.ports import Delete, SetData
+from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import directives, fleet, overview, redeployment, scaling, transitions, upkeep
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
@@ -265,6 +267,24 @@ def test_what_a_person_has_drained_is_left_to_the_person(site: Shop) -> None:
     directives.drain(site.coordinator, "a", by="ada", why="broken disk")
     assert stepped(site) == [], "the fleet has one consumer left, which would keep everything"
     assert directives.read_directive(site.coordinator, "a").draining is not None
+
+
+def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
+    asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
+    site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])
+    left(site, "a", 1)
+    site.join("a")
+    transitions.plan(site.coordinator, ["orders"], PERSON)
+    site.settle()
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    assert stepped(site) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
+
+
+def test_who_ends_by_itself_is_not_asked_to(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
+    site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])
+    assert stepped(site) == []
 
 
 def test_nobody_is_drained_for_a_fleet_that_is_changed_at_the_same_moment(
