@@ -10,7 +10,7 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
 from coordinator_tasks.core.errors import BadFleet, LookAgain, Malformed
 from coordinator_tasks.core.model import Directive, Draining, Fleet, State
-from coordinator_tasks.core.names import check_words
+from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.znodes import compare_and_set, find_many, put, written
@@ -140,8 +140,7 @@ def _put(c: Coordinator, directive: Directive) -> Operation:
 
 
 def all_stable(c: Coordinator) -> bool:
-    """Whether no topic moves."""
-    names = transitions.topics(c)
-    found = find_many(c.zk, {topic: c.paths.state(topic) for topic in names})
-    states = [codec.decode_state(c.paths.state(topic), node.data).state for topic, node in found.items()]
-    return len(states) == len(names) and all(state is State.STABLE for state in states)
+    """Whether no topic moves; one that was never planned has nothing to move."""
+    paths = {topic: c.paths.state(topic) for topic in transitions.topics(c) if is_topic(topic)}
+    found = find_many(c.zk, paths)
+    return all(codec.decode_state(paths[topic], node.data).state is State.STABLE for topic, node in found.items())

@@ -185,6 +185,12 @@ def test_it_grows_and_who_and_why_stand_in_the_history() -> None:
     assert len(wanted(site)) == 6
 
 
+def test_it_grows_beside_a_topic_that_was_never_planned() -> None:
+    site = fleet_site(BUSY, act=True)
+    site.add_topic("later", 2)
+    assert look(site).decision.kind is Kind.GROW
+
+
 def test_it_shrinks_by_draining_the_cheapest_one() -> None:
     site = fleet_site({"rate": 100.0, "read": 50.0, "lag": 2_000.0})
     look(site)  # 200 records/s are what one gives

@@ -11,9 +11,9 @@ from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
 from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, State
-from coordinator_tasks.core.ports import Delete, SetData
+from coordinator_tasks.core.ports import Create, Delete, SetData
 from coordinator_tasks.core.znodes import put
-from coordinator_tasks.service import directives, fleet, overview, redeployment, scaling, transitions, upkeep
+from coordinator_tasks.service import directives, fleet, overview, redeployment, scaling, topics, transitions, upkeep
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
@@ -285,6 +285,20 @@ def test_who_ends_by_itself_is_not_asked_to(site: Shop) -> None:
     asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
     site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])
     assert stepped(site) == []
+
+
+def test_a_topic_that_was_never_planned_stops_no_redeployment(site: Shop) -> None:
+    site.kafka.create_topic("later", 2)
+    topics.add_topic(site.coordinator, "later", "g2", actor=PERSON)
+    topics.remove_topic(site.coordinator, "later", actor=PERSON)
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    assert len(stepped(site)) == 1
+
+
+def test_a_node_that_cannot_be_a_topic_stops_no_redeployment(site: Shop) -> None:
+    site.zk.transact([Create(f"{site.paths.configs}/my topic", b"{}")])
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    assert len(stepped(site)) == 1
 
 
 def test_nobody_is_drained_for_a_fleet_that_is_changed_at_the_same_moment(
