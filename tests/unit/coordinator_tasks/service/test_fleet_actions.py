@@ -13,7 +13,17 @@ from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
 from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, State
 from coordinator_tasks.core.ports import Create, Delete, SetData
 from coordinator_tasks.core.znodes import put
-from coordinator_tasks.service import directives, fleet, overview, redeployment, scaling, topics, transitions, upkeep
+from coordinator_tasks.service import (
+    directives,
+    fleet,
+    overrides,
+    overview,
+    redeployment,
+    scaling,
+    topics,
+    transitions,
+    upkeep,
+)
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
@@ -343,6 +353,12 @@ def test_the_only_consumer_cannot_be_replaced_and_it_is_said_what_to_do(site: Sh
         BadFleet, match=r"c is the only live consumer of the fleet 'alone'.*; scale the fleet to 2 first"
     ):
         redeployment.would_redeploy(site.coordinator, "alone")
+
+
+def test_who_has_partitions_of_a_frozen_topic_is_not_replaced(site: Shop) -> None:
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    with pytest.raises(BadFleet, match=r"topic 'orders' is frozen, so a, b would keep its partitions .*; unfreeze it"):
+        redeployment.would_redeploy(site.coordinator, APP)
 
 
 def test_a_fleet_without_a_live_consumer_has_nothing_to_replace(shop: Cluster) -> None:
