@@ -103,8 +103,7 @@ def _directives(c: Coordinator, planned: Scaled, draining: Draining) -> Iterator
             yield _put(c, replace(old, draining=None))
     for consumer in planned.leaves:
         old = read_directive(c, consumer)
-        known = c.zk.find(c.paths.id(consumer)) is not None  # else it was never launched, and needs no directive
-        if known and (old.draining is None or old.draining.incarnation):
+        if old.draining is None or old.draining.incarnation:
             yield _put(c, replace(old, draining=draining))
 
 
