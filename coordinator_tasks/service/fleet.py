@@ -20,6 +20,7 @@ from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_c
 from coordinator_tasks.core.ports import Check, Node, Operation, SetData
 from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
+from coordinator_tasks.service import upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
 
 
@@ -143,10 +144,16 @@ def fleet_of(c: Coordinator, app: str) -> Fleet:
 
 
 def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
-    """The guarded writes that put a consumer into a fleet; raises what `set_fleet` raises."""
+    """The guarded writes that put a consumer into a fleet; raises what `set_fleet` raises.
+
+    While the fleet is upgraded it takes only consumers of the upgrade: nobody would move another one to the new version.
+    """
     found = fleet_of(c, app)
     if consumer in found.consumers:
         return []
+    upgrade = upgrade_store.find(c, app)
+    if upgrade is None or consumer not in (*upgrade.old_consumers, *upgrade.new_consumers):
+        check_no_upgrade(found)
     others = [one for one in fleets(c) if one.app != app]
     wanted = replace(found, consumers=(*found.consumers, check_consumer(consumer)))
     for other in others:

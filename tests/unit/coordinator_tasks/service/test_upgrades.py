@@ -633,6 +633,21 @@ def test_other_requests_for_the_fleet_and_its_topics_are_refused_meanwhile(site:
     assert stored(site) == before
 
 
+def test_a_fleet_that_is_upgraded_takes_back_only_consumers_of_the_upgrade(site: UpgradingSite) -> None:
+    c = site.coordinator
+    site.starts("x-1")
+    to_v2(site)
+    site.turn()
+    for own in ("b-1", "b-3"):
+        directives.drain(c, own, by="kim", why="a mistake")
+        directives.undrain(c, own, APP)
+        assert own in site.consumers()
+    before = stored(site)
+    with pytest.raises(BadFleet, match="is being upgraded to 'v2'"):
+        directives.undrain(c, "x-1", APP)
+    assert stored(site) == before
+
+
 @pytest.mark.parametrize("request_", [upgrades.pause, upgrades.go_on, upgrades.roll_back])
 def test_without_an_upgrade_there_is_nothing_to_pause_continue_or_roll_back(
     site: UpgradingSite, request_: Callable[..., Upgrade]
