@@ -5,11 +5,12 @@ from typing import Any
 
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.core.model import Actor, Fleet
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import agreed, counted, shown
 from coordinator_tasks.service import fleet, overview, redeployment, scaling
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.observe import load_directives
 
 _TOLD = ("application", "code", "arguments", "conf", "environment")
 
@@ -32,7 +33,18 @@ def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:
 
 def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
     found = fleet.set_fleet(c, _wanted(given))
-    return Done(found, f"{_listed(found)}; the missing ones are launched", (_listed(found),))
+    said = f"{_listed(found)}; the missing ones are launched"
+    return Done(found, "\n".join((said, *_drained(c, found))), (_listed(found),))
+
+
+def _drained(c: Coordinator, wanted: Fleet) -> Iterator[str]:
+    asked = load_directives(c, {})
+    mine = [asked[one] for one in wanted.consumers if one in asked]
+    lasting = [one for one in mine if one.draining is not None and not one.draining.incarnation]
+    found = [one.consumer for one in lasting if not redeployment.is_ours(one, wanted.app)]
+    if found:
+        are, each = agreed(len(found), "is", "are"), agreed(len(found), "it", "each")
+        yield f"{shown(found)} {are} drained and not launched; let {each} in again: `undrain {found[0]} --fleet {wanted.app}`"
 
 
 def _listed(found: Fleet) -> str:
@@ -43,6 +55,11 @@ def _listed(found: Fleet) -> str:
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     wanted = _wanted(given)
     fleet.check_set(c, wanted)
+    yield from _changed(c, wanted)
+    yield from _drained(c, wanted)
+
+
+def _changed(c: Coordinator, wanted: Fleet) -> Iterator[str]:
     try:
         now = fleet.fleet_of(c, wanted.app)
     except NotManaged:

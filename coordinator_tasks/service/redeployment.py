@@ -95,7 +95,7 @@ def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
 
 def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     mine = {one: read_directive(c, one) for one in fleet.replaced if one in fleet.consumers}
-    drained = [one for one, directive in mine.items() if _is_ours(directive, fleet.app)]
+    drained = [one for one, directive in mine.items() if is_ours(directive, fleet.app)]
     claims = load_claims(c, list(mine), {})
     for consumer in drained:
         old = fleet.replaced[consumer]
@@ -138,7 +138,8 @@ def still_run(consumers: Collection[str]) -> str:
     return f"{shown(sorted(consumers))} still {agreed(len(consumers), 'runs', 'run')} as before"
 
 
-def _is_ours(directive: Directive, app: str) -> bool:
+def is_ours(directive: Directive, app: str) -> bool:
+    """Whether the redeployment of this fleet has drained the consumer, and lets it in again."""
     draining = directive.draining
     return draining is not None and not draining.incarnation and (draining.by, draining.why) == (app, _WHY)
 

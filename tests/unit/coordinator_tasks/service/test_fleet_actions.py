@@ -184,6 +184,16 @@ def test_the_form_says_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
     assert consumers(shop) == ("b-1", "b-3")
 
 
+def test_a_fleet_that_names_drained_consumers_says_that_they_are_not_launched(shop: Cluster) -> None:
+    shop.join("b-2")
+    directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"]}
+    says = "b-2 is drained and not launched; let it in again: `undrain b-2 --fleet billing`"
+    assert says in ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=True)
+    done = ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
+    assert done.text.splitlines() == ["billing should have 2 consumers: b-1, b-2; the missing ones are launched", says]
+
+
 def test_who_returns_from_a_drain_returns_to_its_fleet_in_one_transaction(shop: Cluster) -> None:
     shop.join("b-2")
     directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
@@ -270,7 +280,9 @@ def test_any_call_continues_what_another_one_began(site: Shop) -> None:
 def test_a_fleet_that_is_set_meanwhile_leaves_nobody_drained(site: Shop) -> None:
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
     stepped(site)
-    fleet.set_fleet(site.coordinator, Fleet(APP, "newer.py", ("a", "b")))
+    given = {"app": APP, "application": "newer.py", "consumers": ["a", "b"]}
+    done = ACTIONS["set_fleet"].run(site.coordinator, given, PERSON, dry_run=False)
+    assert done.text == "billing should have 2 consumers: a, b; the missing ones are launched"
     transitions.plan(site.coordinator, ["orders"], PERSON)
     site.settle()
     left(site, "a", 1)
