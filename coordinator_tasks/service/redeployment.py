@@ -37,6 +37,11 @@ def would_redeploy(c: Coordinator, app: str) -> Redeployed:
     """What `redeploy` would begin; raises what it raises."""
     found = fleets.fleet_of(c, app)
     fleets.check_no_upgrade(found)
+    if left := sorted(pending(c, found)):
+        raise BadFleet(
+            f"the fleet {app!r} is being redeployed: {still_run(left)}; wait for it, or remove "
+            f"{agreed(len(left), 'it', 'them')} from the fleet"
+        )
     members = c.discovery.members()
     live = {one: members[one].incarnation for one in found.consumers if one in members}
     if problem := fleets.why_not_launched(c, found):
@@ -70,11 +75,6 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
 
     def attempt() -> tuple[list[Operation], Redeployed]:
         found = would_redeploy(c, app)
-        if left := sorted(pending(c, found.fleet)):
-            raise BadFleet(
-                f"the fleet {app!r} is being redeployed: {still_run(left)}; wait for it, or remove "
-                f"{agreed(len(left), 'it', 'them')} from the fleet"
-            )
         wanted = replace(found.fleet, replaced=found.replaced)
         if wanted == found.fleet:
             return [], found

@@ -1380,8 +1380,8 @@ MUTANTS = (
         "a redeployment replaces each process once",
     ),
     Mutant(
-        "redeployment.redeploy",
-        "if left := sorted(pending(c, found.fleet)):",
+        "redeployment.would_redeploy",
+        "if left := sorted(pending(c, found)):",
         "if left := []:",
         "a second redeployment waits for the first",
     ),

@@ -347,8 +347,9 @@ def test_nobody_is_drained_for_a_fleet_that_is_changed_at_the_same_moment(
 def test_a_second_redeployment_waits_for_the_first(site: Shop) -> None:
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
     before = site.server.zxid
-    with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before"):
-        redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    for dry_run in (True, False):
+        with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before"):
+            ACTIONS["redeploy"].run(site.coordinator, {"app": APP}, PERSON, dry_run=dry_run)
     assert site.server.zxid == before
 
 
