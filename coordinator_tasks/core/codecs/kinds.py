@@ -1,6 +1,6 @@
 """The kinds of fields that the stored and sent formats have."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -55,7 +55,14 @@ def by_name(kind: Kind) -> Kind:
     return _mapping(kind, str, "a name")
 
 
-def _mapping(kind: Kind, key_of: Callable[[str], Any], what: str) -> Kind:
+def by_name_in_order(kind: Kind) -> Kind:
+    """The names keep the order in which they were put in."""
+    return _mapping(kind, str, "a name", list)
+
+
+def _mapping(
+    kind: Kind, key_of: Callable[[str], Any], what: str, order: Callable[[Iterable[Any]], list[Any]] = sorted
+) -> Kind:
     """An object whose keys all are `what`; missing = empty."""
     read_one, write_one = kind
 
@@ -66,11 +73,11 @@ def _mapping(kind: Kind, key_of: Callable[[str], Any], what: str) -> Kind:
             if key is None:
                 raise inner.bad(text, f"is not {what}")
             found[key] = read_one(inner, text)
-        return {key: found[key] for key in sorted(found)}
+        return {key: found[key] for key in order(found)}
 
     def written(value: Mapping[Any, Any]) -> dict[str, Any]:
         if write_one is None:
-            return {str(key): value[key] for key in sorted(value)}
-        return {str(key): write_one(value[key]) for key in sorted(value)}
+            return {str(key): value[key] for key in order(value)}
+        return {str(key): write_one(value[key]) for key in order(value)}
 
     return Kind(read, written)

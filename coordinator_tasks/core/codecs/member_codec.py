@@ -146,7 +146,7 @@ _FLEET = Shape(
         **{name: item for name, item in _VERSION_ITEMS.items() if name != "application"},
         "replaced": Item("replaced", kinds.by_name(kinds.COUNT), {}, sparse=True),
         "name": Item("name", kinds.TEXT, "", sparse=True),
-        "versions": Item("versions", kinds.by_name(FLEET_VERSION), {}, sparse=True),
+        "versions": Item("versions", kinds.by_name_in_order(FLEET_VERSION), {}, sparse=True),
         "runs": Item("runs", kinds.by_name(kinds.TEXT), {}, sparse=True),
     },
 )

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator_tasks import show
 from coordinator_tasks.core.codecs.history_codec import encode_record
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import (
     BadFleet,
     BadRule,
@@ -385,6 +386,15 @@ def test_what_persons_ask_for_stands_in_the_history_with_who_and_why(site: Upgra
         ("upgrade", "ada", "new prices"),
     ]
     assert {one.field for one in found[0].changes} == {"paused", "events"}
+
+
+def test_a_fleet_keeps_the_versions_that_it_had_last(site: UpgradingSite) -> None:
+    found = fleet.fleet_of(site.coordinator, APP)
+    versions = dict.fromkeys(("v9", "v10", "v11", "v12", "v13"), fleet.version_of(found))
+    site.zk.transact([SetData(site.paths.fleet(APP), encode_fleet(replace(found, versions=versions)))])
+    to_v2(site, steps=(100,), hold_s=0.0)
+    site.ends()
+    assert list(fleet.fleet_of(site.coordinator, APP).versions) == ["v10", "v11", "v12", "v13", "v1"]
 
 
 # The site's own rule -------------------------------------------------------------------------------------------------
