@@ -13,7 +13,7 @@ from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.errors import BadGrowth, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
-from coordinator_tasks.core.ports import Operation
+from coordinator_tasks.core.ports import Check, Operation
 from coordinator_tasks.core.znodes import children, compare_and_set, put
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import growth_store, overrides, redeployment, scaling, store
@@ -145,22 +145,25 @@ def _looked(c: Coordinator, growth: Growth, actor: Actor, *, write: bool) -> Loo
 
 
 def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: Actor) -> None:
-    """The step and its memory, in one transaction; of several moves each is its own, and the memory comes first."""
+    """The step and its memory, in one transaction; of several moves each is its own, and the memory comes first.
+
+    Raises `LookAgain` if the fleet is no longer the one that was measured.
+    """
 
     def remembered() -> list[Operation]:
         return [_put(c, kept)]
 
-    who = actor.named or "autoscale"
+    who, version = actor.named or "autoscale", fleet.version
     if decision.kind is Kind.MOVE:
-        c.zk.transact(remembered())
+        c.zk.transact([Check(c.paths.fleet(kept.app), version), *remembered()])
         for move in decision.moves:
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
     _end_pins(c, kept, actor)
     if decision.desired > len(fleet.consumers):
-        scaling.scale(c, kept.app, decision.desired, by=who, why=decision.said, beside=remembered)
+        scaling.scale(c, kept.app, decision.desired, by=who, why=decision.said, beside=remembered, version=version)
     else:
-        scaling.drain_of(c, kept.app, decision.leaves, by=who, why=decision.said, beside=remembered)
+        scaling.drain_of(c, kept.app, decision.leaves, by=who, why=decision.said, beside=remembered, version=version)
 
 
 def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:

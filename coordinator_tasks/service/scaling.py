@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
-from coordinator_tasks.core.errors import BadFleet
+from coordinator_tasks.core.errors import BadFleet, LookAgain
 from coordinator_tasks.core.model import Directive, Draining, Fleet
 from coordinator_tasks.core.names import check_consumer, check_words
 from coordinator_tasks.core.ports import Check, Operation, SetData
@@ -42,14 +42,16 @@ def scale(
     by: str,
     why: str,
     beside: Callable[[], list[Operation]] = list,
+    version: int = -1,
 ) -> Scaled:
     """Bring a fleet to so many consumers in one transaction, with its application, arguments and settings as they are.
 
     New ids follow the `pattern` (`billing-{}`), by default that of the fleet's ids; an id that is drained is let in again.
     The highest numbers leave first. The same again changes nothing. What `beside` returns is written in the same
-    transaction. Raises `NotManaged`, and `BadFleet` for a size or a pattern that cannot be, and `LookAgain`.
+    transaction. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
+    Raises `NotManaged`, and `BadFleet` for a size or a pattern that cannot be, and `LookAgain`.
     """
-    return _scaled(c, app, lambda found: _planned(c, found, count, pattern), by, why, beside)
+    return _scaled(c, app, lambda found: _planned(c, found, count, pattern), by, why, beside, version)
 
 
 def drain_of(
@@ -60,8 +62,12 @@ def drain_of(
     by: str,
     why: str,
     beside: Callable[[], list[Operation]] = list,
+    version: int = -1,
 ) -> Scaled:
-    """Drain these consumers of a fleet and take them out of it, in one transaction with what `beside` returns."""
+    """Drain these consumers of a fleet and take them out of it, in one transaction with what `beside` returns.
+
+    `version` as for `scale`.
+    """
 
     def planned(found: Fleet) -> Scaled:
         fleets.check_no_upgrade(found)
@@ -69,7 +75,7 @@ def drain_of(
         kept = tuple(one for one in found.consumers if one not in leaves)
         return Scaled(replace(found, consumers=kept) if mine else found, leaves=mine)
 
-    return _scaled(c, app, planned, by, why, beside)
+    return _scaled(c, app, planned, by, why, beside, version)
 
 
 def _scaled(
@@ -79,11 +85,14 @@ def _scaled(
     by: str,
     why: str,
     beside: Callable[[], list[Operation]],
+    version: int,
 ) -> Scaled:
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def attempt() -> tuple[list[Operation], Scaled]:
         found = fleets.fleet_of(c, app)
+        if version not in (-1, found.version):
+            raise LookAgain(f"the fleet {app!r} was changed by somebody else meanwhile; do it again")
         planned = plan(found)
         if planned.fleet == found:
             return beside(), planned

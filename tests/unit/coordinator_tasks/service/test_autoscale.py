@@ -1,15 +1,16 @@
 """Growth of a fleet: what is measured, when nothing is decided, what is done, and what is kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.growth_codec import decode_growth, encode_growth
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
-from coordinator_tasks.core.errors import BadFleet, BadGrowth, Malformed, NotManaged, StoreUnavailable
+from coordinator_tasks.core.errors import BadFleet, BadGrowth, LookAgain, Malformed, NotManaged, StoreUnavailable
 from coordinator_tasks.core.growth import Kind, Limits
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Fleet, Member, Silence, Unreachable
 from coordinator_tasks.core.ports import Operation, SetData, Stat
@@ -21,6 +22,7 @@ from coordinator_tasks.service import (
     growth_store,
     overrides,
     redeployment,
+    scaling,
     topics,
     transitions,
 )
@@ -78,6 +80,27 @@ def fleet_site(traffic: dict[str, float] | None = None, **limits: object) -> Sit
 
 
 BUSY = {"rate": 50.0, "read": 25.0, "lag": 2_000.0}
+
+
+def known_site(capacity: float = 100.0, **limits: object) -> Site:
+    """One consumer is known to give so many records/s."""
+    site = fleet_site(**limits)
+    growth = growth_store.read(site.coordinator, APP)
+    known = replace(growth, memory=replace(growth.memory, capacity=capacity))
+    site.zk.transact([SetData(site.paths.growth(APP), encode_growth(known))])
+    return site
+
+
+def uneven_site() -> Site:
+    """The policy acts; b-1 has more than it can read, and b-2 has room."""
+    site = known_site(act=True)
+    site.statuses.answers["b-1"] = Traffic(site, 30.0, 30.0).of("b-1")
+    site.statuses.answers["b-2"] = Traffic(site, 2.0, 2.0).of("b-2")
+    return site
+
+
+def pins(site: Site) -> Mapping[int, str]:
+    return topics.configuration(site.coordinator, "orders").pins
 
 
 def look(site: Site) -> autoscale.Looked:
@@ -191,6 +214,53 @@ def test_it_grows_beside_a_topic_that_was_never_planned() -> None:
     assert look(site).decision.kind is Kind.GROW
 
 
+def while_measured(site: Site, monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> None:
+    """Do this within the next measurement."""
+    sleep, left = site.clock.sleep, [does]
+
+    def slept(seconds: float) -> None:
+        sleep(seconds)
+        if seconds == autoscale.MEASURE_S and left:
+            left.pop()()
+
+    monkeypatch.setattr(site.clock, "sleep", slept)
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_who_scales_a_fleet_while_it_is_measured_is_not_overruled(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = fleet_site(BUSY, act=True)
+    persons = partial(scaling.scale, site.coordinator, APP, count, by="ada", why="month end")
+    while_measured(site, monkeypatch, persons)
+    with pytest.raises(LookAgain, match="the fleet 'billing' was changed by somebody else meanwhile; do it again"):
+        look(site)
+    assert len(wanted(site)) == count
+    assert growth_store.read(site.coordinator, APP).memory.decisions == ()
+
+
+def test_two_who_shrink_a_fleet_at_the_same_moment_leave_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = known_site()
+    scaling.scale(site.coordinator, APP, 3, by="ada", why="")
+    site.starts("b-3")
+    site.settles()
+    Traffic(site, 1.0, 1.0).flows("b-1")
+    Traffic(site, 1.0, 1.0, lag=5.0).flows("b-2", "b-3")
+    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, least=2, act=True))
+    look(site)
+    site.clock.advance(60)
+    while_measured(site, monkeypatch, partial(scaling.scale, site.coordinator, APP, 2, by="ada", why="enough"))
+    with pytest.raises(LookAgain):
+        look(site)
+    assert wanted(site) == ("b-1", "b-2")
+
+
+def test_nothing_moves_in_a_fleet_that_was_changed_while_it_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = uneven_site()
+    while_measured(site, monkeypatch, partial(scaling.scale, site.coordinator, APP, 1, by="ada", why="enough"))
+    with pytest.raises(LookAgain):
+        look(site)
+    assert pins(site) == {}
+
+
 def test_it_shrinks_by_draining_the_cheapest_one() -> None:
     site = fleet_site({"rate": 100.0, "read": 50.0, "lag": 2_000.0})
     look(site)  # 200 records/s are what one gives
@@ -241,30 +311,20 @@ def test_nothing_is_decided_on_old_measurements_or_while_something_changes(broke
 
 @pytest.mark.parametrize("person", ["", "b-1"])
 def test_moves_are_pins_and_the_next_step_of_the_size_ends_those_that_nobody_has_changed(person: str) -> None:
-    site = fleet_site(BUSY, act=True)
+    site = uneven_site()
     mine = sorted(p for p, owner in site.node().assignments.items() if owner == "b-1")
-
-    def uneven(consumer: str, each: float) -> Callable[[Member], Answer]:
-        return Traffic(site, each, each, 0.0).of(consumer)
-
-    growth = growth_store.read(site.coordinator, APP)
-    path = site.paths.growth(APP)
-    known = replace(growth, memory=replace(growth.memory, capacity=100.0))
-    site.zk.transact([SetData(path, encode_growth(known))])
-    site.statuses.answers["b-1"], site.statuses.answers["b-2"] = uneven("b-1", 30.0), uneven("b-2", 2.0)
     found = look(site).decision
     assert found.kind is Kind.MOVE
-    config = topics.configuration(site.coordinator, "orders")
-    assert config.pins == {move.partition: "b-2" for move in found.moves}
-    assert set(config.pins) < set(mine)
-    theirs = dict.fromkeys(config.pins, person) if person else {}
+    assert pins(site) == {move.partition: "b-2" for move in found.moves}
+    assert set(pins(site)) < set(mine)
+    theirs = dict.fromkeys(pins(site), person) if person else {}
     for partition, consumer in theirs.items():
         overrides.set_pins(site.coordinator, "orders", consumer, [partition], actor=PERSON)
     site.settles()
     Traffic(site, **BUSY).flows("b-1", "b-2")
     site.clock.advance(100)
     assert look(site).decision.kind is Kind.GROW
-    assert topics.configuration(site.coordinator, "orders").pins == theirs
+    assert pins(site) == theirs
 
 
 @pytest.mark.parametrize("when", range(4))
