@@ -9,12 +9,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coordinator_tasks.core.codecs.codec import decode_config
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.errors import BadGrowth, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide
-from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, TopicConfig
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Check, Operation
-from coordinator_tasks.core.znodes import children, compare_and_set, put
+from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import growth_store, overrides, redeployment, scaling, store
 from coordinator_tasks.service.asked import recording
@@ -196,9 +198,9 @@ def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> Seen:
         return _not_sure(c, fleet, f"{silent[0]} does not answer, so its measurements are old")
     if unsure := _unsure(c, fleet):
         return _not_sure(c, fleet, unsure)
-    loads, busy = list[Load](), dict[str, float]()
+    configs, loads, busy = _configs(c, second), list[Load](), dict[str, float]()
     for consumer in fleet.consumers:
-        mine = _loads(consumer, first[consumer], second[consumer], seconds)
+        mine = _loads(consumer, first[consumer], second[consumer], seconds, configs)
         if mine is None:
             return _not_sure(c, fleet, f"{consumer} does not know the lag of its partitions, or they move")
         loads += mine
@@ -239,8 +241,21 @@ def _answers(c: Coordinator, fleet: Fleet) -> dict[str, ConsumerStatus]:
     }
 
 
-def _loads(consumer: str, first: ConsumerStatus, second: ConsumerStatus, seconds: float) -> list[Load] | None:
-    """The loads of what the consumer ran all the time; `None` = something of it is not known."""
+def _configs(c: Coordinator, answers: Mapping[str, ConsumerStatus]) -> dict[str, TopicConfig]:
+    """The configurations of what these consumers run; a topic that nobody manages any more is left out."""
+    names = {topic for one in answers.values() for topic in one.topics if is_topic(topic)}
+    found = find_many(c.zk, {name: c.paths.config(name) for name in names})
+    return {name: decode_config(c.paths.config(name), node.data) for name, node in found.items()}
+
+
+def _loads(
+    consumer: str,
+    first: ConsumerStatus,
+    second: ConsumerStatus,
+    seconds: float,
+    configs: Mapping[str, TopicConfig],
+) -> list[Load] | None:
+    """The loads of what the consumer ran all the time, paused partitions apart; `None` = something of it is not known."""
     took = second.answered_s - first.answered_s if first.answered_s and second.answered_s else seconds
     if took <= 0 or first.incarnation != second.incarnation:
         return None
@@ -249,7 +264,10 @@ def _loads(consumer: str, first: ConsumerStatus, second: ConsumerStatus, seconds
         before = first.topics[topic].running if topic in first.topics else {}
         if before.keys() != status.running.keys():
             return None
+        config = configs.get(topic)
         for partition, now in status.running.items():
+            if config is None or partition in config.paused:
+                continue
             past = before[partition]
             if now.lag_records is None or past.lag_records is None or now.token != past.token:
                 return None

@@ -21,6 +21,7 @@ from coordinator_tasks.service import (
     fleet,
     growth_store,
     overrides,
+    positions,
     redeployment,
     scaling,
     topics,
@@ -122,6 +123,24 @@ def test_rates_lag_and_busy_consumers_are_measured_from_two_answers() -> None:
     assert found.busy == {"b-1": 100.0, "b-2": 100.0}
     calm = fleet_site({"rate": 10.0, "read": 10.0, "lag": 20.0})
     assert autoscale.measure(calm.coordinator, fleet.fleet_of(calm.coordinator, APP), 20.0).busy == {}
+
+
+def test_partitions_that_a_person_has_paused_count_neither_with_their_lag_nor_as_busy() -> None:
+    site = fleet_site(BUSY)
+    positions.set_paused(site.coordinator, "orders", range(4), paused=True, actor=PERSON)
+    site.settles()
+    found = autoscale.measure(site.coordinator, fleet.fleet_of(site.coordinator, APP), 20.0)
+    assert {one.partition for one in found.loads} == {4, 5, 6, 7}
+    assert len(found.busy) == 1
+
+
+def test_a_paused_topic_launches_nobody() -> None:
+    site = known_site(act=True)
+    positions.set_paused(site.coordinator, "orders", [], paused=True, actor=PERSON)
+    site.settles()
+    Traffic(site, 10.0, 0.0, lag=20_000.0).flows("b-1", "b-2")
+    assert look(site).decision.kind is Kind.HOLD
+    assert wanted(site) == ("b-1", "b-2")
 
 
 def desired(site: Site) -> dict[str, int]:
