@@ -89,7 +89,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One partition: records/s that are written to it (`rate`) and read from it (`read`), and its lag in records."""
+    """One partition: records/s that are written to it (`rate`) and read from it (`read`), and its lag in records.
+
+    `pin`: to whom it is pinned, empty = to nobody; `frozen`: its topic is, so that moves do nothing.
+    """
 
     topic: str
     partition: int
@@ -97,6 +100,8 @@ class Load:
     rate: float
     lag: float
     read: float
+    pin: str = ""
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,19 +385,26 @@ def _due_moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
 
 
 def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
-    """Partitions from who has more than it gives to who has room; one of its own keeps what it has."""
-    capacity, found = memory.capacity, list[Move]()
+    """Partitions from who has more than it gives to who has room; one of its own keeps what it has.
+
+    What a person has pinned, or has frozen with its topic, stays where it is.
+    """
+    capacity, found, own = memory.capacity, list[Move](), own_pins(memory.decisions)
+    free = {one for one in seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))}
     mine: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
     for load in seen.loads:
         if load.owner in mine:
             mine[load.owner][load] = min(capacity, _need(limits, load))
     loads = {one: sum(held.values()) for one, held in mine.items()}
     while len(found) < MAX_MOVES:
-        giver = max(loads, key=lambda one: (loads[one], one), default="")
+        givers = [one for one, held in mine.items() if held.keys() & free]
+        giver = max(givers, key=lambda one: (loads[one], one), default="")
         taker = min(loads, key=lambda one: (loads[one], one), default="")
         if not giver or loads[giver] <= capacity or len(mine[giver]) < 2:
             break
-        fitting = [one for one, need in mine[giver].items() if need > 0 and loads[taker] + need <= capacity]
+        fitting = [
+            one for one, need in mine[giver].items() if one in free and need > 0 and loads[taker] + need <= capacity
+        ]
         if not fitting:
             break
         over = loads[giver] - capacity
@@ -405,6 +417,16 @@ def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
         loads[taker] += need
         found.append(Move(load.topic, load.partition, load.owner, taker))
     return tuple(found)
+
+
+def own_pins(decisions: Sequence[Decision]) -> dict[tuple[str, int], str]:
+    """Topic and partition → to whom a move pinned it, since the last change of size: that one ended the pins before."""
+    found: dict[tuple[str, int], str] = {}
+    for past in decisions:
+        if past.acted and past.kind in CHANGES:
+            found.clear()
+        found |= {(one.topic, one.partition): one.taker for one in past.moves if past.acted}
+    return found
 
 
 def _recent(memory: Memory, now: float, kinds: frozenset[Kind] | set[Kind], within_s: float) -> bool:

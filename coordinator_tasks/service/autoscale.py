@@ -273,7 +273,8 @@ def _loads(
                 return None
             read = max(0, now.position - past.position)
             written = max(0, read + now.lag_records - past.lag_records)
-            found.append(Load(topic, partition, consumer, written / took, float(now.lag_records), read / took))
+            pin, lag = config.pins.get(partition, ""), float(now.lag_records)
+            found.append(Load(topic, partition, consumer, written / took, lag, read / took, pin, config.frozen))
     return found
 
 

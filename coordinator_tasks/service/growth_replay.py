@@ -180,13 +180,17 @@ class _Replay:
     ) -> None:
         names = [*self._consumers, ""]
         rows = zip(self._rows, owners.tolist(), self._come.tolist(), self._lag.tolist(), read.tolist(), strict=True)
-        loads = tuple(Load(topic, p, names[at], come / TICK_S, lag, took) for (topic, p), at, come, lag, took in rows)
+        loads = tuple(self._load(topic, p, names[at], come, lag, took) for (topic, p), at, come, lag, took in rows)
         unsure = "consumers start" if self._joining[0] else ""
         gives = dict.fromkeys(busy, self._growing.capacity)
         decision, self._memory = decide(
             self._limits, Seen(self._now, tuple(self._consumers), loads, gives, unsure), self._memory
         )
         self._do(decision)
+
+    def _load(self, topic: str, partition: int, owner: str, come: float, lag: float, read: float) -> Load:
+        config = self.site.topics[topic].config
+        return Load(topic, partition, owner, come / TICK_S, lag, read, config.pins.get(partition, ""), config.frozen)
 
     def _do(self, decision: Decision) -> None:
         previews: tuple[Preview, ...] = ()

@@ -1,11 +1,12 @@
 """The policy of growth: what it decides, and why, from measurements, past decisions and limits."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from coordinator_tasks.core.errors import BadGrowth
-from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Memory, Seen, decide
+from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Memory, Move, Seen, decide
 
 LIMITS = Limits(
     1, 10, utilisation=1.0, catch_up_s=100, start_up_s=10, window_s=30, grow_pause_s=20, shrink_pause_s=60, act=True
@@ -108,6 +109,33 @@ def test_a_partition_that_nobody_could_take_stays() -> None:
     each = [("a", 80.0, 0.0), ("a", 80.0, 0.0), ("b", 90.0, 0.0)]
     found, _ = decide(LIMITS, seen(*each), KNOWN)
     assert (found.kind, found.desired) == (Kind.GROW, 3), "250 of 200, and it would be of no use to move"
+
+
+UNEVEN = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 10.0, 0.0), ("b", 10.0, 0.0)]
+
+
+@pytest.mark.parametrize("stays", [{"pin": "a"}, {"pin": "b"}, {"frozen": True}])
+def test_what_a_person_has_pinned_or_frozen_does_not_move(stays: dict[str, Any]) -> None:
+    first, *others = seen(*UNEVEN).loads
+    found, _ = decide(LIMITS, replace(seen(*UNEVEN), loads=(replace(first, **stays), *others)), KNOWN)
+    assert [one.partition for one in found.moves] == [1]
+    every = tuple(replace(one, **stays) for one in (first, *others))
+    assert decide(LIMITS, replace(seen(*UNEVEN), loads=every), KNOWN)[0].kind is Kind.HOLD
+
+
+def test_what_may_move_goes_although_others_that_are_pinned_have_more() -> None:
+    pinned = tuple(replace(one, pin="a") for one in loads(("a", 90, 0), ("a", 90, 0)))
+    others = tuple(replace(one, partition=2 + one.partition) for one in loads(("b", 60, 0), ("b", 60, 0), ("c", 10, 0)))
+    found, _ = decide(replace(LIMITS, most=3), Seen(1_000.0, ("a", "b", "c"), (*pinned, *others)), KNOWN)
+    assert [(one.giver, one.taker) for one in found.moves] == [("b", "c")]
+
+
+def test_a_pin_of_growth_itself_is_moved_on_unless_a_person_has_changed_it() -> None:
+    done = Decision(Kind.MOVE, 900.0, 2, 2, moves=(Move("t", 0, "b", "a"), Move("t", 1, "b", "a")), acted=True)
+    mine, persons, *others = seen(*UNEVEN).loads
+    every = (replace(mine, pin="a"), replace(persons, pin="b"), *others)
+    found, _ = decide(LIMITS, replace(seen(*UNEVEN), loads=every), replace(KNOWN, decisions=(done,)))
+    assert [one.partition for one in found.moves] == [0]
 
 
 def test_one_partition_that_needs_more_than_a_consumer_gives_is_named() -> None:

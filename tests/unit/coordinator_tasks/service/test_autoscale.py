@@ -346,6 +346,23 @@ def test_moves_are_pins_and_the_next_step_of_the_size_ends_those_that_nobody_has
     assert pins(site) == theirs
 
 
+def test_what_a_person_has_pinned_is_not_moved() -> None:
+    site = uneven_site()
+    persons = {p: owner for p, owner in site.node().assignments.items() if owner == "b-1"}
+    overrides.set_pins(site.coordinator, "orders", "b-1", list(persons), actor=PERSON)
+    site.settles()
+    assert look(site).decision.kind is Kind.HOLD
+    assert pins(site) == persons
+
+
+def test_nothing_of_a_frozen_topic_is_moved() -> None:
+    site = uneven_site()
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    site.settles()
+    assert look(site).decision.kind is Kind.HOLD
+    assert pins(site) == {}
+
+
 @pytest.mark.parametrize("when", range(4))
 def test_a_death_between_two_writes_leaves_a_step_with_its_memory_or_without_both(
     when: int, monkeypatch: pytest.MonkeyPatch

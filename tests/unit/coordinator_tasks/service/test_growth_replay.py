@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,15 @@ def test_partitions_move_before_anybody_is_added() -> None:
     owners = due_owners(after.topics["orders"])
     assert owners[0] != owners[1]
     assert found.consumers == 2
+
+
+@pytest.mark.parametrize("stays", [{"pins": {0: "a", 1: "a"}}, {"frozen": True}])
+def test_what_is_pinned_or_frozen_in_the_snapshot_does_not_move(stays: dict[str, Any]) -> None:
+    uneven = shop({0: 300.0, 1: 300.0, 2: 10.0, 3: 10.0})
+    view = uneven.topics["orders"]
+    uneven = replace(uneven, topics={"orders": replace(view, config=replace(view.config, **stays))})
+    _, found = replayed(uneven, Growing(replace(LIMITS, least=2), 700.0, minutes=5), Policy(), {})
+    assert (found.happened, found.moves) == ((), 0)
 
 
 def test_what_cannot_help_is_said_once_until_something_else_is_done() -> None:
