@@ -12,7 +12,7 @@ from typing import Any
 from coordinator_tasks.core.codecs.codec import decode_config
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.errors import BadGrowth, LookAgain, Malformed, NotManaged, Refused
-from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide
+from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide, own_pins
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, TopicConfig
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Check, Operation
@@ -169,15 +169,17 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
 
 
 def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
-    """End the pins of earlier moves that still stand as they were set, so that the strategy shares among all of them."""
-    for past in kept.memory.decisions:
-        for move in past.moves if past.acted else ():
-            try:
-                config = configuration(c, move.topic)
-            except NotManaged:
-                continue
-            if config.pins.get(move.partition) == move.taker:
-                overrides.set_pins(c, move.topic, "", [move.partition], actor=actor)
+    """End the pins of moves that still stand as they were set, so that the strategy shares among all of them.
+
+    The last decision is the change of size that ends them.
+    """
+    for (topic, partition), taker in own_pins(kept.memory.decisions[:-1]).items():
+        try:
+            config = configuration(c, topic)
+        except NotManaged:
+            continue
+        if config.pins.get(partition) == taker:
+            overrides.set_pins(c, topic, "", [partition], actor=actor)
 
 
 # Measurements --------------------------------------------------------------------------------------------------------

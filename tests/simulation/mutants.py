@@ -1457,7 +1457,7 @@ MUTANTS = (
     Mutant("autoscale._do", "_end_pins(c, kept, actor)", "pass", "the next change of size ends the pins of growth"),
     Mutant(
         "autoscale._end_pins",
-        "if config.pins.get(move.partition) == move.taker:",
+        "if config.pins.get(partition) == taker:",
         "if True:",
         "growth ends no pin that a person has set since",
     ),

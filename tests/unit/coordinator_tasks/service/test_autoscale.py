@@ -355,6 +355,24 @@ def test_what_a_person_has_pinned_is_not_moved() -> None:
     assert pins(site) == persons
 
 
+def test_a_change_of_size_ends_no_pin_that_a_person_set_after_the_change_before() -> None:
+    site = uneven_site()
+    moved = look(site).decision.moves[0].partition
+    site.settles()
+    Traffic(site, **BUSY).flows("b-1", "b-2")
+    site.clock.advance(100)
+    assert look(site).decision.kind is Kind.GROW
+    site.starts(*wanted(site)[2:])
+    site.settles()
+    overrides.set_pins(site.coordinator, "orders", "b-2", [moved], actor=PERSON)
+    site.settles()
+    Traffic(site, 1.0, 1.0).flows(*wanted(site))
+    look(site)
+    site.clock.advance(100)
+    assert look(site).decision.kind is Kind.SHRINK
+    assert pins(site) == {moved: "b-2"}
+
+
 def test_nothing_of_a_frozen_topic_is_moved() -> None:
     site = uneven_site()
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
