@@ -161,6 +161,7 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
         for move in decision.moves:
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
+    scaling.would_scale(c, kept.app, decision.desired, version=version)  # what is refused ends no pins
     _end_pins(c, kept, actor)
     if decision.desired > len(fleet.consumers):
         scaling.scale(c, kept.app, decision.desired, by=who, why=decision.said, beside=remembered, version=version)

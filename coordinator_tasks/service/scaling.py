@@ -28,9 +28,9 @@ class Scaled:
     leaves: tuple[str, ...] = ()
 
 
-def would_scale(c: Coordinator, app: str, count: int, pattern: str = "") -> Scaled:
+def would_scale(c: Coordinator, app: str, count: int, pattern: str = "", version: int = -1) -> Scaled:
     """What `scale` would do; raises what it raises."""
-    return _planned(c, fleets.fleet_of(c, app), count, pattern)
+    return _planned(c, _fleet(c, app, version), count, pattern)
 
 
 def scale(
@@ -90,9 +90,7 @@ def _scaled(
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def attempt() -> tuple[list[Operation], Scaled]:
-        found = fleets.fleet_of(c, app)
-        if version not in (-1, found.version):
-            raise LookAgain(f"the fleet {app!r} was changed by somebody else meanwhile; do it again")
+        found = _fleet(c, app, version)
         planned = plan(found)
         if planned.fleet == found:
             return beside(), planned
@@ -103,6 +101,13 @@ def _scaled(
         return [*guards, write, *_directives(c, planned, draining), *beside()], planned
 
     return compare_and_set(c.zk, c.paths.fleet(app), attempt)
+
+
+def _fleet(c: Coordinator, app: str, version: int) -> Fleet:
+    found = fleets.fleet_of(c, app)
+    if version not in (-1, found.version):
+        raise LookAgain(f"the fleet {app!r} was changed by somebody else meanwhile; do it again")
+    return found
 
 
 def _directives(c: Coordinator, planned: Scaled, draining: Draining) -> Iterator[Operation]:

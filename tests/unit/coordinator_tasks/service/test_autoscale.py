@@ -373,6 +373,24 @@ def test_a_change_of_size_ends_no_pin_that_a_person_set_after_the_change_before(
     assert pins(site) == {moved: "b-2"}
 
 
+@pytest.mark.parametrize("why", ["not allowed", "changed meanwhile"])
+def test_pins_stay_when_a_change_of_size_is_refused(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = uneven_site()
+    look(site)
+    site.settles()
+    moved = pins(site)
+    Traffic(site, **BUSY).flows("b-1", "b-2")
+    site.clock.advance(100)
+    if why == "not allowed":
+        site.coordinator = replace(site.coordinator, allowed=AllowedLaunches())
+    else:
+        while_measured(site, monkeypatch, partial(scaling.scale, site.coordinator, APP, 3, by="ada", why=""))
+    with pytest.raises((BadFleet, LookAgain)):
+        look(site)
+    assert moved
+    assert pins(site) == moved
+
+
 def test_nothing_of_a_frozen_topic_is_moved() -> None:
     site = uneven_site()
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
