@@ -18,7 +18,7 @@ from coordinator_tasks.core.partition_text import agreed, counted, named
 
 MAX_CONSUMERS = 1_000
 MAX_KEPT = 50
-"""Decisions that are kept; and how many former numbers."""
+"""Decisions that are kept."""
 MAX_MOVES = 5
 """Of one decision: the next one sees what they did."""
 RISE = 0.25
@@ -171,7 +171,8 @@ class Memory:
     """What is kept between two looks.
 
     `capacity`: records/s of one consumer, as measured while it was busy; 0 = never yet. `decisions`: that changed something
-    or would, oldest first. `wanted`: when which number was needed, of the last looks.
+    or would, oldest first. `wanted`: when which number was needed, of the first look and of those since, without each
+    that a later one has reached.
     """
 
     capacity: float = 0.0
@@ -199,7 +200,7 @@ def _judged(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memor
         return _bounded(limits, seen, count, outside, why), memory
     needs = _needs(limits, seen, memory.capacity)
     desired = _desired(limits, needs, memory.capacity)
-    memory = replace(memory, wanted=(*memory.wanted, (seen.now, desired))[-MAX_KEPT:])
+    memory = replace(memory, wanted=_wanted(memory, seen.now, desired))
     found = _decided(limits, seen, memory, needs, desired)
     if (too_hot := hot(seen, memory)) and found.kind in (Kind.HOLD, Kind.GROW):
         kind = Kind.CANNOT_HELP if found.kind is Kind.HOLD else found.kind
@@ -224,6 +225,12 @@ def _decided(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float],
     if desired < count:
         return _fewer(limits, seen, memory, needs, desired)
     return _said(Kind.HOLD, seen, count, f"{_are(count)} enough: {_balance(needs, memory, count)}")
+
+
+def _wanted(memory: Memory, now: float, desired: int) -> tuple[tuple[float, int], ...]:
+    """What of the numbers has to be known to say for how long fewer would have done, however long that is."""
+    past = [one for one in memory.wanted if one[0] <= now]  # others are of a clock that was ahead
+    return (*past[:1], *(one for one in past[1:] if one[1] > desired), (now, desired))
 
 
 def _capacity(limits: Limits, seen: Seen, memory: Memory) -> float:

@@ -221,6 +221,34 @@ def test_it_shrinks_by_the_cheapest_to_empty_after_a_calm_time() -> None:
     assert decide(LIMITS, seen(*each, now=1_060.0, consumers="abc"), peak)[0].kind is Kind.HOLD
 
 
+@pytest.mark.parametrize("pause_s", [3_600.0, 86_400.0])
+def test_it_shrinks_after_a_long_pause_and_keeps_few_numbers_until_then(pause_s: float) -> None:
+    limits, memory = replace(LIMITS, shrink_pause_s=pause_s), KNOWN
+    for minute in range(int(pause_s / 60)):
+        rate = 40.0 if minute % 2 else 10.0
+        found, memory = decide(
+            limits, seen(*[(owner, rate, 0.0) for owner in "abcd"], now=60.0 * minute, consumers="abcd"), memory
+        )
+        assert found.kind is Kind.HOLD
+        assert len(memory.wanted) <= 3
+    found, _ = decide(limits, seen(*[(owner, 10.0, 0.0) for owner in "abcd"], now=pause_s, consumers="abcd"), memory)
+    assert (found.kind, found.desired) == (Kind.SHRINK, 2), "two were needed within that time"
+
+
+def test_the_highest_number_of_the_pause_is_known_although_lower_ones_came_after_it() -> None:
+    memory = KNOWN
+    for minute, rate in enumerate((5, 45, 25, 25, 5, 20, 5)):
+        each = [(owner, rate, 0.0) for owner in "abcdef"]
+        _, memory = decide(replace(LIMITS, act=False), seen(*each, now=60.0 * minute, consumers="abcdef"), memory)
+    assert [(at / 60, number) for at, number in memory.wanted] == [(0, 1), (1, 3), (5, 2), (6, 1)]
+
+
+def test_a_number_of_a_clock_that_was_ahead_delays_nothing() -> None:
+    memory = replace(KNOWN, wanted=((900.0, 1), (9e9, 2)))
+    found, memory = decide(LIMITS, seen(("a", 10, 0), ("b", 10, 0)), memory)
+    assert (found.kind, memory.wanted) == (Kind.SHRINK, ((900.0, 1), (1_000.0, 1)))
+
+
 def test_one_fewer_that_would_be_close_to_its_limit_stays() -> None:
     each = [("a", 48.0, 0.0), ("b", 47.0, 0.0)]
     memory = replace(KNOWN, wanted=((900.0, 1),))
