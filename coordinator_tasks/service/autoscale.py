@@ -13,7 +13,8 @@ from coordinator_tasks.core.codecs.codec import decode_config
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.errors import BadGrowth, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide, own_pins
-from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, TopicConfig
+from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member, TopicConfig
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Check, Operation
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
@@ -21,6 +22,7 @@ from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import growth_store, overrides, redeployment, scaling, store
 from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.observe import load_directives
 from coordinator_tasks.service.redeployment import all_stable
 from coordinator_tasks.service.topics import configuration
 
@@ -230,7 +232,26 @@ def _unsure(c: Coordinator, fleet: Fleet) -> str:
         return f"{absent[0]} is wanted and not there yet"
     if not fleet.consumers:
         return "the fleet has no consumers"
+    if away := _away(c, fleet, members):
+        return away
     return "" if all_stable(c) else "a rebalance is not finished"
+
+
+def _away(c: Coordinator, fleet: Fleet, members: Mapping[str, Member]) -> str:
+    """Which consumer keeps nothing, or not for long, and why; empty = none."""
+    unclear: dict[str, str] = {}
+    directives = load_directives(c, unclear)
+    for one in fleet.consumers:
+        life = Life(one, members[one].incarnation, directive=directives.get(one), now=c.clock.now())
+        if one in unclear:
+            return unclear[one]
+        if life.isolation is not None:
+            return f"{one} is isolated; readmit it, or take it out of the fleet"
+        if life.restart is not None:
+            return f"{one} is to restart"
+        if life.draining is not None:
+            return f"{one} gives its partitions away"
+    return ""
 
 
 def _answers(c: Coordinator, fleet: Fleet) -> dict[str, ConsumerStatus]:

@@ -9,11 +9,12 @@ import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.growth_codec import decode_growth, encode_growth
-from coordinator_tasks.core.codecs.member_codec import encode_fleet
+from coordinator_tasks.core.codecs.member_codec import encode_fleet, encode_leave
 from coordinator_tasks.core.errors import BadFleet, BadGrowth, LookAgain, Malformed, NotManaged, StoreUnavailable
 from coordinator_tasks.core.growth import Kind, Limits
-from coordinator_tasks.core.model import Answer, ConsumerStatus, Fleet, Member, Silence, Unreachable
+from coordinator_tasks.core.model import Answer, ConsumerStatus, Draining, Fleet, Member, Silence, Unreachable
 from coordinator_tasks.core.ports import Operation, SetData, Stat
+from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import (
     asked,
     autoscale,
@@ -245,39 +246,41 @@ def while_measured(site: Site, monkeypatch: pytest.MonkeyPatch, does: Callable[[
     monkeypatch.setattr(site.clock, "sleep", slept)
 
 
-@pytest.mark.parametrize("count", [1, 8])
-def test_who_scales_a_fleet_while_it_is_measured_is_not_overruled(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = fleet_site(BUSY, act=True)
-    persons = partial(scaling.scale, site.coordinator, APP, count, by="ada", why="month end")
-    while_measured(site, monkeypatch, persons)
-    with pytest.raises(LookAgain, match="the fleet 'billing' was changed by somebody else meanwhile; do it again"):
-        look(site)
-    assert len(wanted(site)) == count
-    assert growth_store.read(site.coordinator, APP).memory.decisions == ()
-
-
-def test_two_who_shrink_a_fleet_at_the_same_moment_leave_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = known_site()
+def shrinking_site() -> Site:
+    """The next look shrinks three consumers to two, the least."""
+    site = known_site(act=True, least=2)
     scaling.scale(site.coordinator, APP, 3, by="ada", why="")
     site.starts("b-3")
     site.settles()
     Traffic(site, 1.0, 1.0).flows("b-1")
     Traffic(site, 1.0, 1.0, lag=5.0).flows("b-2", "b-3")
-    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, least=2, act=True))
     look(site)
     site.clock.advance(60)
-    while_measured(site, monkeypatch, partial(scaling.scale, site.coordinator, APP, 2, by="ada", why="enough"))
-    with pytest.raises(LookAgain):
-        look(site)
-    assert wanted(site) == ("b-1", "b-2")
+    return site
 
 
-def test_nothing_moves_in_a_fleet_that_was_changed_while_it_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = uneven_site()
-    while_measured(site, monkeypatch, partial(scaling.scale, site.coordinator, APP, 1, by="ada", why="enough"))
+@pytest.mark.parametrize(
+    ("kind", "site_of"),
+    [(Kind.GROW, partial(fleet_site, BUSY, act=True)), (Kind.SHRINK, shrinking_site), (Kind.MOVE, uneven_site)],
+)
+def test_who_scales_a_fleet_while_it_is_measured_is_not_overruled(
+    kind: Kind, site_of: Callable[[], Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert look(site_of()).decision.kind is kind
+    site = site_of()
+    while_measured(site, monkeypatch, partial(scaling.scale, site.coordinator, APP, 8, by="ada", why="month end"))
     with pytest.raises(LookAgain):
         look(site)
+    assert len(wanted(site)) == 8
     assert pins(site) == {}
+    assert growth_store.read(site.coordinator, APP).memory.decisions == ()
+
+
+def test_two_who_shrink_a_fleet_at_the_same_moment_leave_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = shrinking_site()
+    while_measured(site, monkeypatch, partial(scaling.scale, site.coordinator, APP, 2, by="ada", why="enough"))
+    assert look(site).decision.kind is Kind.HOLD
+    assert wanted(site) == ("b-1", "b-2")
 
 
 def test_it_shrinks_by_draining_the_cheapest_one() -> None:
@@ -326,6 +329,55 @@ def test_nothing_is_decided_on_old_measurements_or_while_something_changes(broke
     found = look(site).decision
     assert (found.kind, found.reasons) == (Kind.HOLD, (f"nothing is decided: {said}",))
     assert wanted(site) == before
+
+
+def isolated(site: Site) -> None:
+    directives.isolate(site.coordinator, "b-2", by="kim", why="bad disk")
+
+
+def restarts(site: Site, *, moves: bool = False) -> None:
+    directives.expect_restart(site.coordinator, "b-2", 600.0, moves=moves, by="kim", why="kernel")
+
+
+def leaves(site: Site) -> None:
+    site.zk.transact([put(site.paths.leave("b-2"), encode_leave(Draining("b-2", "asked to end", 5.0, 1)), -1)])
+
+
+def unreadable(site: Site) -> None:
+    site.zk.transact([put(site.paths.directive("b-2"), b"{", -1)])
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (isolated, "b-2 is isolated; readmit it, or take it out of the fleet"),
+        (restarts, "b-2 is to restart"),
+        (partial(restarts, moves=True), "b-2 is to restart"),
+        (leaves, "b-2 gives its partitions away"),
+        (unreadable, "/consumers/shop/directives/b-2: "),
+    ],
+)
+def test_nothing_is_decided_while_a_consumer_keeps_nothing_or_not_for_long(
+    happens: Callable[[Site], None], said: str
+) -> None:
+    site = uneven_site()
+    happens(site)
+    site.settles()
+    found = look(site).decision
+    assert found.kind is Kind.HOLD
+    assert found.reasons[0].startswith(f"nothing is decided: {said}")
+
+
+def test_after_an_expected_restart_it_decides_again() -> None:
+    site = uneven_site()
+    restarts(site, moves=True)
+    site.settles()
+    site.dies("b-2")
+    site.starts("b-2")
+    site.settles()
+    Traffic(site, 30.0, 30.0).flows("b-1")
+    Traffic(site, 2.0, 2.0).flows("b-2")
+    assert look(site).decision.kind is Kind.MOVE
 
 
 @pytest.mark.parametrize("person", ["", "b-1"])
