@@ -658,6 +658,12 @@ MUTANTS = (
         "view.topic",
         "an approval is for one plan, and void for every other",
     ),
+    Mutant(
+        "Deciding._tell",
+        "if told else None",
+        "if False else None",
+        "a pause does not wait for the answer to a plan",
+    ),
     Mutant("_may_rejoin", "if life.kept_until:", "if False:", "partitions wait for a planned restart"),
     Mutant(
         "Life.restart",
@@ -719,6 +725,12 @@ MUTANTS = (
         "if not kept and not restarted:",
         "if not kept:",
         "what goes back after planned restarts is no plan for everybody",
+    ),
+    Mutant(
+        "returning",
+        "key=lambda one: -one[1].at",
+        "key=lambda one: one[1].at",
+        "of two planned restarts the earlier one has its partitions back",
     ),
     Mutant(
         "of_plan",

@@ -14,7 +14,7 @@ from coordinator_tasks.core.model import Draining, MoveKind, State, TopicNode, T
 from coordinator_tasks.core.partition_text import because, noun, shown
 
 _SHOWN = 10  # names in one sentence
-CHANGED = "configuration, partitions or a member's attributes changed"
+CHANGED = "consumers, their attributes, partitions or the configuration changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
         return Due("the topic was removed from the coordinator") if held or not node.removed else None
     current = digest(view, world, able)
     # Every transition writes the node with the configuration of its moment, the plan's digest stays that of the plan.
-    changed = bool(state.planned) and (current != state.planned or configured(node) != configured(config))
+    changed = bool(state.planned) and current != state.planned or configured(node) != configured(config)
     # A removed or recreated topic runs nowhere, so do not wait for Stable.
     changed = changed or node.removed or node.topic_id != config.topic_id
     if config.frozen:
@@ -129,6 +129,14 @@ def _to_drain(world: World, draft: Draft) -> set[str]:
     """Who drains and owns something: it may have been absent when everybody else was planned, and has kept it since."""
     lives = (world.life(c, i) for c, i in _owners(draft))
     return {life.consumer for life in lives if life.draining is not None and life.registered}
+
+
+def reconfigured(view: TopicView) -> str:
+    """What of the topic's configuration consumers have not been told yet, and no plan is needed for; an empty text = nothing."""
+    node, config = view.node, view.config
+    if node is None or config.removed or node.topic_id != config.topic_id or configured(node) == configured(config):
+        return ""
+    return _paused(view) or "configuration changed"
 
 
 def _paused(view: TopicView) -> str:
@@ -233,10 +241,12 @@ def homeless(partitions: Collection[int], unowned: list[int]) -> str:
 def undrained(view: TopicView, world: World, draft: Draft) -> str:
     """Which consumers drain and keep what they own, and why; an empty text = none does."""
     why = "the topic is frozen" if view.config.frozen else "no other consumer is there that may take them"
+    unknown = {*world.doubted, *world.unclear}
     kept = {
         c: sorted(p for p, owner in draft.assignments.items() if owner == c) for c in sorted(_to_drain(world, draft))
     }
-    return "; ".join([f"{c} drains and keeps {listed(kept[c])}: {why}" for c in kept][:_SHOWN])
+    reasons = {c: "what it runs is not known" if c in unknown else why for c in kept}
+    return "; ".join([f"{c} drains and keeps {listed(kept[c])}: {reasons[c]}" for c in kept][:_SHOWN])
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:

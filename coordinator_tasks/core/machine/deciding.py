@@ -175,7 +175,7 @@ class Deciding:
         able = self.able()
         due = self._due(able) if self.plans else None
         if due is None:
-            return self._restart() or ((self._plain_again() or self._drifted(able)) if self.plans else None)
+            return self._restart() or ((self._plain_again() or self._drifted(able)) if self.plans else self._tell())
         wait_s = causes.settling(due, self.world, self.policy)
         if wait_s > 0:
             return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
@@ -187,12 +187,24 @@ class Deciding:
             finish(self.draft)
         moved = bool(self.draft.moves)
         counted = dict(self.state.targets) if self.view.config.frozen else able
-        if not moved and not self.ended and counted == self.state.targets and self._same_for_consumers():
+        same = not moved and not self.ended and counted == self.state.targets and self._same_for_consumers()
+        if same and not self._stands_for_good(planned):
             return self._restart() or self._plain_again()  # the plan would be the same
         written = self.write(
             signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )
         return replace(written, may_wait=True)
+
+    def _stands_for_good(self, planned: str) -> bool:
+        """Whether a plan that moves nothing is noted: until then each look plans anew, and the patience with loads is not asked."""
+        if planned in ("", self.state.planned):
+            return False
+        return not self.state.planned or patience_s(self.view, self.policy) is not None
+
+    def _tell(self) -> Decision | None:
+        """A pause, or what else moves nothing, does not wait for the answer to a plan."""
+        told = causes.reconfigured(self.view)
+        return self.write(signal_of_plan(self.draft), told) if told else None
 
     def _plain_again(self) -> Decision | None:
         """Write a packed node in the plain form, for a registered consumer that reads no other.

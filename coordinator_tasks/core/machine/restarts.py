@@ -42,7 +42,8 @@ def returning(
 
     `former`: partition → the lost consumer that had it; `listed`: the topic's partitions.
     """
-    for consumer, restart in back(able, world).items():
+    latest_first = sorted(back(able, world).items(), key=lambda one: -one[1].at)  # what is given last counts
+    for consumer, restart in latest_first:
         lost = {p for p, owner in former.items() if owner == consumer}
         had = restart.partitions.get(topic, frozenset()) if restart.moves else lost
         owners = dict.fromkeys(sorted(had & listed), consumer)

@@ -65,6 +65,20 @@ def test_a_plan_within_the_budget_waits_for_nobody() -> None:
     assert site.counts() == {"a": 2, "b": 2, "c": 2}
 
 
+@pytest.mark.parametrize("rejected", [False, True])
+def test_a_pause_does_not_wait_for_the_answer_to_a_plan(rejected: bool) -> None:
+    site = site_with(Budget(moves=1), "a", "b")
+    site.starts("c")
+    step(site)
+    if rejected:
+        approve(site, waits(site).digest, granted=False)
+    topics.change_config(site.coordinator, "orders", lambda config: replace(config, paused=frozenset({3})))
+    report = step(site)
+    assert (report.outcome, report.reason, report.moves) == (Outcome.WRITTEN, "paused: partition 3", ())
+    assert (site.node().paused, site.counts()) == ({3}, {"a": 3, "b": 3})
+    assert not waits(site).answered, "it is asked again"
+
+
 def test_an_approval_is_void_when_something_has_changed_since() -> None:
     site = site_with(Budget(moves=1), "a", "b", partitions=8)
     site.starts("c")

@@ -1,10 +1,13 @@
 """Freezing a topic and pinning partitions: what moves, what does not, and what is said of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_tasks.core.errors import NotManaged, Refused
-from coordinator_tasks.service import directives, history, overrides
-from coordinator_tasks.service.topics import configuration
+from coordinator_tasks.core.model import State
+from coordinator_tasks.service import directives, history, overrides, transitions
+from coordinator_tasks.service.topics import change_config, configuration
 from tests.fakes.cluster import PERSON
 from tests.world.site import Site, stable_site
 
@@ -71,6 +74,22 @@ def test_a_pin_to_one_that_is_not_there_says_what_it_waits_for(shop: Site) -> No
     assert pinned.text == "partition 0 is pinned to b and stays with a until b is there"
     shop.settles()
     assert shop.counts() == {"a": 4}
+
+
+@pytest.mark.parametrize("when", [State.CLOSING, State.STABLE])
+def test_what_is_paused_is_paused_also_after_a_plan_in_parts(when: State) -> None:
+    site = stable_site("a", "b", partitions=6)
+    for consumer in ("c", "d"):
+        site.starts(consumer)
+        site.clock.advance(5)
+        transitions.step(site.coordinator, ["orders"], PERSON)
+    assert (site.state().state, site.state().planned) == (State.CLOSING, "")
+    if when is State.STABLE:
+        overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+        site.settles()
+    change_config(site.coordinator, "orders", lambda config: replace(config, paused=frozenset({3})))
+    transitions.step(site.coordinator, ["orders"], PERSON)
+    assert site.node().paused == {3}
 
 
 def test_pins_are_taken_away_one_by_one_or_all_of_them(shop: Site) -> None:

@@ -116,6 +116,20 @@ def test_partitions_move_away_and_exactly_they_return() -> None:
     assert why == "b had it then: its restart was planned (back within 10 min, asked by ada: new kernel)"
 
 
+@pytest.mark.parametrize(("first", "second"), ["ab", "ba"])
+def test_of_two_at_a_time_each_gets_back_what_was_its_own(first: str, second: str) -> None:
+    site = stable_site("a", "b", "c", partitions=6)
+    before = dict(site.node().assignments)
+    for consumer in (first, second):
+        expect(site, consumer, moves=True)
+        site.settles()
+    for consumer in (first, second):
+        site.dies(consumer, Ending.LEFT)
+        site.starts(consumer)
+        site.settles()
+    assert dict(site.node().assignments) == before
+
+
 def test_a_second_request_keeps_what_the_first_one_gave_away() -> None:
     site = stable_site("a", "b", partitions=6)
     before = dict(site.node().assignments)

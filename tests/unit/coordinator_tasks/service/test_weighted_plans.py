@@ -276,3 +276,19 @@ def test_every_partition_is_explained_at_any_time_without_changing_anything() ->
     told = sorted(p for one in (*found.moves, *found.stays) for p in one.partitions)
     assert told == [0, 1, 2, 3]
     assert scene.decide().verdict is Verdict.NOTHING
+
+
+@pytest.mark.parametrize("how", ["pinned where it is", "a death"])
+def test_a_plan_that_moves_nothing_leaves_the_patience_with_loads_as_it_is(how: str) -> None:
+    scene = lags(weighted("a", "b", "c", partitions=6), *[10] * 6)
+    assert scene.node is not None
+    if how == "a death":
+        scene.dies("c").settles()
+        del scene.answers["c"]
+    else:
+        scene.config = replace(scene.config, pins={p: c for p, c in scene.node.assignments.items() if c == "b"})
+        scene.settles()
+    scene.later(10)
+    lags(scene, *[900 if scene.node.assignments[p] == "a" else 10 for p in range(6)])
+    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.later(100).decide().verdict is Verdict.WRITE

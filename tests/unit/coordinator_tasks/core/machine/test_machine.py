@@ -1268,3 +1268,11 @@ def test_a_placement_before_anybody_was_a_target_is_followed_by_a_plan_for_every
     scene.directives.clear()
     scene.settles()
     assert scene.counts() == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_drain_of_one_whose_answer_is_not_believed_says_that() -> None:
+    scene = ab().drains("a").says("a", acted_epoch=2**40)
+    while scene.decide().verdict is Verdict.WRITE:
+        scene.step()
+        scene.acts("b")
+    assert "a drains and keeps partitions 0, 1: what it runs is not known" in scene.decide().reason
