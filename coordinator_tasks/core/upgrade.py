@@ -141,12 +141,14 @@ class Upgrade:
 class TopicSeen:
     """One topic now. `owners`: partition → consumer; `apart`: partitions that a person has pinned to others.
 
-    `split`: whether the topic's configuration has this upgrade's split; `waits`: why the topic does not move, if known.
+    `paused`: those that a person has paused; `split`: whether the topic's configuration has this upgrade's split; `waits`:
+    why the topic does not move, if known.
     """
 
     owners: Mapping[int, str] = field(default_factory=dict)
     stable: bool = True
     apart: frozenset[int] = frozenset()
+    paused: frozenset[int] = frozenset()
     split: bool = False
     waits: str = ""
 

@@ -16,7 +16,7 @@ _SHOWN = 5  # errors and partitions in one sentence
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One partition that has moved. `None` = unknown.
+    """One partition that has moved and is not paused. `None` = unknown.
 
     `rate`: records processed per second since the step is held; `before`: the same before anything moved. `lag_s`: how long
     the records that wait need at the highest known rate, of these two and of what is written.
@@ -57,7 +57,7 @@ def facts_of(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Fac
         found[topic] = {}
         for partition in upgrade.chosen.get(topic, ()):
             owner = one.owners.get(partition, "")
-            if owner in upgrade.new_consumers:
+            if owner in upgrade.new_consumers and partition not in one.paused:
                 rate = now.get(topic, {}).get(partition)
                 before = upgrade.baseline.get(topic, {}).get(partition)
                 said = _running(answers.get(owner), topic, partition)

@@ -84,7 +84,7 @@ def _topic(c: Coordinator, upgrade: Upgrade, config: TopicConfig, node: TopicNod
     owners |= {p: one.giver for p, one in node.handoff.items()} if node is not None else {}
     apart = frozenset(p for p, who in config.pins.items() if who not in upgrade.new_consumers)
     ours = config.split is not None and config.split.app == upgrade.app
-    return TopicSeen(owners, stable, apart, ours, waits)
+    return TopicSeen(owners, stable, apart, config.paused, ours, waits)
 
 
 def _positions(nodes: Mapping[str, TopicNode], answers: Mapping[str, Answer]) -> dict[str, dict[int, int]]:

@@ -28,6 +28,7 @@ from coordinator_tasks.service import (
     directives,
     fleet,
     overrides,
+    positions,
     redeployment,
     rollback,
     scaling,
@@ -217,6 +218,15 @@ def test_an_error_of_a_new_consumer_moves_everything_back(
     assert done.phase is Phase.ROLLED_BACK
     assert says in done.reason
     is_as_before(site)
+
+
+def test_a_partition_that_a_person_has_paused_is_not_judged() -> None:
+    site = upgrading_site(partitions=1)
+    positions.set_paused(site.coordinator, "orders", [0], paused=True, actor=PERSON)
+    site.settles()
+    site.lag.update(dict.fromkeys(NEW, 100_000))
+    to_v2(site, steps=(100,))
+    assert site.ends().phase is Phase.DONE
 
 
 @pytest.mark.parametrize(("waiting", "phase"), [(10, Phase.ROLLED_BACK), (0, Phase.DONE)])
