@@ -224,12 +224,13 @@ def _owned(
     unknown = sorted(set(wish.topics) - set(transitions.topics(c)))
     if unknown:
         raise store.not_managed(c.zk, c.paths, unknown[0])
-    nodes = store.load_nodes(c.zk, c.paths, wish.topics or transitions.topics(c))
-    owned = {
+    nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c))
+    every = {
         topic: tuple(sorted(p for p, who in node.assignments.items() if who in fleet.consumers))
         for topic, node in sorted(nodes.items())
     }
-    owned = {topic: which for topic, which in owned.items() if which}
+    every = {topic: which for topic, which in every.items() if which}
+    owned = {topic: which for topic, which in every.items() if not wish.topics or topic in wish.topics}
     if lacking := sorted(set(wish.topics) - owned.keys()):
         raise BadUpgrade(
             f"nobody of the fleet {fleet.app!r} owns a partition of {shown(lacking)}; leave that topic out"
@@ -243,13 +244,17 @@ def _owned(
     if count > MAX_PARTITIONS:
         raise BadUpgrade(f"{count} partitions are more than {MAX_PARTITIONS}; upgrade with fewer topics at a time")
     configs: dict[str, tuple[TopicConfig, int]] = {}
-    for topic in list(owned):
+    for topic in every:
         try:
-            configs[topic] = topics.managed(c, topic)
+            config, version = topics.managed(c, topic)
         except NotManaged:
-            del owned[topic]
+            owned.pop(topic, None)
             continue
-        _check_topic(configs[topic][0])
+        if topic in owned:
+            _check_topic(config)
+            configs[topic] = config, version
+        else:
+            _check_other(config, fleet)
     return owned, configs
 
 
@@ -263,3 +268,11 @@ def _check_topic(config: TopicConfig) -> None:
         raise BadUpgrade(f"topic {topic!r} is frozen, so nothing of it would move; unfreeze it first")
     if config.rollback is not None:
         raise BadUpgrade(f"a roll back of topic {topic!r} is in force and says who has what; `unpin {topic}` first")
+
+
+def _check_other(config: TopicConfig, fleet: Fleet) -> None:
+    """Of a topic that the upgrade is not for: the old consumers have to give it away as well at the end."""
+    if config.frozen and not config.removed:
+        raise BadUpgrade(
+            f"topic {config.topic!r} is frozen, so {shown(fleet.consumers)} could not give it away and leave; unfreeze it first"
+        )

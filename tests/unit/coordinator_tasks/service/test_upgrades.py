@@ -638,6 +638,15 @@ def test_what_cannot_begin_is_refused_and_nothing_changes(
     assert stored(site) == nodes
 
 
+def test_an_upgrade_of_some_topics_is_refused_if_another_one_of_the_fleet_is_frozen() -> None:
+    site = upgrading_site(partitions=4, names=("orders", "payments"))
+    overrides.set_frozen(site.coordinator, "payments", frozen=True, actor=PERSON)
+    with pytest.raises(
+        BadUpgrade, match="'payments' is frozen, so b-1, b-2 could not give it away and leave; unfreeze"
+    ):
+        to_v2(site, topics=("orders",))
+
+
 def test_other_requests_for_the_fleet_and_its_topics_are_refused_meanwhile(site: UpgradingSite) -> None:
     to_v2(site)
     c, before = site.coordinator, stored(site)
