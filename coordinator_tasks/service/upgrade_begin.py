@@ -201,10 +201,10 @@ def _version(fleet: Fleet, wish: Wish) -> FleetVersion:
                 "definition to run the one that is there"
             )
         return wish.version
-    if wish.name in fleet.versions:
-        return fleet.versions[wish.name]
     if wish.name == (fleet.name or fleet.code or FIRST):
         return fleets.version_of(fleet)  # the same on other hosts
+    if wish.name in fleet.versions:
+        return fleet.versions[wish.name]
     listed = ", ".join(sorted({*fleet.versions, fleet.name or fleet.code or FIRST}))
     raise BadUpgrade(
         f"the fleet {fleet.app!r} has no version {wish.name!r} (it has: {listed}); say what it runs, with --code, "

@@ -156,6 +156,15 @@ def test_the_same_version_on_new_hosts_and_then_back_to_a_version_it_had(site: U
     assert fleet.fleet_of(site.coordinator, APP).code == "v1"
 
 
+def test_the_present_name_is_not_a_version_of_that_name_that_was_rolled_back(site: UpgradingSite) -> None:
+    to_v2(site, name="v1", steps=(100,))
+    upgrades.roll_back(site.coordinator, APP, by="kim", why="")
+    assert site.ends().phase is Phase.ROLLED_BACK
+    to_v2(site, name="v1", version=None, steps=(100,))
+    assert site.ends().phase is Phase.DONE
+    assert fleet.fleet_of(site.coordinator, APP).code == "v1"
+
+
 def test_partitions_of_another_fleet_stay_where_they_are() -> None:
     site = upgrading_site(partitions=9)
     site.starts("other")
