@@ -64,8 +64,8 @@ def _changed(change: Callable[..., Upgrade], c: Coordinator, given: Given, actor
     return Done(found, said, (said,))
 
 
-def _now(c: Coordinator, given: Given) -> Done:
-    said = upgrade_report.told(upgrade_store.read(c, given["app"]))
+def _now(find: Callable[[Coordinator, str], Upgrade], c: Coordinator, given: Given) -> Done:
+    said = upgrade_report.told(find(c, given["app"]))
     return Done(None, said, (said,))
 
 
@@ -126,7 +126,7 @@ UPGRADE_ACTIONS = (
         "Pause the upgrade of a fleet. What has moved stays where it is, until it is continued or rolled back.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.pause),
-        preview=_now,
+        preview=partial(_now, upgrades.under_way),
     ),
     Action(
         "continue_upgrade",
@@ -134,7 +134,7 @@ UPGRADE_ACTIONS = (
         "Continue a paused upgrade. A step that was held is held and judged from its beginning.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.go_on),
-        preview=_now,
+        preview=partial(_now, upgrades.under_way),
         watch=watch,
     ),
     Action(
@@ -143,7 +143,7 @@ UPGRADE_ACTIONS = (
         "Move everything back to the old version of a fleet, at any moment before the end. The new consumers leave.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.roll_back),
-        preview=_now,
+        preview=partial(_now, upgrades.to_roll_back),
         watch=watch,
     ),
 )

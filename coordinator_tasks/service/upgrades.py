@@ -14,7 +14,7 @@ from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_
 from coordinator_tasks.core.errors import BadRule, BadUpgrade, LookAgain, Malformed, Refused
 from coordinator_tasks.core.model import Directive, Draining, Split
 from coordinator_tasks.core.names import check_words
-from coordinator_tasks.core.partition_text import because
+from coordinator_tasks.core.partition_text import agreed, because, shown
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.core.upgrade import (
     FORWARD,
@@ -69,18 +69,40 @@ def roll_back(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
     def change(old: Upgrade) -> Upgrade:
         if old.reason:
             return continued(old, c.clock.now(), by, why) if old.paused else old
-        if old.phase not in FORWARD:
-            raise BadUpgrade(_too_late(old))
         return back(replace(old, paused=""), c.clock.now(), f"rolled back by {by}{because(why)}")
 
-    return _change(c, app, change)
+    return _change(c, app, change, to_roll_back)
 
 
-def _change(c: Coordinator, app: str, change: Callable[[Upgrade], Upgrade]) -> Upgrade:
+def under_way(c: Coordinator, app: str) -> Upgrade:
+    """The upgrade of this fleet that can be paused and continued. Raises `BadUpgrade` if it is over."""
+    found = upgrade_store.read(c, app)
+    if found.over:
+        raise BadUpgrade(_too_late(found))
+    return found
+
+
+def to_roll_back(c: Coordinator, app: str) -> Upgrade:
+    """The upgrade of this fleet that can be rolled back, or goes back. Raises `BadUpgrade` if it is too late for that."""
+    found = under_way(c, app)
+    if not found.reason and found.phase not in FORWARD:
+        wait = f"continue it with `continue-upgrade {app}`" if found.paused else "wait until it is Done"
+        left = agreed(len(found.old_consumers), "has", "have")
+        raise BadUpgrade(
+            f"the {found.said} is {found.phase.value}: {shown(found.old_consumers)} {left} left, so it cannot be rolled back; "
+            f"{wait}, and then go back with `upgrade {app} {found.old_name}`"
+        )
+    return found
+
+
+def _change(
+    c: Coordinator,
+    app: str,
+    change: Callable[[Upgrade], Upgrade],
+    find: Callable[[Coordinator, str], Upgrade] = under_way,
+) -> Upgrade:
     def attempt() -> tuple[list[Operation], Upgrade]:
-        old = upgrade_store.read(c, app)
-        if old.over:
-            raise BadUpgrade(_too_late(old))
+        old = find(c, app)
         new = change(old)
         changed = replace(new, version=old.version + 1)
         return ([], old) if new == old else ([upgrade_store.write(c, new)], changed)

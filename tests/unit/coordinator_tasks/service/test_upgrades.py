@@ -698,6 +698,23 @@ def test_without_an_upgrade_there_is_nothing_to_pause_continue_or_roll_back(
         request_(site.coordinator, APP, by="kim", why="")
 
 
+@pytest.mark.parametrize("action", ["pause_upgrade", "continue_upgrade", "roll_back_upgrade"])
+def test_a_dry_run_is_refused_for_an_upgrade_that_is_over(site: UpgradingSite, action: str) -> None:
+    to_v2(site, steps=(100,))
+    site.ends()
+    with pytest.raises(BadUpgrade, match="is done"):
+        ACTIONS[action].run(site.coordinator, {"app": APP, "why": ""}, PERSON, dry_run=True)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_one_that_finishes_is_not_done_and_cannot_be_rolled_back(site: UpgradingSite, dry_run: bool) -> None:
+    begun = to_v2(site, steps=(100,)).upgrade
+    upgrade_store.save(site.coordinator, replace(begun, version=0, phase=Phase.FINISHING))
+    says = r"v2 is Finishing: b-1, b-2 have left, .* wait until it is Done, .* `upgrade billing v1`"
+    with pytest.raises(BadUpgrade, match=says):
+        ACTIONS["roll_back_upgrade"].run(site.coordinator, {"app": APP, "why": ""}, PERSON, dry_run=dry_run)
+
+
 def test_a_record_that_cannot_be_read_stops_no_other_upgrade(site: UpgradingSite) -> None:
     to_v2(site)
     site.zk.transact([Create(site.paths.upgrade("broken"), b"{")])
