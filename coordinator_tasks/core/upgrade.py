@@ -17,6 +17,7 @@ from coordinator_tasks.core.partition_text import agreed, because, counted, name
 BASELINE_S = 10.0
 """So long the records of each partition are counted before anything moves."""
 MAX_EVENTS = 100
+_RATE_DIGITS = 3  # a record has a rate for each partition, and has to fit into a write
 ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
 """Topic → partition → number."""
 
@@ -236,7 +237,11 @@ def rates(mark: Mark, positions: Mapping[str, Mapping[int, int]], now: float) ->
     if spent <= 0:
         return {}
     return {
-        topic: {p: max(0.0, (after[p] - at) / spent) for p, at in mark.positions.get(topic, {}).items() if p in after}
+        topic: {
+            p: round(max(0.0, (after[p] - at) / spent), _RATE_DIGITS)
+            for p, at in mark.positions.get(topic, {}).items()
+            if p in after
+        }
         for topic, after in positions.items()
     }
 

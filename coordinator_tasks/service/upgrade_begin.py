@@ -7,7 +7,7 @@ from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
 from coordinator_tasks.core.errors import BadFleet, BadUpgrade, NotManaged
 from coordinator_tasks.core.model import Fleet, FleetVersion, Split, TopicConfig
-from coordinator_tasks.core.names import check_app, check_version, check_words
+from coordinator_tasks.core.names import MAX_ID_BYTES, check_app, check_version, check_words
 from coordinator_tasks.core.partition_text import agreed, counted, named, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.upgrade import Event, Rule, Seen, TopicSeen, Upgrade, more
@@ -28,6 +28,7 @@ MAX_PARTITIONS = 20_000
 MAX_ERRORS = 1_000
 FIRST = "first"
 """The name of a version that has none."""
+_BEFORE = "-before"  # behind the name of a version that another one of the same name replaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
     consumers = _new_ids(c, fleet, wish)
     now = c.clock.now()
     event = Event(now, _starts(consumers, wish.name, fleet.consumers))
-    name = old_name if old_name != wish.name else f"{old_name}-before"
+    name = old_name if old_name != wish.name else old_name[: MAX_ID_BYTES - len(_BEFORE)] + _BEFORE
     upgrade = Upgrade(
         app=wish.app,
         old=fleets.version_of(fleet),

@@ -9,6 +9,7 @@ import pytest
 from coordinator_tasks import show
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
+from coordinator_tasks.core.codecs.upgrade_codec import encode_upgrade
 from coordinator_tasks.core.errors import (
     BadFleet,
     BadRule,
@@ -19,9 +20,10 @@ from coordinator_tasks.core.errors import (
     Refused,
 )
 from coordinator_tasks.core.model import Actor, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
+from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.core.partition_text import ranges
 from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
-from coordinator_tasks.core.upgrade import Phase, Rule, Upgrade
+from coordinator_tasks.core.upgrade import Mark, Phase, Rule, Upgrade, rates
 from coordinator_tasks.core.upgrade_rule import Facts
 from coordinator_tasks.service import (
     asked,
@@ -40,6 +42,7 @@ from coordinator_tasks.service import (
 )
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.topics import configuration
+from coordinator_tasks.service.upgrade_begin import MAX_PARTITIONS
 from coordinator_tasks.service.upgrade_report import PartitionStall
 from tests.fakes.cluster import PERSON
 from tests.world.upgrading import APP, NEW, OLD, UpgradingSite, to_v2, upgrading_site
@@ -119,6 +122,14 @@ def test_each_step_moves_its_share_and_no_other_partition() -> None:
         }
 
 
+def test_the_record_of_the_largest_upgrade_fits_into_a_write(site: UpgradingSite) -> None:
+    every = range(MAX_PARTITIONS)
+    mark = Mark(site.clock.now(), {"orders": {p: 10**12 + p for p in every}})
+    found = rates(mark, {"orders": {p: 10**12 + p + 10**9 // (7 + p) for p in every}}, mark.at + 10.7)
+    largest = replace(to_v2(site).upgrade, chosen={"orders": tuple(every)}, mark=mark, baseline=found)
+    assert len(encode_upgrade(largest)) < site.coordinator.policy.max_write_bytes
+
+
 def test_a_step_is_held_for_its_time(site: UpgradingSite) -> None:
     to_v2(site, hold_s=200.0)
     found = site.turns_until(at(Phase.HOLDING))
@@ -163,6 +174,16 @@ def test_the_present_name_is_not_a_version_of_that_name_that_was_rolled_back(sit
     to_v2(site, name="v1", version=None, steps=(100,))
     assert site.ends().phase is Phase.DONE
     assert fleet.fleet_of(site.coordinator, APP).code == "v1"
+
+
+def test_a_long_name_that_is_used_twice_can_be_gone_back_to(site: UpgradingSite) -> None:
+    name = "v" * MAX_ID_BYTES
+    for code in ("v2", "v3"):
+        to_v2(site, name=name, version=FleetVersion("/opt/{code}/main.py", code=code), steps=(100,))
+        site.ends()
+    to_v2(site, name=upgrade_store.read(site.coordinator, APP).old_name, version=None, steps=(100,))
+    assert site.ends().phase is Phase.DONE
+    assert fleet.fleet_of(site.coordinator, APP).code == "v2"
 
 
 def test_partitions_of_another_fleet_stay_where_they_are() -> None:
