@@ -34,8 +34,9 @@ class Planning:
         self._targets = {p: target for p in view.partitions if (target := draft.target(p)) is not None}
         self._pins = {p: c for p, c in view.config.pins.items() if c in able}
         placed = rollback.placed(view.config, able, world.now)
-        wish = view.config.rollback
-        self._backs = tuple(restarts.returning(view.topic, able, draft.former, set(view.partitions), world))
+        wish, split = view.config.rollback, view.config.split
+        backs = restarts.returning(view.topic, able, draft.former, set(view.partitions), world)
+        self._backs = tuple(backs if split is None else (replace(one, owners=kept(split, one.owners)) for one in backs))
         self._placed = {p: c for one in self._backs for p, c in one.owners.items()} | placed
         if wish is not None:
             self._backs = (RolledBack(placed, rollback.said(wish)), *self._backs)

@@ -207,6 +207,17 @@ def test_a_pin_to_an_old_consumer_holds_until_that_one_leaves(site: UpgradingSit
     assert site.owners()[0] in NEW
 
 
+def test_what_came_back_to_an_old_consumer_after_a_planned_restart_moves_as_well(site: UpgradingSite) -> None:
+    directives.expect_restart(site.coordinator, "b-1", 86_400.0, moves=True, by="kim", why="new kernel")
+    site.turn()
+    site.dies("b-1")
+    site.turn()
+    assert set(site.owners().values()) == set(OLD)
+    to_v2(site, steps=(100,))
+    site.turns_until(at(Phase.HOLDING))
+    assert set(site.owners().values()) == set(NEW)
+
+
 def test_a_pin_during_an_upgrade_moves_a_partition_within_its_side(site: UpgradingSite) -> None:
     to_v2(site)
     found = site.turns_until(at(Phase.HOLDING))
