@@ -52,7 +52,10 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What would begin: the record, the fleet, and topic → its partitions that the old consumers have."""
+    """What would begin: the record, the fleet, and topic → its partitions that the old consumers have.
+
+    `configs`: also of the fleet's other topics, which stay with the old consumers until these leave.
+    """
 
     upgrade: Upgrade
     fleet: Fleet
@@ -70,6 +73,10 @@ class Beginning:
             chosen = more(one, seen, percent)
             each = ", ".join(f"{named(which)} of {topic}" for topic, which in chosen.items())
             said.append(f"step {number} ({percent} %): {each}; held for {one.hold_s:g} s")
+        if others := sorted(self.configs.keys() - self.owned.keys()):
+            moves = agreed(len(others), "moves", "move")
+            leave = agreed(len(one.old_consumers), "leaves", "leave")
+            said.append(f"{shown(others)} {moves} when {shown(one.old_consumers)} {leave}, in no step")
         errors = counted(rule.max_errors, "error")
         judged = [f"a lag of more than {rule.max_lag_s:g} s", f"more than {errors}"]
         judged += [f"less than {rule.min_rate:.0%} of the records per second before"] if rule.min_rate else []
@@ -130,7 +137,7 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
 
 
 def begin(c: Coordinator, wish: Wish, *, by: str, why: str) -> Beginning:
-    """Begin an upgrade in one transaction: the record, the new consumers in the fleet, and the split of each topic.
+    """Begin an upgrade in one transaction: the record, the new consumers in the fleet, and the split of each of its topics.
 
     Whoever calls `upgrades.advance` does the rest. Raises `NotManaged` for an unknown fleet or topic, `BadUpgrade`, `BadRule`,
     `BadFleet` for a version that this host may not launch, and `LookAgain`.
@@ -221,7 +228,7 @@ def _new_ids(c: Coordinator, fleet: Fleet, wish: Wish) -> tuple[str, ...]:
 def _owned(
     c: Coordinator, fleet: Fleet, wish: Wish
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[TopicConfig, int]]]:
-    """Topic → its partitions that the fleet owns, and topic → its configuration; of those that the upgrade is for."""
+    """Topic → its partitions that the fleet owns, of those that the upgrade is for, and each of its topics' configuration."""
     unknown = sorted(set(wish.topics) - set(transitions.topics(c)))
     if unknown:
         raise store.not_managed(c.zk, c.paths, unknown[0])
@@ -253,16 +260,17 @@ def _owned(
             continue
         if topic in owned:
             _check_topic(config)
-            configs[topic] = config, version
+        elif config.removed:
+            continue
         else:
             _check_other(config, fleet)
+        configs[topic] = config, version
     return owned, configs
 
 
 def _check_topic(config: TopicConfig) -> None:
-    topic, split = config.topic, config.split
-    if split is not None:
-        raise BadUpgrade(f"topic {topic!r} is part of the upgrade of {split.app!r}; wait for that one")
+    topic = config.topic
+    _check_split(config)
     if config.removed:
         raise BadUpgrade(f"topic {topic!r} is being removed, so nothing of it can move; leave it out")
     if config.frozen:
@@ -273,7 +281,13 @@ def _check_topic(config: TopicConfig) -> None:
 
 def _check_other(config: TopicConfig, fleet: Fleet) -> None:
     """Of a topic that the upgrade is not for: the old consumers have to give it away as well at the end."""
-    if config.frozen and not config.removed:
+    _check_split(config)
+    if config.frozen:
         raise BadUpgrade(
             f"topic {config.topic!r} is frozen, so {shown(fleet.consumers)} could not give it away and leave; unfreeze it first"
         )
+
+
+def _check_split(config: TopicConfig) -> None:
+    if config.split is not None:
+        raise BadUpgrade(f"topic {config.topic!r} is part of the upgrade of {config.split.app!r}; wait for that one")

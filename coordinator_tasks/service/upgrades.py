@@ -6,14 +6,15 @@ the next one, and two at once have one effect.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
-from coordinator_tasks.core.errors import BadRule, BadUpgrade, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import BadRule, BadUpgrade, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.model import Directive, Draining, Split
-from coordinator_tasks.core.names import check_words
+from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, because, shown
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.core.upgrade import (
@@ -27,7 +28,7 @@ from coordinator_tasks.core.upgrade import (
 )
 from coordinator_tasks.core.znodes import compare_and_set, put
 from coordinator_tasks.service import fleet as fleets
-from coordinator_tasks.service import topics, upgrade_store
+from coordinator_tasks.service import topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import read_directive
 from coordinator_tasks.service.upgrade_look import configurations, judged, look
@@ -164,13 +165,15 @@ def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
 
 def ensure(c: Coordinator, upgrade: Upgrade) -> None:
     """Make everything as the record wants it; the same again changes nothing. Raises `LookAgain` if the record changes."""
-    _ensure_splits(c, upgrade)
+    _write_splits(c, upgrade, {topic: split_of(upgrade, topic) for topic in configurations(c, upgrade)})
     if upgrade.phase is Phase.DRAINING:
         _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.old_consumers))
     if upgrade.phase is Phase.RESTORING:
         _until_written(c, upgrade, lambda: _restores(c, upgrade))
     if upgrade.phase is Phase.RETURNING:
         _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.new_consumers))
+    if upgrade.phase in (Phase.DRAINING, Phase.FINISHING):
+        _write_splits(c, upgrade, dict.fromkeys(_others(c, upgrade)))
 
 
 def _until_written(c: Coordinator, upgrade: Upgrade, attempt: Callable[[], list[Operation]]) -> None:
@@ -180,9 +183,17 @@ def _until_written(c: Coordinator, upgrade: Upgrade, attempt: Callable[[], list[
     raise LookAgain(f"what the {upgrade.said} has to write changed {_ATTEMPTS} times; it is tried again")
 
 
-def _ensure_splits(c: Coordinator, upgrade: Upgrade) -> None:
-    for topic in configurations(c, upgrade):
-        wanted = split_of(upgrade, topic)
+def _others(c: Coordinator, upgrade: Upgrade) -> Iterator[str]:
+    """The topics that the upgrade is not for, and that its begin has kept from the new consumers."""
+    for topic in filter(is_topic, transitions.topics(c)):
+        with suppress(Malformed, NotManaged):
+            split = topics.configuration(c, topic).split
+            if topic not in upgrade.topics and split is not None and split.app == upgrade.app:
+                yield topic
+
+
+def _write_splits(c: Coordinator, upgrade: Upgrade, splits: Mapping[str, Split | None]) -> None:
+    for topic, wanted in splits.items():
 
         def attempt(topic: str = topic, wanted: Split | None = wanted) -> list[Operation]:
             config, version = topics.managed(c, topic)

@@ -167,6 +167,31 @@ def test_the_same_version_on_new_hosts_and_then_back_to_a_version_it_had(site: U
     assert fleet.fleet_of(site.coordinator, APP).code == "v1"
 
 
+def test_topics_that_it_is_not_for_stay_with_the_old_consumers_until_these_leave() -> None:
+    site = upgrading_site(partitions=4, names=("orders", "payments"))
+    begun = to_v2(site, topics=("orders",), steps=(50, 100))
+    assert begun.lines[-2] == "payments moves when b-1, b-2 leave, in no step"
+    site.turns_until(at(Phase.HOLDING, 1))
+    assert set(site.owners("orders").values()) == set(NEW)
+    assert set(site.owners("payments").values()) == set(OLD)
+    assert site.ends().phase is Phase.DONE
+    assert set(site.owners("payments").values()) == set(NEW)
+    assert split(site, "payments") is None
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.HOLDING, Phase.DRAINING])
+def test_a_way_back_ends_the_split_of_topics_that_it_is_not_for(phase: Phase) -> None:
+    site = upgrading_site(partitions=4, names=("orders", "payments"))
+    site.lingering = {"b-2"}
+    to_v2(site, topics=("orders",))
+    site.turns_until(lambda one: one.phase is phase)
+    upgrades.roll_back(site.coordinator, APP, by="kim", why="")
+    assert site.ends().phase is Phase.ROLLED_BACK
+    is_as_before(site)
+    assert set(site.owners("payments").values()) == set(OLD)
+    assert split(site, "payments") is None
+
+
 def test_the_present_name_is_not_a_version_of_that_name_that_was_rolled_back(site: UpgradingSite) -> None:
     to_v2(site, name="v1", steps=(100,))
     upgrades.roll_back(site.coordinator, APP, by="kim", why="")
@@ -756,6 +781,13 @@ def test_a_record_that_cannot_be_read_stops_no_other_upgrade(site: UpgradingSite
         list(upgrades.advance(site.coordinator, problems))
     assert "the upgrade of broken waits: /consumers/shop/upgrades/broken: is not JSON" in problems[0]
     assert upgrade_store.read(site.coordinator, APP).phase is not Phase.STARTING
+
+
+def test_a_topic_that_cannot_be_read_stops_no_upgrade_of_others(site: UpgradingSite) -> None:
+    begun = to_v2(site).upgrade
+    site.zk.transact([Create(f"{site.paths.configs}/{name}", b"{") for name in ("broken", "no topic")])
+    upgrades.ensure(site.coordinator, replace(begun, version=0, phase=Phase.FINISHING))
+    assert split(site) is None
 
 
 def test_a_topic_that_is_removed_meanwhile_is_left_out() -> None:
