@@ -252,8 +252,8 @@ def _lot(topic: str, partition: int) -> str:
 
 
 def _starting(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
-    if upgrade.mark is None:
-        return replace(upgrade, mark=Mark(seen.now, seen.positions))
+    if upgrade.mark is None or seen.now < upgrade.mark.at:  # a clock that has jumped back begins it again
+        return replace(upgrade, mark=Mark(seen.now, seen.positions), since_at=min(upgrade.since_at, seen.now))
     missing = _missing(upgrade.new_consumers, seen)
     if missing and _late(upgrade, seen):
         return back(upgrade, seen.now, f"{shown(missing)} did not start within {upgrade.patience_s:g} s")

@@ -6,7 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.upgrade import FOLLOWING, Mark, Phase, Seen, TopicSeen, continued, entered, more, rates
+from coordinator_tasks.core.upgrade import (
+    BASELINE_S,
+    FOLLOWING,
+    Mark,
+    Phase,
+    Seen,
+    TopicSeen,
+    advanced,
+    continued,
+    entered,
+    more,
+    rates,
+)
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import UPGRADE
 
 PAGE = Path(__file__).parents[4] / "docs" / "architecture.md"
@@ -34,6 +46,14 @@ def test_who_continues_it_begins_what_is_measured_and_waited_for_anew() -> None:
     found = continued(waiting, 50.0, "ada", "mended")
     assert (found.paused, found.mark, found.incarnations, found.since_at) == ("", None, {}, 50.0)
     assert found.events[-1].text == "continued by ada: mended"
+
+
+def test_a_clock_that_has_jumped_back_holds_up_no_start() -> None:
+    before = replace(UPGRADE, phase=Phase.STARTING, paused="", mark=Mark(9_000.0, {}), since_at=8_990.0)
+    seen = Seen(100.0, {"c": 3, "d": 4}, frozenset(), {})
+    again = advanced(before, seen)
+    assert (again.phase, again.mark, again.since_at) == (Phase.STARTING, Mark(100.0, {}), 100.0)
+    assert advanced(again, replace(seen, now=100.0 + BASELINE_S)).phase is Phase.MOVING
 
 
 def chosen(owners: dict[int, str], percent: int, before: tuple[int, ...] = ()) -> tuple[int, ...]:
