@@ -108,7 +108,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
         return Due("the topic was removed from the coordinator") if held or not node.removed else None
     current = digest(view, world, able)
     # Every transition writes the node with the configuration of its moment, the plan's digest stays that of the plan.
-    changed = bool(state.planned) and current != state.planned or configured(node) != configured(config)
+    changed = (bool(state.planned) and current != state.planned) or configured(node) != configured(config)
     # A removed or recreated topic runs nowhere, so do not wait for Stable.
     changed = changed or node.removed or node.topic_id != config.topic_id
     if config.frozen:
