@@ -531,9 +531,10 @@ class Oracle:
         progress.doubled += again
         # What a survivor passes is read again by the owner, or was read by it.
         token = self._tokens(one, topic)[each.partition]
-        progress.tainted |= (
-            self.excuses.set_aside(one) or self.excuses.of(one, topic, each.partition, token) is not None
-        )
+        # So it is by whom a recovery has adopted after a commit of its own that came late over the newer owner's.
+        late = progress.overwritten and progress.token is not None and token < progress.token
+        excuse = self.excuses.of(one, topic, each.partition, token)
+        progress.tainted |= late or self.excuses.set_aside(one) or excuse is not None
         told = f"{one.name} read {at} again, {progress.frontier} had passed"
         self.expect("nothing doubled", not again, told, excused=progress.tainted)
         progress.frontier = max(progress.frontier, each.end)

@@ -255,9 +255,8 @@ class Session:
         return self._watched(path, watch)
 
     def _watched(self, path: str, watch: Watcher | None) -> Node | None:
-        if watch is None:
-            return self._read(path)
-        self._watches.setdefault((path, False), {})[watch] = None
+        if watch is not None:
+            self._watches.setdefault((path, False), {})[watch] = None
         node = self._read(path)
         self.on_watched(path, node)
         return node
