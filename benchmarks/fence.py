@@ -60,7 +60,8 @@ def commits(kafka: str, fence: str, partitions: int, count: int) -> dict[str, An
     me = psutil.Process()
     threads, memory = me.num_threads(), me.memory_info().rss
     began = time.perf_counter()
-    offsets.hold(topic, "id", dict.fromkeys(range(partitions), TOKEN))
+    while offsets.hold(topic, "id", dict.fromkeys(range(partitions), TOKEN)):
+        pass
     hold_ms = 1000 * (time.perf_counter() - began)
     times = []
     for number in range(count + 5):

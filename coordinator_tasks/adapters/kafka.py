@@ -167,12 +167,13 @@ class ConfluentGroupOffsets(_Client):
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         return self._committed(self._group, {topic: partitions}).get(topic, {})
 
-    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:  # noqa: ARG002
         """Nothing: the broker does not fence these commits."""
+        return {}
 
-    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
         if not offsets:
-            return
+            return {}
         request = ConsumerGroupTopicPartitions(
             self._group,
             [TopicPartition(topic, p, one.offset, encode_metadata(one)) for p, one in sorted(offsets.items())],
@@ -191,6 +192,7 @@ class ConfluentGroupOffsets(_Client):
         if failed:
             error = KafkaException(failed[0].error)
             raise self._broker.translated(error, f"the offset of {topic}-{failed[0].partition} in {about}") from error
+        return {}
 
     def topic_id(self, topic: str) -> str:
         found = self._topics([topic])[topic]

@@ -9,7 +9,7 @@ commits.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -18,12 +18,15 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import encode_metadata
-from coordinator_tasks.core.errors import CommitFenced
+from coordinator_tasks.core.errors import CommitFenced, KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 TRANSACTION_TIMEOUT_MS = 10_000  # then the broker aborts a dead owner's transaction, if nobody takes the partition
 _AT_ONCE = 16
+_START_S = 0.5
+"""So long is a new producer's start waited for. Then it continues by itself, and later calls only look whether it is done, so
+that the other partitions of the topic do not wait for it."""
 _RESUME_S = 0.02
 """After so long, then twice as long and so on, the start of a producer is asked for again, and goes on at once. By itself the
 library waits half a second if it has no connection yet when it asks for the transaction coordinator (librdkafka 2.16)."""
@@ -48,52 +51,63 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         """Waits for open transactions: Kafka may show an acknowledged commit a moment later."""
         return self._committed(self._group, {topic: partitions}, stable=True).get(topic, {})
 
-    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
         for made in (self._producers, self._begun):
             # A copy, because the workers of the group's other topics use the same dictionaries.
             for place, (token, _) in list(made.items()):
                 if place[0] == topic and tokens.get(place[1]) != token:
                     del made[place]
-        self._take(topic, topic_id, tokens)
+        return self._take(topic, topic_id, tokens)
 
-    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
+        failed: dict[int, str] = {}
         for topic_id in {one.topic_id for one in offsets.values()}:  # again, after a commit whose outcome is unknown
             tokens = {p: o.token for p, o in offsets.items() if o.token is not None and o.topic_id == topic_id}
-            self._take(topic, topic_id, tokens)
-        failed = dict(zip(offsets, self._pool.map(lambda p: self._commit(topic, p, offsets[p]), offsets), strict=True))
+            failed |= self._take(topic, topic_id, tokens)
+        errors = self._of_each([p for p in offsets if p not in failed], lambda p: self._commit(topic, p, offsets[p]))
         # Report the fenced ones before any other error: they must not be taken again.
-        fenced = tuple(p for p, error in failed.items() if isinstance(error, CommitFenced))
+        fenced = tuple(p for p, error in errors.items() if isinstance(error, CommitFenced))
         if fenced:
-            raise CommitFenced(str(failed[fenced[0]]), fenced)
-        for error in failed.values():
-            if error is not None:
-                raise error
+            raise CommitFenced(str(errors[fenced[0]]), fenced)
+        return failed | {p: str(error) for p, error in errors.items()}
 
-    def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
-        """Become the only committer of these partitions, except of those that were lost or whose entry has a newer owner."""
+    def _of_each(self, partitions: Collection[int], ask: Callable[[int], Exception | None]) -> dict[int, Exception]:
+        """Ask for some partitions at once; the errors of those that have one."""
+        answers = zip(partitions, self._pool.map(ask, partitions), strict=True)
+        return {p: error for p, error in answers if error is not None}
+
+    def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> dict[int, str]:
+        """Become the only committer of these partitions, except of those that were lost or whose entry has a newer owner.
+
+        Returns why Kafka does not let it, by partition.
+        """
         new = {p: token for p, token in tokens.items() if (topic, p) not in self._producers}
         tokens = {p: token for p, token in new.items() if self._lost.get((topic, p)) != token}
         if not tokens:
-            return
+            return {}
         # Do not wait: a dead owner's transaction stays open until somebody takes the partition.
         entries = super().committed(topic, tokens)
         mine = {p: token for p, token in tokens.items() if not _newer(entries.get(p), token, topic_id)}
-        failed = list(self._pool.map(lambda p: self._initialize(topic, p, mine[p]), mine))
-        for error in failed:
-            if error is not None:
-                raise error
+        errors = self._of_each(mine, lambda p: self._initialize(topic, p, mine[p]))
+        return {p: str(error) for p, error in errors.items()}
 
     def _initialize(self, topic: str, partition: int, token: Token) -> Exception | None:
         """Fence all others; returns the error, if any. The next attempt continues an unfinished one."""
         place = (topic, partition)
-        begun = self._begun.get(place)
+        begun, limit_s = self._begun.get(place), _RESUME_S
         if begun is None or begun[0] != token:
             begun = self._begun[place] = (token, self._producer(topic, partition))
+            limit_s = min(_START_S, self._broker.limit_s)
         try:
-            _start(begun[1], self._broker.limit_s)
+            _start(begun[1], limit_s)
         except KafkaException as error:
-            if not error.args[0].retriable():
-                del self._begun[place]
+            cause = error.args[0]
+            if cause.retriable():
+                return KafkaUnavailable(
+                    f"Kafka at {self._broker.address} has not begun transactions of {topic}-{partition} yet "
+                    f"({cause.str()}); it is asked again. If that lasts, check that __transaction_state has its leaders"
+                )
+            del self._begun[place]
             return self._broker.translated(error, f"transactions of {topic}-{partition}")
         self._producers[place] = self._begun.pop(place)
         return None

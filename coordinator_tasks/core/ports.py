@@ -199,15 +199,18 @@ class GroupOffsets(Protocol):
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         """The group's committed offsets, with their metadata read; partitions without one are left out."""
 
-    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
         """Tell all that the caller holds of the topic with this id, before it reads where a new holding begins.
 
         If commits are transactions, Kafka refuses anybody else's commit of a new partition from now on, until another
-        consumer holds it. Otherwise this has no effect.
+        consumer holds it. Otherwise this has no effect. Returns why some are not held yet; the next call continues.
         """
 
-    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
-        """Commit synchronously; raises `KafkaUnavailable` (unknown outcome), `GroupInUse` or `CommitFenced`."""
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
+        """Commit synchronously; raises `KafkaUnavailable` (unknown outcome), `GroupInUse` or `CommitFenced`.
+
+        Returns why some are not committed (unknown outcome), while all others are.
+        """
 
     def topic_id(self, topic: str) -> str:
         """The id that the topic has now; empty = there is no such topic."""

@@ -1,5 +1,6 @@
 """Commits as transactions, on a real broker: whoever holds a partition now is the only one who can commit it."""
 
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -49,9 +50,17 @@ def entry(offset: int, token: Token, owner: str = "a") -> Committed:
     return Committed(offset, token, owner, "shop", "id-1")
 
 
+def hold(owner: TransactionalGroupOffsets, tokens: Mapping[int, Token]) -> None:
+    """Hold these; the first transactions of a broker take some seconds to begin."""
+    until = time.monotonic() + 30
+    while unheld := owner.hold(TOPIC, "id-1", tokens):
+        assert time.monotonic() < until, unheld
+        time.sleep(0.05)
+
+
 def test_commits_come_back_with_what_their_metadata_says(group: Group) -> None:
     owner = group.owner()
-    owner.hold(TOPIC, "id-1", {0: FIRST, 1: FIRST})
+    hold(owner, {0: FIRST, 1: FIRST})
     for offset in (4, 9):
         owner.commit(TOPIC, {0: entry(offset, FIRST), 1: entry(offset + 1, FIRST)})
     assert group.committed(0, 1) == {0: entry(9, FIRST), 1: entry(10, FIRST)}
@@ -60,9 +69,9 @@ def test_commits_come_back_with_what_their_metadata_says(group: Group) -> None:
 
 def test_the_broker_refuses_the_owner_of_the_past_from_the_moment_another_holds_the_partition(group: Group) -> None:
     old, new = group.owner(), group.owner()
-    old.hold(TOPIC, "id-1", {0: FIRST, 1: FIRST})
+    hold(old, {0: FIRST, 1: FIRST})
     old.commit(TOPIC, {0: entry(5, FIRST), 1: entry(5, FIRST)})
-    new.hold(TOPIC, "id-1", {0: SECOND})
+    hold(new, {0: SECOND})
     with pytest.raises(CommitFenced, match="another consumer has taken the partition") as refused:
         old.commit(TOPIC, {0: entry(99, FIRST), 1: entry(6, FIRST)})
     assert refused.value.partitions == (0,)
@@ -75,17 +84,17 @@ def test_the_broker_refuses_the_owner_of_the_past_from_the_moment_another_holds_
 
 def test_another_group_of_the_same_topic_takes_nothing(group: Group, kafka: EmbeddedKafka) -> None:
     one, other = group.owner(), Group(kafka).owner()
-    one.hold(TOPIC, "id-1", {0: FIRST})
-    other.hold(TOPIC, "id-1", {0: SECOND})
+    hold(one, {0: FIRST})
+    hold(other, {0: SECOND})
     one.commit(TOPIC, {0: entry(5, FIRST)})
     assert group.offset(0) == 5
 
 
 def test_a_late_comer_of_the_past_takes_nothing_from_the_present_owner(group: Group) -> None:
     old, new = group.owner(), group.owner()
-    new.hold(TOPIC, "id-1", {0: SECOND})
+    hold(new, {0: SECOND})
     new.commit(TOPIC, {0: entry(7, SECOND)})
-    old.hold(TOPIC, "id-1", {0: FIRST})
+    hold(old, {0: FIRST})
     with pytest.raises(CommitFenced):
         old.commit(TOPIC, {0: entry(99, FIRST)})
     new.commit(TOPIC, {0: entry(8, SECOND)})
@@ -94,12 +103,12 @@ def test_a_late_comer_of_the_past_takes_nothing_from_the_present_owner(group: Gr
 
 def test_a_partition_that_was_given_up_can_be_held_again_by_the_same_process(group: Group) -> None:
     owner, between = group.owner(), group.owner()
-    owner.hold(TOPIC, "id-1", {0: FIRST})
+    hold(owner, {0: FIRST})
     owner.commit(TOPIC, {0: entry(5, FIRST)})
-    owner.hold(TOPIC, "id-1", {})
-    between.hold(TOPIC, "id-1", {0: SECOND})
+    hold(owner, {})
+    hold(between, {0: SECOND})
     between.commit(TOPIC, {0: entry(6, SECOND)})
-    owner.hold(TOPIC, "id-1", {0: THIRD})
+    hold(owner, {0: THIRD})
     owner.commit(TOPIC, {0: entry(7, THIRD)})
     assert group.offset(0) == 7
     with pytest.raises(CommitFenced):
@@ -109,15 +118,15 @@ def test_a_partition_that_was_given_up_can_be_held_again_by_the_same_process(gro
 def test_an_entry_of_the_topics_former_life_keeps_nobody_from_holding_it(group: Group) -> None:
     owner = group.owner()
     group.plain.commit(TOPIC, {0: replace(entry(50, THIRD), topic_id="id-0")})
-    owner.hold(TOPIC, "id-1", {0: FIRST})
+    hold(owner, {0: FIRST})
     owner.commit(TOPIC, {0: entry(1, FIRST)})
     assert group.offset(0) == 1
 
 
 def test_who_is_fenced_hears_of_it_also_where_another_commit_fails(group: Group) -> None:
     old, new = group.owner(), group.owner()
-    old.hold(TOPIC, "id-1", {0: FIRST, 1: FIRST})
-    new.hold(TOPIC, "id-1", {0: SECOND})
+    hold(old, {0: FIRST, 1: FIRST})
+    hold(new, {0: SECOND})
     old._producers[TOPIC, 1][1].begin_transaction()  # so that the next one cannot begin
     with pytest.raises(CommitFenced) as refused:
         old.commit(TOPIC, {1: entry(5, FIRST), 0: entry(5, FIRST)})
@@ -126,18 +135,18 @@ def test_who_is_fenced_hears_of_it_also_where_another_commit_fails(group: Group)
 
 def test_a_commit_that_was_begun_and_never_ended_is_undone_by_the_next_owner(group: Group) -> None:
     old, new = group.owner(), group.owner()
-    old.hold(TOPIC, "id-1", {0: FIRST})
+    hold(old, {0: FIRST})
     old.commit(TOPIC, {0: entry(5, FIRST)})
     producer = old._producers[TOPIC, 0][1]
     producer.begin_transaction()
     old._send(producer, TOPIC, 0, entry(99, FIRST))
-    new.hold(TOPIC, "id-1", {0: SECOND})
+    hold(new, {0: SECOND})
     assert new.committed(TOPIC, [0]) == {0: entry(5, FIRST)}
 
 
 def test_kafka_does_not_refuse_them_because_somebody_subscribes_in_the_group(group: Group) -> None:
     owner = group.owner()
-    owner.hold(TOPIC, "id-1", {0: FIRST})
+    hold(owner, {0: FIRST})
     intruder = Consumer({"bootstrap.servers": group.settings["bootstrap.servers"], "group.id": group.name})
     intruder.subscribe([TOPIC])
     try:

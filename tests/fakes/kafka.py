@@ -121,16 +121,18 @@ class FakeGroupOffsets:
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         return self.kafka.committed_of(self.group, topic, partitions)
 
-    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
         """Nothing: commits are no transactions."""
+        return {}
 
-    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
         members = self.kafka.group_members(self.group)
         if members:
             raise GroupInUse(f"Kafka refuses commits of group {self.group!r}: {', '.join(members)} subscribes; stop it")
         for partition, one in offsets.items():
             self.kafka.log(topic, partition)
             self.kafka.stored[self.group, topic, partition] = (one.offset, encode_metadata(one))
+        return {}
 
     def topic_id(self, topic: str) -> str:
         found = self.kafka.describe([topic])[topic]

@@ -132,7 +132,7 @@ class Offsets:
         self.brokers.request("kafka.read")
         return self.brokers.read(self.group, topic, partitions)
 
-    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
+    def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
         if self.fences:
             held = self.brokers.producers.held
             for who, place in list(held):
@@ -140,8 +140,9 @@ class Offsets:
                 if mine and tokens.get(place[2]) != held[who, place][0]:
                     del held[who, place]
             self._take(topic, topic_id, tokens)
+        return {}
 
-    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+    def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
         fenced: list[int] = []
         if self.fences:
             for topic_id in sorted({one.topic_id for one in offsets.values()}):
@@ -155,6 +156,7 @@ class Offsets:
             self.brokers.producers.lose(self.host.name, self._place(topic, p))
         if fenced:
             raise CommitFenced("Kafka refuses its commit", tuple(sorted(fenced)))
+        return {}
 
     def _commit(self, topic: str, offsets: dict[int, Committed], fault: str) -> None:
         epochs = {

@@ -999,18 +999,18 @@ MUTANTS = (
     Mutant(
         "perform",
         "offsets.hold(topic, fetch.topic_id, fetch.holding)",
-        "pass",
+        "{}",
         "with the broker's fence the owner before is fenced before its entry is read",
     ),
     Mutant(
         "perform",
-        "return Done(offsets.fences)",
-        "return Done(True)",
+        "return Done(offsets.fences, failed)",
+        "return Done(True, failed)",
         "only a broker that fences spares a guarded start its wait",
     ),
     Mutant(
         "TransactionalGroupOffsets._initialize",
-        "_start(begun[1], self._broker.limit_s)",
+        "_start(begun[1], limit_s)",
         "pass",
         "with the broker's fence transactions are initialized before the first commit",
     ),
@@ -1107,9 +1107,9 @@ MUTANTS = (
     Mutant(
         "perform",
         "entries = offsets.committed(topic, fetch.partitions)\n"
-        "                return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None)",
+        "                return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None, unheld)",
         "found = offsets.topic_id(topic) if fetch.asks_id else None\n"
-        "                return FetchedOffsets(offsets.committed(topic, fetch.partitions), found)",
+        "                return FetchedOffsets(offsets.committed(topic, fetch.partitions), found, unheld)",
         "the topic's id is read after the entries that it vouches for",
     ),
     Mutant(

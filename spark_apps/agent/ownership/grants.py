@@ -191,6 +191,7 @@ class Grants:
             closed = [p for p, h in holdings.held.items() if h.closing and h.done and not holdings.committing(p)]
             for partition in closed:
                 ended = holdings.held.pop(partition)
+                self._reports.clear(f"commit {partition}")
                 if partition in owed:
                     self._releasing.closed(ended, owed[partition])
             if not closed:

@@ -67,6 +67,7 @@ class OwnedPartition:
     passes: Passes = field(default_factory=Passes)
     closing: bool = False
     fenced: bool = False
+    deferred: bool = False  # Kafka did not begin its transactions, or take its commit: it waits for the next fetch
     looked_at: float = -inf
     cool_until: float = -inf
 

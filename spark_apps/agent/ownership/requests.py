@@ -123,8 +123,8 @@ class Requests:
         match work, result:
             case OffsetFetch() as fetch, FetchedOffsets() as fetched:
                 self._fetched(fetch, fetched, now)
-            case Commit(offsets, number), Done(alone):
-                self._committed(offsets, number, alone, now)
+            case Commit(offsets, number), Done() as done:
+                self._committed(offsets, number, done, now)
             case ListBounds(partitions, number), ListedBounds() as listed:
                 self._bounds_listed(partitions, number, listed)
                 if listed.bounds.keys() < set(partitions):
@@ -157,11 +157,21 @@ class Requests:
             case _:
                 return
         for partition, held in waiting:
-            since = held.commits.failing_at = held.commits.failing_at if held.commits.failing_at is not None else now
-            if held.phase is Phase.READY and not held.closing and now - since >= self._timing.give_up_s:
-                self._holdings.stop(held)
-                lasted = f"its commits failed for {self._timing.give_up_s:g} s"
-                self._reports.add(partition, f"partition {partition} stopped: {lasted}: {failed.reason}")
+            self._commit_fails(partition, held, failed.reason, now)
+
+    def _commit_fails(self, partition: int, held: OwnedPartition, why: str, now: float) -> None:
+        since = held.commits.failing_at = held.commits.failing_at if held.commits.failing_at is not None else now
+        if held.phase is Phase.READY and not held.closing and now - since >= self._timing.give_up_s:
+            self._holdings.stop(held)
+            lasted = f"its commits failed for {self._timing.give_up_s:g} s"
+            self._reports.add(partition, f"partition {partition} stopped: {lasted}: {why}")
+
+    def _defer(self, partition: int, held: OwnedPartition, why: str, now: float) -> None:
+        """Kafka does not do it for this partition: no other one waits for it."""
+        held.deferred = True
+        self._reports.add(f"commit {partition}", f"partition {partition} cannot be committed: {why}")
+        if held.due:
+            self._commit_fails(partition, held, why, now)
 
     def _refused(self, work: Commit, failed: Failed) -> None:
         """The broker knows a newer owner. Even if that one was wrong, we stop until a newer grant."""
@@ -174,9 +184,14 @@ class Requests:
         known = self._holdings.accepted.epoch if self._holdings.accepted is not None else 0
         entries = {partition: credible(entry, known) for partition, entry in fetched.entries.items()}
         for partition, held in self._holdings.of_request(fetch.partitions, fetch.number):
+            held.deferred = False
             if fetched.topic_id and fetched.topic_id != held.topic_id:
                 self._recreated(partition, held, fetched.topic_id)
             elif not held.fenced:
+                if partition in fetched.unheld:
+                    self._defer(partition, held, fetched.unheld[partition], now)
+                elif not held.due:
+                    self._reports.clear(f"commit {partition}")
                 self._judge(partition, held, entries.get(partition), now)
         for partition in fetch.partitions:
             owed_release = self._holdings.owed_releases.get(partition)
@@ -208,7 +223,8 @@ class Requests:
                 partition, f"partition {partition} was taken by {entry.owner} ({shown(entry.token)}): stopped"
             )
         elif held.phase in (Phase.FETCHING, Phase.STARTING) and not held.start.given:
-            self._place(partition, held, entry)
+            if not held.deferred:  # a former owner could still commit behind this fetch
+                self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:
             held.guard(verdict, entry, now, self._timing.guard_s)
         elif held.phase is Phase.READY and (verdict is Judgement.REWRITE or _behind(entry, held)):
@@ -295,11 +311,15 @@ class Requests:
             raise NoStart(f"partition {partition} is held without a topic node")
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
-    def _committed(self, offsets: Mapping[int, Committed], number: int, alone: bool, now: float) -> None:
+    def _committed(self, offsets: Mapping[int, Committed], number: int, done: Done, now: float) -> None:
         # The sink takes no rows under an older token, or the broker no commit: then nobody waits for one.
-        refused = alone or self._holdings.terms.claims
+        refused = done.alone or self._holdings.terms.claims
         for partition, held in self._holdings.of_request(offsets, number):
-            held.acknowledge(offsets[partition].offset, held.grant.via is Via.GUARDED and not refused, now)
+            if partition in done.failed:
+                self._defer(partition, held, done.failed[partition], now)
+            else:
+                self._reports.clear(f"commit {partition}")
+                held.acknowledge(offsets[partition].offset, held.grant.via is Via.GUARDED and not refused, now)
 
     def _note_leaderless(self, partitions: Iterable[int], known: Mapping[int, object]) -> None:
         for partition in partitions:

@@ -99,7 +99,7 @@ class Schedule:
         times = [self._list_bounds_at] if self._holdings.unknown else []
         if self._holdings.fetchable:
             times += self._times(due)
-        times += [h.cool_until for p, h in self._holdings.due.items() if p not in due]
+        times += [h.cool_until for p, h in self._holdings.due.items() if p not in due and not h.deferred]
         return max(min(times, default=inf), self._retry_at)
 
     def _times(self, due: Mapping[int, OwnedPartition]) -> list[float]:
@@ -108,7 +108,7 @@ class Schedule:
         times = [self._fetch_at]
         if due:
             times.append(self._commit_at)
-        times += [h.looked_at + self._timing.guard_look_s for h in held.values() if h.phase is Phase.GUARDING]
+        times += [self._fetch_from(h) for h in held.values()]
         if self._unclaimed:
             times.append(self._claim_at)
         if self._ends_wanted:
@@ -154,8 +154,8 @@ class Schedule:
         return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number)
 
     def _committable(self, now: float) -> dict[int, OwnedPartition]:
-        """What is due to be committed and does not cool down."""
-        return {p: h for p, h in self._holdings.due.items() if not h.is_cooling_down(now)}
+        """What is due to be committed, is not deferred and does not cool down."""
+        return {p: h for p, h in self._holdings.due.items() if not (h.deferred or h.is_cooling_down(now))}
 
     @staticmethod
     def _urgent(due: Mapping[int, OwnedPartition]) -> bool:
@@ -176,11 +176,15 @@ class Schedule:
     def _fetch_due(self, now: float) -> bool:
         if now >= self._fetch_at or any(not one.unknown for one in self._holdings.owed_releases.values()):
             return True
-        return any(
-            (h.phase is Phase.FETCHING and not h.closing)
-            or (h.phase is Phase.GUARDING and now - h.looked_at >= self._timing.guard_look_s and not h.closing)
-            for h in self._holdings.held.values()
-        )
+        return any(now >= self._fetch_from(h) for h in self._holdings.held.values())
+
+    def _fetch_from(self, held: OwnedPartition) -> float:
+        """From when on this partition does not wait for the next regular fetch; infinite = it does."""
+        if held.fenced:
+            return inf
+        if held.deferred or (held.phase is Phase.GUARDING and not held.closing):
+            return held.looked_at + self._timing.guard_look_s
+        return -inf if held.phase is Phase.FETCHING and not held.closing else inf
 
     def _id_due(self, now: float) -> bool:
         """Whether a fetch also asks for the topic's id: a holding begins, or the last answer is old."""
@@ -215,7 +219,7 @@ class Schedule:
         return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id)
 
     def _recommit(self, now: float) -> Commit | None:
-        idle = [h for h in self._holdings.held.values() if h.phase is Phase.READY and not h.fenced]
+        idle = [h for h in self._holdings.held.values() if h.phase is Phase.READY and not (h.fenced or h.deferred)]
         old = {h.grant.partition: h for h in idle if now - h.commits.acknowledged_at >= self._timing.recommit_s}
         return self._commit(old) if old else None
 

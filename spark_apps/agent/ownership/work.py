@@ -82,18 +82,24 @@ Work: TypeAlias = OffsetFetch | Commit | ListBounds | ListOffsets | SinkClaim
 class FetchedOffsets:
     """The committed entries, and the topic's id after them (empty = no such topic; `None` = not asked for).
 
-    Entries alone do not show that a topic was recreated: a commit may have reached the new one already.
+    Entries alone do not show that a topic was recreated: a commit may have reached the new one already. `unheld`: why
+    Kafka does not refuse the commits of others yet, of partitions that we hold.
     """
 
     entries: Mapping[int, Committed]
     topic_id: str | None
+    unheld: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The commit is acknowledged. `alone`: Kafka takes no further commit of whoever held these partitions before."""
+    """The commit is acknowledged. `alone`: Kafka takes no further commit of whoever held these partitions before.
+
+    `failed`: why some partitions are not committed; their outcome is unknown.
+    """
 
     alone: bool = False
+    failed: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +145,12 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
     try:
         match work:
             case OffsetFetch() as fetch:
-                offsets.hold(topic, fetch.topic_id, fetch.holding)
+                unheld = offsets.hold(topic, fetch.topic_id, fetch.holding)
                 entries = offsets.committed(topic, fetch.partitions)
-                return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None)
+                return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None, unheld)
             case Commit(offsets=entries):
-                offsets.commit(topic, entries)
-                return Done(offsets.fences)
+                failed = offsets.commit(topic, entries)
+                return Done(offsets.fences, failed)
             case ListBounds(partitions=partitions, times_ms=times_ms):
                 first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
                 bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}

@@ -145,7 +145,9 @@ class TopicRunner:
         result = self._perform(offsets, work)
         self.edit(lambda ownership: ownership.requests.answer(result))
         if self._callbacks is not None and isinstance(work, Commit) and isinstance(result, Done):
-            self._callbacks.committed({p: entry.offset for p, entry in work.offsets.items()})
+            taken = {p: one.offset for p, one in work.offsets.items() if p not in result.failed}
+            if taken:
+                self._callbacks.committed(taken)
 
     def _perform(self, offsets: GroupOffsets, work: Work) -> Result:
         try:

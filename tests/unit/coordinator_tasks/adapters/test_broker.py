@@ -1,5 +1,6 @@
 """Answers of a broker whose group coordinator is not ready yet, which cannot be had from a real one at will."""
 
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -148,8 +149,12 @@ class Producing:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.trouble: KafkaError | None = None
 
-    def init_transactions(self, _limit_s: float) -> None:
+    def init_transactions(self, limit_s: float) -> None:
+        if self.trouble is not None:
+            time.sleep(limit_s)
+            raise KafkaException(self.trouble)
         self.asked.append("initialize")
 
     def begin_transaction(self) -> None:
@@ -158,6 +163,8 @@ class Producing:
         self.asked.append("begin")
 
     def send_offsets_to_transaction(self, places: list[Any], _group: object, _limit_s: float) -> None:
+        if self.trouble is not None:
+            raise KafkaException(self.trouble)
         self.asked.append(f"send {places[0].offset}")
 
     def commit_transaction(self, _limit_s: float) -> None:
@@ -279,3 +286,34 @@ def test_a_client_that_has_no_answer_in_time_is_asked_nothing_further(
         with pytest.raises(KafkaUnavailable):
             made.results(send).only("topic 't'")
     assert asked == [lost, good if another else lost]
+
+
+def test_one_partition_whose_producer_does_not_start_is_named_and_all_others_are_held(
+    producing: tuple[TransactionalGroupOffsets, Producing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (offsets, producer), bad = producing, Producing()
+    bad.trouble = KafkaError(KafkaError._TIMED_OUT, "not yet", retriable=True)
+    monkeypatch.setattr(offsets, "_producer", lambda _, partition: bad if partition == 1 else producer)
+    tokens = dict.fromkeys((0, 1), Token(3, 1, "gen"))
+    began = time.monotonic()
+    assert offsets.hold("t", "id-1", tokens).keys() == {1}
+    assert time.monotonic() - began < 1.0, "the others do not wait for it"
+    assert producer.asked == ["initialize"]
+    assert "has not begun transactions of t-1 yet (not yet)" in offsets.hold("t", "id-1", tokens)[1]
+    bad.trouble = None
+    assert offsets.hold("t", "id-1", tokens) == {}
+
+
+def test_one_partition_whose_commit_fails_is_named_and_all_others_are_committed(
+    producing: tuple[TransactionalGroupOffsets, Producing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (offsets, producer), bad = producing, Producing()
+    monkeypatch.setattr(offsets, "_producer", lambda _, partition: bad if partition == 1 else producer)
+    entry = Committed(5, Token(3, 1, "gen"), "a", "c", "id-1")
+    offsets.hold("t", "id-1", dict.fromkeys((0, 1), Token(3, 1, "gen")))
+    bad.trouble = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE, "no coordinator")
+    assert offsets.commit("t", {1: entry, 0: entry}).keys() == {1}
+    assert producer.asked == ["initialize", "begin", "send 5", "commit"]
+    assert offsets.commit("t", {1: entry, 0: entry}).keys() == {1}, "its producer does not start again"
+    bad.trouble = None
+    assert offsets.commit("t", {1: entry}) == {}
