@@ -25,6 +25,7 @@ class Schedule:
         self._clock = clock
         self._timing = timing
         self._fetch_at = -inf
+        self._holding = False  # by what the last fetch told
         self._id_at = -inf
         self._known_id = ("", -inf)
         self._commit_at = -inf
@@ -94,7 +95,7 @@ class Schedule:
         """When something is due next if nothing happens; infinite = never."""
         now = self._clock.monotonic()
         due = self._committable(now)
-        if self._urgent(due) or self._wants_id(now):
+        if self._urgent(due) or self._wants_id(now) or self._has_ended:
             return self._retry_at
         times = [self._list_bounds_at] if self._holdings.unknown else []
         if self._holdings.fetchable:
@@ -127,7 +128,7 @@ class Schedule:
             return self._fetch(fetchable, now)
         if due and (self._urgent(due) or (now >= self._commit_at and not self._ends_first)):
             return self._commit(due)
-        if self._wants_id(now):
+        if self._wants_id(now) or self._has_ended:
             return self._fetch((), now)
         tokens = self._unclaimed
         if tokens and now >= self._claim_at:
@@ -171,7 +172,13 @@ class Schedule:
     def _fetch(self, partitions: tuple[int, ...], now: float) -> OffsetFetch:
         topic_id = self._holdings.topic_id
         held = {p: h.token for p, h in self._holdings.held.items() if not h.fenced and h.topic_id == topic_id}
+        self._holding = bool(held)
         return OffsetFetch(partitions, self._next_number, topic_id, held, self._id_due(now))
+
+    @property
+    def _has_ended(self) -> bool:
+        """Nothing is held any more, and no fetch has told so."""
+        return self._holding and not self._holdings.fetchable
 
     def _fetch_due(self, now: float) -> bool:
         if now >= self._fetch_at or any(not one.unknown for one in self._holdings.owed_releases.values()):
