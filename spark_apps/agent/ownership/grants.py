@@ -111,6 +111,11 @@ class Grants:
             self._void = (accepted.generation, accepted.epoch)
         self.on_isolated(False)
 
+    def ask_in(self, group: str) -> None:
+        """Kafka is asked in this group from now on; nothing is held in the former one."""
+        self._holdings.group = group
+        self._changed()
+
     def refused(self, partition: int, standing: Standing) -> None:
         """The sink has another owner's token: ours is over."""
         self._holdings.fence(self._holdings.held[partition], standing.token)
@@ -182,7 +187,7 @@ class Grants:
     def apply(self) -> None:
         """Bring what is held in line with what may be held; repeated, because a close may allow a release or a start."""
         holdings = self._holdings
-        owed = {} if self._stopping else self._releasing.owed(self.isolated)
+        owed = {} if self._stopping or holdings.in_other_group else self._releasing.owed(self.isolated)
         self._releasing.prune(owed)
         while True:
             due = self._steps(owed)
@@ -209,7 +214,8 @@ class Grants:
             isolated = self.isolated or self._stopping
             found = grants(self._holdings.accepted, mine.consumer, mine.incarnation, self._releases, isolated)
             self._granted = {p: grant for p, grant in found.items() if not self._is_void(grant.token)}
-        allowed = {p: g for p, g in self._granted.items() if not self._holdings.is_rejected(p, g.token.epoch)}
+        granted = {} if self._holdings.in_other_group else self._granted
+        allowed = {p: g for p, g in granted.items() if not self._holdings.is_rejected(p, g.token.epoch)}
         if self._astray or not self.opened:
             allowed = {p: g for p, g in allowed.items() if p in running}
         return changes(allowed, running, closing, owed, self._releasing.written)

@@ -37,7 +37,7 @@ class RejectedGrant:
 class Holdings:
     """By partition: `held`, `owed_releases`, `rejected`, and `answered`: entry, offset and token of a release to be posted.
 
-    `accepted`: the topic node that is acted on. `awaiting`: it names us as the taker of what is not released yet. `first`:
+    `accepted`: the topic node that is acted on. `group`: where Kafka is asked; empty = in that of the accepted node. `awaiting`: it names us as the taker of what is not released yet. `first`:
     what the application's options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of
     the last request. `fail_on_data_loss`: the application's option; `None` = a consumer without that option, whose
     partitions stop as with true. `fences`: how often a newer token has ended a holding.
@@ -48,6 +48,7 @@ class Holdings:
     answered: dict[int, tuple[Handoff, int, Token]] = field(default_factory=dict)
     rejected: dict[int, RejectedGrant] = field(default_factory=dict)
     accepted: TopicNode | None = None
+    group: str = ""
     awaiting: bool = False
     first: FirstOffsets | None = None
     terms: Terms = field(default_factory=Terms)
@@ -68,6 +69,11 @@ class Holdings:
     def generation(self) -> str:
         """That of the accepted node; empty without one."""
         return self.accepted.generation if self.accepted is not None else ""
+
+    @property
+    def in_other_group(self) -> bool:
+        """The topic was added again with another group: what Kafka is asked is not about it."""
+        return self.accepted is not None and self.group not in ("", self.accepted.group_id)
 
     @property
     def paused(self) -> frozenset[int]:

@@ -61,6 +61,7 @@ class TopicRunner:
         self.group = node.group_id
         self.ownership = TopicOwnership(topic, identity, clock, timing, acquiring=acquiring)
         self.planner = BatchPlanner(self.ownership, clock, pacing)
+        self.ownership.holdings.group = node.group_id
         self._node = node
         self._brokers = brokers
         self._clock = clock
@@ -139,6 +140,8 @@ class TopicRunner:
         with self._turn:
             work = self.ownership.requests.work() if offsets is not None else None
             if offsets is None or work is None:
+                if self._follows_group():
+                    return
                 pause = self.ownership.requests.next_at() - self._clock.monotonic()
                 self._turn.wait(max(0.001, min(pause, LONGEST_SLEEP_S)))
                 return
@@ -148,6 +151,17 @@ class TopicRunner:
             taken = {p: one.offset for p, one in work.offsets.items() if p not in result.failed}
             if taken:
                 self._callbacks.committed(taken)
+
+    def _follows_group(self) -> bool:
+        """Whether Kafka is asked in another group from now on: the accepted node has one, and nothing is held any more."""
+        accepted = self.ownership.holdings.accepted
+        if accepted is None or accepted.group_id == self.group or self.ownership.holdings.held:
+            return False
+        self.group = accepted.group_id
+        self._node = replace(self._node, group_id=self.group)
+        self._offsets = None
+        self.ownership.grants.ask_in(self.group)
+        return True
 
     def _perform(self, offsets: GroupOffsets, work: Work) -> Result:
         try:

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_tasks.core.model import Handoff, Token
 from coordinator_tasks.core.protocol.holding import Reading
-from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, release_of
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, give, release_of
 
 
 def test_an_older_epoch_and_a_foreign_generation_are_kept_out_and_reported(stage: Stage) -> None:
@@ -63,3 +63,17 @@ def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
     assert not stage.ownership.reports.all()
     stage.tick()
     assert stage.running == {0: False, 1: False}
+
+
+def test_nothing_is_owned_or_released_in_another_group_than_the_nodes(stage: Stage) -> None:
+    stage.ownership.holdings.group = "g"
+    stage.own(0)
+    stage.read(group_id="h")
+    assert stage.ownership.holdings.held == {}
+    give(stage, 0)
+    stage.wait(1.0)
+    assert not stage.ownership.releasing.posted
+    stage.own(1)
+    assert stage.ownership.holdings.held == {}
+    stage.ownership.grants.ask_in("h")
+    assert stage.ownership.holdings.held.keys() == {1}

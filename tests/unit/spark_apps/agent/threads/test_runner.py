@@ -14,6 +14,7 @@ from coordinator_tasks.core.model import Committed, Handoff, TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
+from spark_apps.records.batches import Range
 from spark_apps.records.options import parse_options
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeGroupOffsets, FakeKafka, perform_due
@@ -204,3 +205,34 @@ def test_a_release_that_has_to_wait_keeps_nobody_awake(stage: Stage) -> None:
         stage.runner.status()
     stage.runner.edit(lambda ownership: ownership.releasing.note(0, 3))
     assert stage.woken == woken
+
+
+def owned(runner: TopicRunner, node: TopicNode) -> bool:
+    """It accepts this node, in which it owns partition 0 since then, and is ready."""
+    mine = replace(node, assignments={0: "a"}, since={0: node.epoch}, incarnations={"a": 1})
+    runner.edit(lambda ownership: ownership.grants.on_node(mine))
+    return comes(lambda: 0 in runner.see(lambda ownership: ownership.holdings.ready()))
+
+
+def test_a_topic_that_was_added_again_with_another_group_is_committed_there(connected: Connected) -> None:
+    runner, stored = connected.runner, connected.kafka.stored
+    assert owned(runner, NODE)
+    runner.edit(lambda ownership: ownership.grants.on_node(replace(NODE, epoch=2, removed=True)))
+    assert comes(lambda: not runner.see(lambda ownership: ownership.holdings.held))
+    assert owned(runner, replace(NODE, epoch=3, group_id="h"))
+    assert {group for group, _, _ in stored} == {"g", "h"}
+    assert runner.attach("r", parse_options({"subscribe": "t"}))["group.id"] == "h"
+
+
+def test_what_was_read_under_the_former_group_is_committed_there_first(connected: Connected) -> None:
+    runner, stored = connected.runner, connected.kafka.stored
+    connected.kafka.append("t", 0, 100)
+    assert owned(runner, NODE)
+    runner.edit(lambda ownership: ownership.batches.hand_out(1, (Range(0, 0, 60, 1),)))
+    again = replace(NODE, epoch=2, group_id="h", assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
+    runner.edit(lambda ownership: ownership.grants.on_node(again))
+    time.sleep(0.1)
+    assert stored.keys() == {("g", "t", 0)}, "its batch is under way"
+    runner.edit(lambda ownership: ownership.batches.cover(1))
+    assert comes(lambda: ("h", "t", 0) in stored)
+    assert {group: offset for (group, _, _), (offset, _) in stored.items()} == {"g": 60, "h": 0}
