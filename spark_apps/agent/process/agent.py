@@ -5,6 +5,7 @@ One thread calls `step`; callbacks and other threads only wake it. Rules:
 - Before the first registration the queries of the existing topics start: a registered consumer may get partitions at once,
   and they would stand still until its query has started.
 - Without ZooKeeper it goes on with the nodes that it has accepted, and says so; the fence in Kafka still holds.
+- A consumer whose id another process has taken meanwhile goes on with what it holds, and ends once it holds nothing.
 - A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and of its registration in
   one transaction. Before a planned restart there is no mark and no hand-off: the next process of the id gets everything. The status interface answers until then. A consumer that a person has drained leaves when it holds
   nothing.
@@ -193,6 +194,8 @@ class Agent:
                 if not self._registered:
                     raise
                 self.reports.add("zookeeper", f"{error}; going on with what is known")
+                if self._leave_until is None and not self._any(lambda ownership: bool(ownership.holdings.held)):
+                    self._give_up(str(error))
             except CoordinatorError as error:
                 self.reports.add("zookeeper", f"{error}; going on with what is known")
         else:
@@ -261,9 +264,12 @@ class Agent:
                 trouble = f"topic {topic}: {overdue}"
         self._trouble = trouble
         if found:
-            self.failure = found
-            self.reports.add("failure", found)
-            self.leave(within_s=0.0)
+            self._give_up(found)
+
+    def _give_up(self, why: str) -> None:
+        self.failure = why
+        self.reports.add("failure", why)
+        self.leave(within_s=0.0)
 
     # Leaving ---------------------------------------------------------------------------------------------------------
 

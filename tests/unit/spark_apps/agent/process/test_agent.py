@@ -11,6 +11,7 @@ from coordinator_tasks.core.codecs.codec import decode_release, encode_node, enc
 from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_leave, decode_member, encode_directive
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse
 from coordinator_tasks.core.model import (
+    Committed,
     Directive,
     Draining,
     Ending,
@@ -401,6 +402,23 @@ def test_whose_id_another_process_has_taken_meanwhile_goes_on_and_says_so(stage:
     assert stage.runs == {0}
     assert stage.reported("is in use")
     assert stage.reported("going on with what is known")
+
+
+def test_whose_id_another_process_has_taken_ends_once_it_holds_nothing(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.zk.expire()
+    stage.zk.resume()
+    ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(Member("a", 9, "http://127.0.0.1:2", "boot"))
+    newer = Committed(0, Token(9, 1, "g1"), "b", "c", "id-1")
+    stage.offsets.commit("t", {0: newer})
+    stage.step(1.0)
+    stage.step()
+    assert stage.agent.finished
+    assert "is in use" in stage.agent.failure
+    claim = read_claim(stage.site, PATHS, "a")
+    assert (claim.incarnation, claim.ended) == (9, {stage.incarnation: Ending.LEFT})
+    assert stage.site.find(PATHS.member("a")) is not None, "the other one stays registered"
 
 
 def test_a_process_keeps_its_number_over_its_sessions(stage: Stage) -> None:
