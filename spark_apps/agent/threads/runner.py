@@ -88,13 +88,15 @@ class TopicRunner:
 
     def confirmed(self) -> frozenset[int]:
         """Wait until the batch may be delivered; returns the partitions that must not be. They are withdrawn."""
+        gone = frozenset[int]()
         with self._turn:
             while True:
                 waiting, lost = self.ownership.batches.unconfirmed()
                 if lost:
                     self.ownership.batches.withdraw(lost)
+                    gone |= lost
                 if not waiting or self._closed:
-                    return lost | waiting
+                    return gone | waiting
                 self._turn.wait(LONGEST_SLEEP_S)
 
     def edit(self, change: Callable[[TopicOwnership], V]) -> V:

@@ -15,6 +15,7 @@ from spark_apps.delivery import Delivery, Standing
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from spark_apps.records.batches import BatchOffset, Range
 from spark_apps.records.options import parse_options
+from tests.fakes.kafka import perform_due
 from tests.unit.coordinator_tasks.service.test_record_sizes import running, status
 from tests.unit.spark_apps.agent.threads.test_runner import NODE, STILL, Connected, Stage, comes, connected
 
@@ -100,6 +101,18 @@ def test_what_somebody_has_taken_is_withdrawn_from_the_batch_that_waits(stage: S
     stage.runner.ownership.grants.refused(0, Standing(Token(9, 1, "g1"), "b", 0))
     assert stage.runner.confirmed() == {0}
     assert stage.runner.ownership.batches.outstanding == (1, ())
+
+
+def test_what_was_taken_is_not_delivered_although_the_rest_waits_for_its_commit(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.runner.agree(Delivery.AT_MOST_ONCE)
+    stage.see(replace(OWNED, assignments={0: "a", 1: "a"}, since={0: 2, 1: 2}))
+    stage.runner.ownership.batches.hand_out(1, (Range(0, 0, 10, 2), Range(1, 0, 10, 2)))
+    stage.runner.ownership.grants.refused(1, Standing(Token(9, 1, "g1"), "b", 0))
+    monkeypatch.setattr(stage.runner, "_closed", False)
+    monkeypatch.setattr(stage.runner._turn, "wait", lambda _: perform_due(stage.runner.ownership, stage.offsets))
+    assert stage.runner.confirmed() == {1}
 
 
 def test_the_worker_asks_for_nothing_when_nothing_is_due(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
