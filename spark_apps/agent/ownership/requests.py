@@ -127,7 +127,7 @@ class Requests:
                 self._committed(offsets, number, done, now)
             case ListBounds(partitions, number), ListedBounds() as listed:
                 self._bounds_listed(partitions, number, listed)
-                if listed.bounds.keys() < set(partitions):
+                if set(partitions) & set(self._holdings.unknown):
                     self._schedule.pause_bounds()
             case SinkClaim() as claim, SinkClaimed(found):
                 self._claimed(claim, found)
@@ -147,6 +147,8 @@ class Requests:
         if isinstance(work, Commit) and failed.fenced:
             self._refused(work, failed)
             return
+        if isinstance(work, ListBounds):
+            self._schedule.pause_bounds()
         self._schedule.failed()
         self._reports.add("group" if failed.refused else "kafka", failed.reason)
         match work:

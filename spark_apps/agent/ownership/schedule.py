@@ -71,7 +71,7 @@ class Schedule:
         self._failures = min(self._failures + 1, 10)
 
     def pause_bounds(self) -> None:
-        """Kafka did not know all bounds: pause before asking for them again. Nothing else waits for that."""
+        """The bounds have not decided every start: pause before asking for them again. Nothing else waits for that."""
         self._list_bounds_at = self._clock.monotonic() + self._timing.retry_max_s
 
     def pause_claims(self) -> None:

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from coordinator_tasks.core.model import Handoff, Token
+from coordinator_tasks.core.model import Handoff, StartRule, Token
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.work import (
     Commit,
@@ -145,6 +145,27 @@ def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -
     stage.tick(TIMING.measure_s)
     assert stage.ownership.holdings.ready().keys() == {0, 1}
     assert not stage.reported("no broker says")
+
+
+def test_bounds_that_fail_keep_no_other_partition_from_its_ends(stage: Stage) -> None:
+    stage.own(0)
+    epoch = stage.node.epoch + 1
+    stage.ownership.grants.on_node(
+        replace(stage.node, epoch=epoch, assignments={0: "a", 1: "a"}, since={0: 1, 1: epoch})
+    )
+    asked(stage, ListBounds)
+    stage.ownership.requests.answer(Failed("partition t-1: a storage error"))
+    stage.clock.advance(TIMING.retry_s)
+    assert list_offsets(stage).partitions == (0,)
+
+
+def test_a_release_without_any_start_keeps_no_other_partition_from_its_ends(stage: Stage) -> None:
+    stage.node = replace(stage.node, start=StartRule.NONE)
+    stage.commit(1, 10, Token(0, 0, GENERATION))
+    stage.own(0, 1)
+    give(stage, 0)
+    assert stage.ownership.holdings.unknown == (0,)
+    assert list_offsets(stage).partitions == (1,)
 
 
 def test_bounds_that_no_broker_knew_are_asked_for_again_after_a_pause(stage: Stage) -> None:
