@@ -99,7 +99,7 @@ class View:
         """Read what has changed, or everything; raises `StoreUnavailable`, or `SessionChanged`."""
         self._read_directive(polling)
         self._read_names(polling)
-        for topic in self._names:
+        for topic in dict.fromkeys((*self._names, *self._topics.names())):  # a known one's node may have vanished
             self._read_topic(topic, polling)
         for topic in self._topics.names():
             self._read_releases(topic, polling)

@@ -359,6 +359,19 @@ def test_a_vanished_or_unreadable_topic_node_means_hold(stage: Stage) -> None:
     assert stage.runs == {0, 1}
 
 
+def test_nothing_is_begun_of_a_topic_node_that_was_deleted(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.write(handoff={1: Handoff("b", "a", 2)})
+    stage.step()
+    release = Release(2, "b", 1, 0, "g1", Token(1, 1, "g1"))
+    stage.site.transact([SetData(PATHS.partition("t", 1), encode_release(release))])
+    stage.site.transact([*(Delete(PATHS.partition("t", p)) for p in range(4)), Delete(PATHS.topic("t"))])
+    stage.step()
+    assert stage.runs == {0}
+    assert stage.reported("assignments/t has vanished; held as it is")
+
+
 def test_a_topic_node_that_was_never_written_is_not_reported_and_one_that_was_emptied_is(stage: Stage) -> None:
     path = PATHS.topic("t")
     stage.site.transact([Create(path, b""), *(Create(PATHS.partition("t", p)) for p in range(4))])
