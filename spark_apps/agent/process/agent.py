@@ -134,6 +134,7 @@ class Agent:
             return False
         seen = decode_node(self._paths.topic(topic), raw)
         self._topics.edit(topic, lambda ownership: ownership.grants.on_posted(seen))
+        self._view.look_again(topic)  # a post that came late holds everything up until the stored node is read
         return True
 
     def status(self) -> ConsumerStatus:

@@ -106,6 +106,10 @@ class View:
             if polling:
                 self._learn(topic)
 
+    def look_again(self, topic: str) -> None:
+        """From any thread: the next step reads the topic's node, however large it is."""
+        self._watches.fire(self._paths.topic(topic))
+
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def _due(self, path: str, polling: bool) -> bool:

@@ -31,12 +31,12 @@ class Watches:
             return None
         self._armed.add(path)
         life = self._life
+        return lambda: self.fire(path, life)
 
-        def fired() -> None:
-            self._fired.put((life, path))
-            self._wake()
-
-        return fired
+    def fire(self, path: str, life: int | None = None) -> None:
+        """From any thread: `path` is to be read at once, unless that is for a session before the present one."""
+        self._fired.put((self._life if life is None else life, path))
+        self._wake()
 
     def disarm(self, path: str) -> None:
         """The read that was to arm it has failed."""

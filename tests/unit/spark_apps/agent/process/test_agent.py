@@ -780,6 +780,18 @@ def test_a_posted_node_is_acted_on_as_a_read(stage: Stage) -> None:
     assert not stage.agent.posted("other", encode_node(newer))
 
 
+def test_a_late_post_keeps_no_hand_off_until_the_next_poll(stage: Stage) -> None:
+    stage.own()
+    stage.write(handoff={0: Handoff("b", "a", 2)})
+    stage.step()
+    assert stage.agent.posted("t", encode_node(replace(stage.node, epoch=1, handoff={})))
+    release = Release(2, "b", 1, 0, "g1", Token(1, 1, "g1"))
+    stage.site.transact([SetData(PATHS.partition("t", 0), encode_release(release))])
+    stage.step()
+    assert stage.runs == {0}
+    assert not stage.reported("older than or foreign to")
+
+
 def test_who_leaves_marks_itself_draining_in_the_directive_that_is_there(stage: Stage) -> None:
     stage.own(0)
     stage.step()
