@@ -215,22 +215,24 @@ class TopicRunner:
         return self.planner.initial()
 
     def latest(self, reader: str, start: BatchOffset) -> Latest:  # noqa: ARG002
-        deadline = self._clock.monotonic() + LONGEST_WAIT_S
-        before = dict(self.ownership.releasing.posted)
-        try:
-            with self._turn:
-                while True:
-                    batch = self.planner.offer(start)
-                    self._turn.notify_all()
-                    if batch is not None:
-                        return Latest(batch, self.planner.report())
-                    now = self._clock.monotonic()
-                    if now >= deadline or self._closed:
-                        return Latest(start, self.planner.report())
-                    self._turn.wait(max(0.001, self._pause(now, deadline)))
-        finally:
-            if self.ownership.releasing.posted.items() - before.items():
-                self._changed()
+        with self._turn:
+            before = dict(self.ownership.releasing.posted)
+            batch = self._offered(start, self._clock.monotonic() + LONGEST_WAIT_S)
+            latest = Latest(start if batch is None else batch, self.planner.report())
+            posted = self.ownership.releasing.posted.items() - before.items()
+        if posted:
+            self._changed()
+        return latest
+
+    def _offered(self, start: BatchOffset, deadline: float) -> BatchOffset | None:
+        """The next batch, waited for until the deadline; under the lock."""
+        while True:
+            batch = self.planner.offer(start)
+            self._turn.notify_all()
+            now = self._clock.monotonic()
+            if batch is not None or now >= deadline or self._closed:
+                return batch
+            self._turn.wait(max(0.001, self._pause(now, deadline)))
 
     def _pause(self, now: float, deadline: float) -> float:
         paced = self.planner.next_at - now

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.model import Token
+from coordinator_tasks.core.model import Release, Token
 from spark_apps.agent.interface.sampling import SampledStatus
+from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.settings import Terms
 from spark_apps.agent.threads import runner as module
 from spark_apps.delivery import Delivery, Standing
@@ -145,6 +146,20 @@ def test_a_reader_that_asks_wakes_nobody_for_nothing(stage: Stage) -> None:
     stage.see(OWNED)
     stage.runner.latest("r", BatchOffset("t"))
     assert stage.woken == 0
+
+
+def test_a_reader_that_asks_looks_at_what_is_owned_under_the_lock(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: list[bool] = []
+
+    def posted(_: Releasing) -> Mapping[int, Release]:
+        locked.append(stage.runner._turn._is_owned())  # type: ignore[attr-defined]
+        return {}
+
+    monkeypatch.setattr(Releasing, "posted", property(posted))
+    stage.runner.latest("r", BatchOffset("t"))
+    assert locked == [True, True]
 
 
 def test_a_query_is_over_when_it_was_to_read_what_is_there_and_has(stage: Stage) -> None:
