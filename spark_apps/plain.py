@@ -140,7 +140,7 @@ class PlainTopic(TopicReader):
                 came_at = time.monotonic()
                 self._process(messages)
                 self._polled_at = came_at if len(messages) < MOST_MESSAGES else -inf
-        except Exception as error:  # the edge of a thread: the agent leaves with this reason
+        except BaseException as error:  # the edge of a thread and of a user's sink: the agent leaves with this reason
             log.exception("reading topic %s failed", self.runner.topic)
             self.problem = f"{type(error).__name__}: {error}"
         finally:

@@ -92,5 +92,5 @@ def committed(topic: str, offsets: Mapping[int, int], interceptors: Sequence[Con
     for one in interceptors:
         try:
             one.on_commit(topic, offsets)
-        except Exception:  # as above
+        except BaseException:  # as above; an exit would end the thread of all calls
             log.exception("%s.on_commit failed", type(one).__name__)

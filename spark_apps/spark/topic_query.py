@@ -71,7 +71,7 @@ class TopicQuery(TopicReader):
                     return
                 self.runner.edit(lambda ownership: ownership.query_lost(*lost))
             self._query = self._start(self._attempts)
-        except Exception as error:  # the edge of a thread, and of a user's function: the consumer leaves
+        except BaseException as error:  # the edge of a thread, and of a user's function: the consumer leaves
             log.exception("the query of topic %s could not be started", self.runner.topic)
             self.problem = f"topic {self.runner.topic}: the query could not be started: {reason(error)}"
 

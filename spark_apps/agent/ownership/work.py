@@ -176,6 +176,6 @@ def _claimed(sink: TransactionalSink | None, topic: str, claim: SinkClaim) -> Re
         return SinkClaimed(sink.claim(writer, claim.tokens, claim.forget))
     except SinkUnavailable as error:
         return Failed(str(error))
-    except Exception as error:  # the edge of a sink of the application's own: without an answer nothing would go on
+    except BaseException as error:  # the edge of a sink of the application's own: without an answer nothing would go on
         log.exception("the sink failed to take claims")
         return Failed(f"the sink failed to take claims ({type(error).__name__}: {error})")

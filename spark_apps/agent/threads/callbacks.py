@@ -78,7 +78,7 @@ class Callbacks:
                     listener.on_partitions_revoked(self._topic, telling.offsets)
                 case Happening.LOST:
                     listener.on_partitions_lost(self._topic, telling.offsets)
-        except Exception as error:  # the edge of a user's function: a partition is not kept from anybody by it
+        except BaseException as error:  # the edge of a user's function: a partition is not kept from anybody by it
             log.exception("on_partitions_%s of topic %s failed", telling.happening, self._topic)
             problem = f"on_partitions_{telling.happening} failed: {type(error).__name__}: {error}"
         self._edit(lambda ownership: self._answer(ownership, telling, wanted, problem))

@@ -291,16 +291,19 @@ def test_the_reading_goes_on_until_the_end_and_knows_when_it_last_had_everything
     assert (stage.topic.problem, closed) == ("", [True])
 
 
-def test_a_thread_that_fails_says_why_and_closes_its_client(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_thread_that_fails_says_why_and_closes_its_client(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
     def fail(*_: object) -> None:
-        raise RuntimeError("boom")
+        raise error("boom")
 
     closed: list[bool] = []
     monkeypatch.setattr(stage.topic, "_warm_up", bool)
     monkeypatch.setattr(stage.client, "consume", fail)
     monkeypatch.setattr(stage.client, "close", lambda: closed.append(True), raising=False)
     stage.topic._run()
-    assert (stage.topic.problem, closed) == ("RuntimeError: boom", [True])
+    assert (stage.topic.problem, closed) == (f"{error.__name__}: boom", [True])
 
 
 def test_at_the_logs_end_nothing_is_left_at_the_time_of_the_poll(stage: Stage) -> None:

@@ -70,6 +70,16 @@ def test_a_slow_start_is_tried_again_and_then_given_up() -> None:
     assert outcome(SLOW_START, opened=False) == (START_ATTEMPTS, f"topic orders: the query has ended: {SLOW_START}")
 
 
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_pipeline_that_fails_to_start_its_query_says_why(error: type[BaseException]) -> None:
+    def start(_: int) -> Any:
+        raise error("no such table")
+
+    topic = TopicQuery(cast(Any, Runner(False)), start, lambda _: 0)
+    topic._thread.join()
+    assert topic.check() == "topic orders: the query could not be started: no such table"
+
+
 def losing(monkeypatch: pytest.MonkeyPatch, tasks: list[int]) -> tuple[list[int], Runner, TopicQuery]:
     """A topic whose query always ends with lost records, and has so many active tasks at each look."""
     monkeypatch.setattr(topic_query, "STOP_TIMEOUT_S", 0.2)

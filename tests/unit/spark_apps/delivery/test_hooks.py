@@ -25,7 +25,7 @@ class Failing(ConsumerInterceptor):
         raise ZeroDivisionError
 
     def on_commit(self, topic: str, offsets: object) -> None:
-        raise ZeroDivisionError
+        raise SystemExit
 
 
 class Renaming(ConsumerInterceptor):

@@ -229,16 +229,17 @@ def test_without_a_sink_a_claim_fails_and_raises_nothing(once: Play) -> None:
     assert isinstance(perform(once.offsets, "t", claim_of(once)), Failed)
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_a_sink_of_the_applications_own_that_raises_anything_is_asked_again(
-    once: Play, monkeypatch: pytest.MonkeyPatch
+    once: Play, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     def broken(*_: object) -> dict[int, Standing]:
-        raise ZeroDivisionError
+        raise error
 
     with monkeypatch.context() as changed:
         changed.setattr(once.sink, "claim", broken)
         once.own(2)
-    assert once.reported("the sink failed to take claims (ZeroDivisionError")
+    assert once.reported(f"the sink failed to take claims ({error.__name__}")
     once.wait(2)
     assert once.ownership.holdings.ready().keys() == {2}
 

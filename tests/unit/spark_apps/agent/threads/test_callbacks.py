@@ -43,8 +43,9 @@ class Topic:
 class Listener(ConsumerRebalanceListener):
     """`wants` is what it answers; of partition 13 it wants to hear nothing."""
 
-    def __init__(self, wants: dict[int, int] | None) -> None:
+    def __init__(self, wants: dict[int, int] | None, error: type[BaseException] = RuntimeError) -> None:
         self.wants = wants
+        self.error = error
         self.heard: list[tuple[str, str, Mapping[int, int]]] = []
 
     def on_partitions_assigned(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, int] | None:
@@ -59,7 +60,7 @@ class Listener(ConsumerRebalanceListener):
 
     def _hear(self, what: str, topic: str, offsets: Mapping[int, int]) -> None:
         if 13 in offsets:
-            raise RuntimeError("unlucky")
+            raise self.error("unlucky")
         self.heard.append((what, topic, offsets))
         self.thread, self.about = threading.current_thread(), dict(get_contextvars())
 
@@ -114,12 +115,13 @@ def test_whatever_is_due_is_told_before_the_end_and_the_wish_is_handed_on(
     assert topic.reports.all() == ()
 
 
-def test_a_listener_that_fails_is_reported_and_the_partition_goes_on(start: Start) -> None:
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_listener_that_fails_is_reported_and_the_partition_goes_on(start: Start, error: type[BaseException]) -> None:
     topic = Topic()
     topic.due.append(Telling(Happening.ASSIGNED, {13: 5}))
-    start(topic, Hooks(Listener({13: 9}))).close()
+    start(topic, Hooks(Listener({13: 9}, error))).close()
     assert [answer for _, answer in topic.answers] == [{}]
-    assert topic.reports.all() == ("on_partitions_assigned failed: RuntimeError: unlucky",)
+    assert topic.reports.all() == (f"on_partitions_assigned failed: {error.__name__}: unlucky",)
 
 
 def test_without_a_listener_nothing_is_taken_from_the_holder(start: Start) -> None:
