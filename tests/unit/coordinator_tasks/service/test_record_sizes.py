@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
+from coordinator_tasks.adapters import kafka_samples
+from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.core.assignors.weights import Measure, Totals, measured, totals
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, Token, TopicStatus
@@ -51,6 +54,20 @@ def test_a_sample_before_the_first_record_begins_at_it() -> None:
     early = RunningPartition(3, TOKEN, True, False, 4, 1.0)
     SampledStatus(lambda: status(p0=early), broker).sample()
     assert broker.asked == [("orders", {0: 0})]
+
+
+def test_headers_that_cannot_be_read_are_not_counted_and_end_no_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def headers() -> object:
+        raise SystemError("returned a result with an exception set") from UnicodeDecodeError(
+            "utf-8", b"caf\xe9", 3, 4, ""
+        )
+
+    message = SimpleNamespace(
+        partition=lambda: 0, error=lambda: None, headers=headers, key=lambda: None, value=lambda: b"value"
+    )
+    client = SimpleNamespace(assign=bool, consume=lambda *_: [message], close=lambda: None)
+    monkeypatch.setattr(kafka_samples, "Consumer", lambda *_, **__: client)
+    assert ConfluentRecordSampler({}, "g").mean_bytes("orders", {0: 0}) == {0: 5.0}
 
 
 def test_those_that_were_sampled_longest_ago_come_first() -> None:
