@@ -19,10 +19,12 @@ class Batches:
     """`outstanding`: the number and the ranges of the batch that is handed out and not covered; there is one at most.
 
     `last`: what the status says of the last batch. `seconds`: how long batches took; `offsets`: how many have passed the sink.
+    `until_goal`: only what was there when each partition was taken up is to be read.
     """
 
     def __init__(self, holdings: Holdings, grants: Grants, clock: Clock, fresh_s: float) -> None:
         self.outstanding: tuple[int, tuple[Range, ...]] | None = None
+        self.until_goal = False
         self.last: dict[str, float] = {}
         self.seconds = Buckets(BATCH_S)
         self.offsets = 0
@@ -133,6 +135,10 @@ class Batches:
         for partition in partitions:
             self._holdings.held[partition].progressed_at = self._clock.monotonic()
 
+    def end_of(self, held: OwnedPartition) -> int | None:
+        """Up to where it is to be read, as far as is known."""
+        return held.log.goal if self.until_goal else held.log.offset
+
     @property
     def caught_up(self) -> bool:
         """All records that were there when each partition was taken up have passed, and nothing more is awaited."""
@@ -142,10 +148,11 @@ class Batches:
         return bool(self._holdings.held) and done and self.outstanding is None and not self._grants.awaited()
 
     def stalled(self, limit_s: float) -> tuple[int, ...]:
-        """Partitions with lag that have made no progress for `limit_s`."""
+        """Partitions with records to be read that have made no progress for `limit_s`."""
         now = self._clock.monotonic()
         ready = self._holdings.ready().items()
-        return tuple(sorted(p for p, h in ready if (h.lag or 0) > 0 and now - h.progressed_at > limit_s))
+        late = {p: h for p, h in ready if now - h.progressed_at > limit_s}
+        return tuple(sorted(p for p, h in late.items() if (self.end_of(h) or 0) > h.passed))
 
     def overdue(self, limit_s: float) -> str:
         """Why the batch under way is taken for stuck: it takes longer than `limit_s` and far longer than is usual."""

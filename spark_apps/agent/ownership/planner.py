@@ -43,7 +43,6 @@ class BatchPlanner:
         self._passed_at = -inf
         self._per_second = 0.0
         self._expecting_since: float | None = None
-        self.until_goal = False
         self._latest_at = clock.monotonic() + self.pacing.max_delay_s
 
     def configure(self, options: SourceOptions) -> None:
@@ -134,7 +133,7 @@ class BatchPlanner:
         now = self._clock.monotonic()
         if now < self._next_at:
             return False
-        enough = self.until_goal or sum(one.size for one in available) >= self.pacing.min_offsets
+        enough = self.ownership.batches.until_goal or sum(one.size for one in available) >= self.pacing.min_offsets
         if enough or now >= self._latest_at:
             return True
         self.ownership.batches.waits(one.partition for one in available)
@@ -169,9 +168,9 @@ class BatchPlanner:
         return BatchOffset(self.ownership.topic, batch, 1, ranges)
 
     def _available(self) -> list[Range]:
-        """What could be read now; with `until_goal`, of what was there when each partition was taken up."""
+        """What could be read now."""
         ready = sorted(self.ownership.batches.readable().items())
-        ends = {p: h.log.goal if self.until_goal else h.log.offset for p, h in ready}
+        ends = {p: self.ownership.batches.end_of(h) for p, h in ready}
         return [
             Range(p, h.position, end, h.token.epoch)
             for p, h in ready

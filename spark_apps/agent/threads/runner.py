@@ -240,7 +240,7 @@ class TopicRunner:
 
     def until_now(self, reader: str) -> None:  # noqa: ARG002
         with self._turn:
-            self.planner.until_goal = True
+            self.ownership.batches.until_goal = True
 
     def is_over(self, reader: str) -> bool:  # noqa: ARG002
         with self._turn:
@@ -249,7 +249,7 @@ class TopicRunner:
     @property
     def over(self) -> bool:
         """Whether the query was to read what was there, and has."""
-        return self.planner.until_goal and self.ownership.batches.caught_up
+        return self.ownership.batches.until_goal and self.ownership.batches.caught_up
 
     def detach(self, reader: str) -> None:
         """Nothing to do: the consumer notices the query's end, and a reader may be replaced."""

@@ -237,7 +237,7 @@ def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
 
 def test_until_now_is_what_was_there_when_each_partition_was_taken_up(stage: Stage) -> None:
     planner = planner_of(stage)
-    planner.until_goal = True
+    stage.ownership.batches.until_goal = True
     assert not stage.ownership.batches.caught_up, "nothing has been given to it yet"
     stage.own(0)
     first = planner.offer(BatchOffset("t"))

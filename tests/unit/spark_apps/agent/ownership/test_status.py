@@ -25,6 +25,20 @@ def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
     assert stage.ownership.batches.stalled(300) == (0,)
 
 
+def test_a_partition_that_has_read_what_it_was_to_read_is_not_stalled(stage: Stage) -> None:
+    stage.ownership.batches.until_goal = True
+    stage.own(0)
+    list_offsets(stage)
+    stage.clock.advance(500)
+    assert stage.ownership.batches.stalled(300) == (0,)
+    stage.hand_out(0, 100)
+    stage.cover()
+    stage.kafka.append("t", 0, 1)
+    list_offsets(stage)
+    stage.clock.advance(500)
+    assert stage.ownership.batches.stalled(300) == ()
+
+
 def test_nobody_at_the_logs_end_is_stalled_however_long_that_was(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 100)
