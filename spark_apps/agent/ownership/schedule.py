@@ -226,8 +226,11 @@ class Schedule:
         return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id)
 
     def _recommit(self, now: float) -> Commit | None:
-        idle = [h for h in self._holdings.held.values() if h.phase is Phase.READY and not (h.fenced or h.deferred)]
-        old = {h.grant.partition: h for h in idle if now - h.commits.acknowledged_at >= self._timing.recommit_s}
+        ready = {
+            p: h for p, h in self._holdings.held.items() if h.phase is Phase.READY and not (h.fenced or h.deferred)
+        }
+        idle = {p: h for p, h in ready.items() if h.is_sure(now, self._timing.fresh_s)}
+        old = {p: h for p, h in idle.items() if now - h.commits.acknowledged_at >= self._timing.recommit_s}
         return self._commit(old) if old else None
 
     # The log's bounds ------------------------------------------------------------------------------------------------

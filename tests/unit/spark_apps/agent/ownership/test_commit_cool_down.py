@@ -4,12 +4,9 @@ import pytest
 
 from coordinator_tasks.core.model import Committed, Token
 from spark_apps.agent.ownership.planner import BatchPlanner
-from spark_apps.agent.ownership.work import (
-    Failed,
-    perform,
-)
+from spark_apps.agent.ownership.work import Commit, Failed, perform
 from spark_apps.records.batches import BatchOffset, Range
-from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, give, start_of
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, asked, give, start_of
 
 
 def late_commit(stage: Stage, timely: bool = False) -> None:
@@ -120,3 +117,16 @@ def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: St
     stage.wait(TIMING.cool_down_s + 0.1)
     assert stage.committed(0).offset == 70
     assert 0 not in stage.running
+
+
+def test_an_idle_partition_commits_nothing_again_after_a_commit_that_came_late(stage: Stage) -> None:
+    stage.own(0)
+    stage.clock.advance(TIMING.recommit_s)
+    asked(stage, Commit)
+    stage.clock.advance(TIMING.fresh_s + 1)
+    stage.ownership.requests.answer(Failed("no answer"))
+    stage.commit(0, 0, Token(1, 5, GENERATION), owner="nobody")
+    stage.wait(TIMING.cool_down_s - 0.1)
+    assert stage.committed(0).owner == "nobody"
+    stage.wait(TIMING.look_s + 0.2)
+    assert stage.committed(0).owner == "a"
