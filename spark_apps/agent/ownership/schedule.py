@@ -112,10 +112,8 @@ class Schedule:
         times += [self._fetch_from(h) for h in held.values()]
         if self._unclaimed:
             times.append(self._claim_at)
-        if self._ends_wanted:
-            times.append(self.ends_at)
         if any(h.phase is Phase.READY and not h.closing for h in held.values()):
-            times.append(self._ends_at)
+            times.append(self.ends_at if self._ends_wanted else self._ends_at)
         return times
 
     def _due(self, now: float) -> Work | None:

@@ -108,6 +108,15 @@ def test_the_worker_sleeps_until_something_is_due(stage: Stage) -> None:
     assert stage.ownership.requests.next_at() == now + TIMING.look_s
 
 
+def test_while_nothing_is_ready_a_wish_for_the_logs_ends_wakes_nobody(stage: Stage) -> None:
+    stage.ownership.agree(Terms(listening=True))
+    stage.own(0)
+    stage.tick(0.1)
+    stage.ownership.requests.want_ends()
+    assert stage.ownership.requests.work() is None
+    assert stage.ownership.requests.next_at() > stage.clock.monotonic()
+
+
 def test_a_start_is_committed_at_once_although_something_was_committed_just_now(stage: Stage) -> None:
     stage.own(0)
     stage.ownership.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a", 1: "a"}, since={0: 1, 1: 9}))
