@@ -196,7 +196,7 @@ class Grants:
             closed = [p for p, h in holdings.held.items() if h.closing and h.done and not holdings.committing(p)]
             for partition in closed:
                 ended = holdings.held.pop(partition)
-                self._reports.clear(f"commit {partition}")
+                self._clear(partition, stopped=not holdings.is_rejected(partition, ended.token.epoch))
                 if partition in owed:
                     self._releasing.closed(ended, owed[partition])
             if not closed:
@@ -204,7 +204,13 @@ class Grants:
         for grant in due.start:
             holdings.acquire(grant, self._clock.monotonic())
             self._reports.clear(grant.partition)
+            self._clear(grant.partition, stopped=True)
         self._releasing.owe(due.release, owed)
+
+    def _clear(self, partition: int, *, stopped: bool) -> None:
+        """What was reported of a partition is over; `stopped`: also why it stopped."""
+        for matter in ("read", "leader", "rewritten", "commit", *(("lost", "topic id") if stopped else ())):
+            self._reports.clear(f"{matter} {partition}")
 
     def _steps(self, owed: Mapping[int, Handoff]) -> Changes:
         held, mine = self._holdings.held, self._identity

@@ -95,9 +95,10 @@ class Requests:
     def cannot_read(self, refused: Mapping[int, str]) -> None:
         """Kafka gives nothing at the positions of these partitions, each with its reason: look whether the log has them."""
         for partition, why in refused.items():
-            self._reports.add(
-                f"read {partition}", f"partition {partition} cannot be read: {why}; it is asked for again"
-            )
+            if partition in self._holdings.held:
+                self._reports.add(
+                    f"read {partition}", f"partition {partition} cannot be read: {why}; it is asked for again"
+                )
         self._schedule.want_bounds()
         self._schedule.want_ends()
 
@@ -327,7 +328,7 @@ class Requests:
         for partition in partitions:
             if partition in known:
                 self._reports.clear(f"leader {partition}")
-            else:
+            elif partition in self._holdings.held or partition in self._holdings.owed_releases:
                 self._reports.add(
                     f"leader {partition}",
                     f"partition {partition}: no broker says where its log begins and ends (it has no leader, or is not "

@@ -62,12 +62,14 @@ def test_a_topic_recreated_and_managed_again_is_run_also_under_the_old_holding(s
     stage.kafka.create_topic("t", 4)
     if noticed:
         stage.wait(1.0)
+        assert stage.reported("partition 0 stopped: its topic was recreated")
     stage.node = replace(stage.node, topic_id="id-2", group_id="h", generation="g2", supersedes={GENERATION: 9})
     stage.offsets = stage.kafka.offsets("h")
     stage.own(0, epoch=1)
     stage.wait(2.0)
     assert stage.running == {0: False}
     assert stage.committed(0).topic_id == "id-2"
+    assert not stage.ownership.reports.all()
 
 
 def test_a_topic_recreated_during_a_look_shows_its_new_id(stage: Stage) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from coordinator_tasks.core.model import Handoff
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.ownership.work import ListOffsets, perform
 from spark_apps.agent.reports import MAX_REPORTS, Reports
-from tests.unit.spark_apps.agent.ownership.stage import OLD, TIMING, Stage, list_offsets
+from tests.unit.spark_apps.agent.ownership.stage import OLD, TIMING, Stage, asked, give, list_offsets
 
 
 def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
@@ -105,6 +106,41 @@ def test_a_pause_of_what_is_not_held_changes_nothing(stage: Stage) -> None:
 def test_a_stop_is_reported_with_its_reason(stage: Stage, why: str) -> None:
     stage.ownership.grants.stop(why)
     assert stage.ownership.reports.all() == ((why,) if why else ())
+
+
+def test_of_a_partition_that_was_given_away_nothing_is_reported_as_present(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.ownership.requests.cannot_read({0: "not authorised"})
+    stage.kafka.leaderless.add(0)
+    list_offsets(stage)
+    assert stage.reported("partition 0 cannot be read")
+    assert stage.reported("partition 0: no broker says")
+    give(stage, 0)
+    assert not stage.ownership.reports.all()
+    stage.ownership.requests.cannot_read({0: "not authorised"})
+    assert not stage.ownership.reports.all()
+
+
+def test_an_answer_about_a_partition_that_was_given_away_meanwhile_reports_nothing(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.kafka.leaderless.add(0)
+    stage.clock.advance(TIMING.measure_s)
+    stage.ownership.requests.want_ends()
+    work = asked(stage, ListOffsets)
+    give(stage, 0)
+    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+    assert not stage.ownership.reports.all()
+
+
+def test_why_a_partition_stopped_is_reported_until_it_is_taken_up_again(stage: Stage) -> None:
+    stage.own(0)
+    list_offsets(stage)
+    stage.ownership.requests.lose(0, "its records are gone")
+    stage.wait(1.0)
+    assert stage.running == {}
+    assert stage.reported("its records are gone: stopped; reset its offsets")
+    stage.own(0)
+    assert not stage.ownership.reports.all()
 
 
 def test_as_many_reports_are_kept_as_there_is_room_for() -> None:
