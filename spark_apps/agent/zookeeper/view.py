@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import decode_directive
-from coordinator_tasks.core.errors import LookAgain, Malformed, NodeMissing, Unavailable
+from coordinator_tasks.core.errors import LookAgain, Malformed, NoAccess, NodeMissing, Unavailable
 from coordinator_tasks.core.model import Directive, Release
 from coordinator_tasks.core.names import Paths, is_topic
 from coordinator_tasks.core.ports import Clock, Node, Operation, SetData, Watcher, ZooKeeper
@@ -22,6 +22,8 @@ from spark_apps.agent.zookeeper.watches import Watches
 
 MAX_RELEASES_AT_ONCE = 500
 LEARNT_AT_ONCE = 200
+REFUSED_S = 10.0
+"""So long after a refused write of a release it is tried again: each refused one costs a request of its own."""
 POLLED_BYTES_S, MAX_POLL_S = 1_000.0, 30.0
 """So much do polls read of one topic's node, and so seldom: all consumers read all of it. Its watch tells of each write."""
 
@@ -75,6 +77,7 @@ class View:
         self._known: dict[str, dict[int, _Known]] = {}  # by topic, for its generation only
         self._generations: dict[str, str] = {}
         self._poll_at: dict[str, float] = {}  # by topic
+        self._refused_until: dict[str, float] = {}  # by path of a partition's node
 
     def begin(self, session: int) -> None:
         """We have registered in this session: reads of an earlier session do not count."""
@@ -82,6 +85,7 @@ class View:
         self._watches.renew()
         self._known.clear()
         self._poll_at.clear()
+        self._refused_until.clear()
         self._zk.sync()
 
     def prepare(self) -> None:
@@ -286,7 +290,31 @@ class View:
                 self._write(topic, {p: posted[p] for p in chunk})
 
     def _write(self, topic: str, releases: Mapping[int, Release]) -> None:
-        known = self._known.setdefault(topic, {})
+        operations = self._operations(topic, releases)
+        try:
+            self._zk.transact(list(operations.values()))
+        except LookAgain:
+            self._read_nodes(topic, list(operations))  # somebody wrote one of them: try again at once
+            self._wake()
+            return
+        except NoAccess as error:
+            if len(operations) > 1:  # one of them is refused: it keeps no other
+                for partition in operations:
+                    self._write(topic, {partition: releases[partition]})
+                return
+            for path in (operation.path for operation in operations.values()):
+                self._refused_until[path] = self._clock.monotonic() + REFUSED_S
+                self._reports.add(path, f"{error}; the release waits for it")
+            return
+        known = self._known[topic]
+        for partition, operation in operations.items():
+            self._reports.clear(operation.path)
+            known[partition] = _Known(known[partition].version + 1, releases[partition].epoch)
+            self._written(topic, partition, releases[partition])
+
+    def _operations(self, topic: str, releases: Mapping[int, Release]) -> dict[int, Operation]:
+        """The writes of those that are not on their nodes yet and were not refused a moment ago."""
+        known, now = self._known.setdefault(topic, {}), self._clock.monotonic()
         self._read_nodes(topic, [p for p, r in releases.items() if p not in known or known[p].epoch >= r.epoch])
         operations: dict[int, Operation] = {}
         for partition, release in releases.items():
@@ -295,17 +323,9 @@ class View:
                 continue  # vanished, or not readable
             if node.epoch >= release.epoch:
                 self._written(topic, partition, release)  # it is there already, or a newer one is
-            else:
+            elif now >= self._refused_until.get(path, now):
                 operations[partition] = SetData(path, encode_release(release), node.version)
-        try:
-            self._zk.transact(list(operations.values()))
-        except LookAgain:
-            self._read_nodes(topic, list(operations))  # somebody wrote one of them: try again at once
-            self._wake()
-            return
-        for partition in operations:
-            known[partition] = _Known(known[partition].version + 1, releases[partition].epoch)
-            self._written(topic, partition, releases[partition])
+        return operations
 
     def _written(self, topic: str, partition: int, release: Release) -> None:
         self._topics.edit(topic, lambda ownership: ownership.releasing.note(partition, release.epoch))

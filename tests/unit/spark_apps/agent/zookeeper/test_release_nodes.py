@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from coordinator_tasks.core.codecs.codec import encode_release
+from coordinator_tasks.core.errors import NoAccess
 from coordinator_tasks.core.model import Handoff, Release, Token
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Create, Delete, Node, SetData, Watcher
+from coordinator_tasks.core.ports import Create, Delete, Node, Operation, SetData, Watcher
+from spark_apps.agent.zookeeper import view
 from spark_apps.agent.zookeeper.watches import Watches
 from tests.unit.spark_apps.agent.process.test_agent import Stage as Site
 
@@ -58,6 +60,33 @@ def test_what_somebody_wrote_since_is_read_again_and_a_newer_release_stays(site:
     assert site.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
     assert site.release(1) == newer
     assert not site.topics.ownerships["t"].releasing.outbox
+
+
+def test_a_node_that_may_not_be_written_is_reported_and_keeps_no_other_release(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = site.zk.transact
+
+    def transact(operations: Sequence[Operation]) -> object:
+        asked.append(len(operations))
+        if PATHS.partition("t", 0) in {one.path for one in operations}:
+            raise NoAccess(f"{PATHS.partition('t', 0)} may not be used by this ZooKeeper account")
+        return real(operations)
+
+    site.own(0, 1, 2)
+    site.step()
+    with monkeypatch.context() as changed:
+        changed.setattr(site.zk, "transact", transact)
+        site.give(0, 1, 2)
+        for _ in range(4):
+            site.step(1.0)
+        assert [site.release(p) is not None for p in range(3)] == [False, True, True]
+        assert [number for number in asked if number] == [3, 1, 1, 1], "it is tried again after a pause"
+        assert site.reported("assignments/t/0 may not be used by this ZooKeeper account; the release waits")
+    site.step(view.REFUSED_S)
+    assert site.release(0) is not None
+    assert not site.reported("may not be used")
 
 
 def test_nothing_that_was_read_counts_for_another_generation(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
