@@ -37,10 +37,11 @@ class RejectedGrant:
 class Holdings:
     """By partition: `held`, `owed_releases`, `rejected`, and `answered`: entry, offset and token of a release to be posted.
 
-    `accepted`: the topic node that is acted on. `group`: where Kafka is asked; empty = in that of the accepted node. `awaiting`: it names us as the taker of what is not released yet. `first`:
-    what the application's options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of
-    the last request. `fail_on_data_loss`: the application's option; `None` = a consumer without that option, whose
-    partitions stop as with true. `fences`: how often a newer token has ended a holding.
+    `accepted`: the topic node that is acted on. `group`: where Kafka is asked; empty = in that of the accepted node.
+    `awaiting`: the accepted node names us as the taker of what is not released yet. `first`: what the application's
+    options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of the last request.
+    `fail_on_data_loss`: the application's option; `None` = a consumer without that option, whose partitions stop as with
+    true. `fences`: how often a newer token has ended a holding.
     """
 
     held: dict[int, OwnedPartition] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.model import Release, Token
+from coordinator_tasks.core.model import Committed, Release, Token
 from spark_apps.agent.interface.sampling import SampledStatus
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.settings import Terms
@@ -16,7 +16,7 @@ from spark_apps.delivery import Delivery, Standing
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from spark_apps.records.batches import BatchOffset, Range
 from spark_apps.records.options import parse_options
-from tests.fakes.kafka import perform_due
+from tests.fakes.kafka import FakeGroupOffsets, perform_due
 from tests.unit.coordinator_tasks.service.test_record_sizes import running, status
 from tests.unit.spark_apps.agent.threads.test_runner import NODE, STILL, Connected, Stage, comes, connected
 
@@ -71,6 +71,22 @@ def test_who_was_agreed_on_last_is_told_of_partitions_and_of_commits(connected: 
     assert comes(lambda: last.commits == [{0: 0}])
     assert last.assigned == [{0: 0}]
     assert (first.assigned, first.commits) == ([], [])
+
+
+def test_nobody_is_told_of_a_commit_that_failed_while_others_did_not(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, fails = FakeGroupOffsets.commit, [{0: "no coordinator"}]
+
+    def commit(self: FakeGroupOffsets, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
+        return fails.pop() if fails else right(self, topic, offsets)
+
+    monkeypatch.setattr(FakeGroupOffsets, "commit", commit)
+    heard = Heard()
+    connected.runner.agree(Delivery.AT_LEAST_ONCE, hooks=Hooks(heard, (heard,)))
+    connected.runner.edit(lambda ownership: ownership.grants.on_node(OWNED))
+    assert comes(lambda: bool(connected.kafka.stored))
+    assert comes(lambda: heard.commits == [{0: 0}])
 
 
 def test_a_batch_that_waits_for_its_commit_is_not_delivered_by_a_runner_that_is_closed(stage: Stage) -> None:
