@@ -191,7 +191,7 @@ def _write(c: Coordinator, directive: Directive) -> Operation:
 
 def check_known(c: Coordinator, consumer: str) -> None:
     """Raises `NotManaged` for a consumer that has never registered in this cluster, and of which nothing was asked."""
-    if find_many(c.zk, {path: path for path in (c.paths.id(consumer), c.paths.directive(consumer))}):
+    if any(c.zk.find(path) is not None for path in (c.paths.id(consumer), c.paths.directive(consumer))):
         return
     listed = ", ".join(children(c.zk, c.paths.ids)[:10]) or "none"
     raise NotManaged(
