@@ -19,8 +19,8 @@ def give_up(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
     members = c.discovery.members() if wanted else {}
     unclear: dict[str, str] = {}
     claims = observe.load_claims(c, sorted(wanted - members.keys()), unclear)
-    last = {who: one.registered for who, one in claims.items() if 0 < one.registered == one.incarnation}
-    last = {who: incarnation for who, incarnation in last.items() if incarnation not in claims[who].ended}
+    came = {who: one for who, one in claims.items() if 0 < one.registered == one.incarnation}
+    last = {who: one.registered for who, one in came.items() if one.registered not in one.ended}
     held = observe.holders_of(store.load_nodes(c.zk, c.paths, sorted(managed))) if last else {}
     idle = {who: frozenset({incarnation}) for who, incarnation in last.items() if who not in held}
     if not idle:

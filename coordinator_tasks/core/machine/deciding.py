@@ -188,14 +188,14 @@ class Deciding:
         moved = bool(self.draft.moves)
         counted = dict(self.state.targets) if self.view.config.frozen else able
         same = not moved and not self.ended and counted == self.state.targets and self._same_for_consumers()
-        if same and not self._stands_for_good(planned):
+        if same and not self._is_noted(planned):
             return self._restart() or self._plain_again()  # the plan would be the same
         written = self.write(
             signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
         )
         return replace(written, may_wait=True)
 
-    def _stands_for_good(self, planned: str) -> bool:
+    def _is_noted(self, planned: str) -> bool:
         """Whether a plan that moves nothing is noted: until then each look plans anew, and the patience with loads is not asked."""
         if planned in ("", self.state.planned):
             return False

@@ -405,12 +405,17 @@ def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(st
     assert stage.agent.status().health == "ok"
 
 
-def test_whose_id_another_process_has_taken_meanwhile_goes_on_and_says_so(stage: Stage) -> None:
+def id_taken(stage: Stage) -> None:
+    """The consumer runs partition 0, its session has ended, and another process has registered its id."""
     stage.own(0)
     stage.step()
     stage.zk.expire()
     stage.zk.resume()
     ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(Member("a", 9, "http://127.0.0.1:2", "boot"))
+
+
+def test_whose_id_another_process_has_taken_meanwhile_goes_on_and_says_so(stage: Stage) -> None:
+    id_taken(stage)
     stage.step()
     assert stage.runs == {0}
     assert stage.reported("is in use")
@@ -418,11 +423,7 @@ def test_whose_id_another_process_has_taken_meanwhile_goes_on_and_says_so(stage:
 
 
 def test_whose_id_another_process_has_taken_ends_once_it_holds_nothing(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
-    stage.zk.expire()
-    stage.zk.resume()
-    ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(Member("a", 9, "http://127.0.0.1:2", "boot"))
+    id_taken(stage)
     newer = Committed(0, Token(9, 1, "g1"), "b", "c", "id-1")
     stage.offsets.commit("t", {0: newer})
     stage.step(1.0)
