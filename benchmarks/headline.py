@@ -56,6 +56,7 @@ SHORT = ("cooperative-quick", "kip848-1s", OURS, FENCED, SPARK)
 """The README's: Kafka's protocols as they react fastest without static members, and ours."""
 SHORT_EVENTS = ("join", "leave", "crash", "silent")
 HAND_OFFS, UNDER_AIRFLOW = "hand-offs", "hand-offs under Airflow"
+HAND_OFF_RESULTS = ("handoff", "handoff-spark", "handoff-airflow", "handoff-spark-airflow")
 EVENTS = {
     "join": "join",
     "leave": "clean leave",
@@ -82,11 +83,14 @@ DETAILS = (
 COUNTS = {"moves": "moves", "needless": "needless", "lost": "lost", "duplicated": "doubled"}
 
 
-def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str, Any] | None = None) -> str:
-    """Markdown, with the circumstances above it. Raises `SystemExit` if so many partitions were not measured."""
-    cells = _cells(result, partitions)
-    if not cells:
-        measured = sorted({str(cell["partitions"]) for cell in result["summary"]}, key=int)
+def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
+    """Markdown, with the circumstances above it: those of the first result, and the machines of the others if they differ.
+
+    Raises `SystemExit` if so many partitions were not measured.
+    """
+    first = results[0]
+    if not _cells(first, partitions):
+        measured = sorted({str(cell["partitions"]) for cell in first["summary"]}, key=int)
         sys.exit(f"{partitions} partitions were not measured, only {', '.join(measured)}: give --partitions")
     titles = [
         "",
@@ -96,21 +100,36 @@ def table(result: Mapping[str, Any], partitions: int, under_airflow: Mapping[str
         "partitions that stay, at worst",
         "target",
     ]
-    rows = [_row(title, result, partitions, contender) for contender, title in TITLES.items()]
-    made_by = list(result["calls"])
-    if under_airflow is not None:
-        rows += [_row(f"{TITLES[one]}, under Airflow", under_airflow, partitions, one) for one in TITLES]
-        made_by += under_airflow["calls"]
+    rows = [_row(_title(one, of, first), of, partitions, one) for of in results for one in TITLES]
+    killed = {name for of in results for name, kind in _cells(of, partitions) if kind == "crash"}
     return "\n".join(
         [
             f"Milliseconds for which a partition stood still, beyond what it did undisturbed; median (worst). The plain loop "
-            f"ran our transitions, except where the row names Airflow. {partitions} partitions, {_where(result)}. {_when(made_by)}.",
+            f"ran our transitions, except where the row names Airflow. {partitions} partitions, {_where(first)}. "
+            f"{_elsewhere(results)}{_when([call for of in results for call in of['calls']])}.",
             "",
             grid(titles, filter(None, rows), ("target",)),
             "",
-            _sessions({name: s for name, s in result["sessions_s"].items() if (name, "crash") in cells}),
+            _sessions({name: s for of in results for name, s in of["sessions_s"].items() if name in killed}),
         ]
     )
+
+
+def _title(contender: str, result: Mapping[str, Any], first: Mapping[str, Any], of_loop: str = "") -> str:
+    """A row's: who, by what its transitions were run, and the machine's processor if that of the first result is another."""
+    machine = f"on {result['processor']}" if _machine(result) != _machine(first) else ""
+    by = "under Airflow" if result.get("airflow") else of_loop
+    return ", ".join(filter(None, (TITLES[contender], by, machine)))
+
+
+def _machine(result: Mapping[str, Any]) -> str:
+    return f"{result['cores']} cores ({result['processor']}), {result['memory_gib']} GiB"
+
+
+def _elsewhere(results: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence on the machines of the rows that name theirs; empty if all were measured on one."""
+    others = sorted({_machine(one) for one in results} - {_machine(results[0])})
+    return f"Rows that name a processor were measured on another machine: {'; '.join(others)}. " if others else ""
 
 
 def _sessions(seconds: Mapping[str, float]) -> str:
@@ -123,24 +142,25 @@ def _sessions(seconds: Mapping[str, float]) -> str:
     return told if each else "Nobody was killed in these runs."
 
 
-def short_table(result: Mapping[str, Any], under_airflow: Mapping[str, Any] | None = None) -> str:
+def short_table(results: Sequence[Mapping[str, Any]]) -> str:
     """Markdown: the README's figures, of few contenders and events; ours under Airflow, and beside it by the plain loop."""
-    tick_ms, calls = tick_ms_of(result), [*result["calls"], *(under_airflow["calls"] if under_airflow else ())]
-    dates = {call["measured_on"] for call in calls}
-    asked = [(one, TITLES[one], result) for one in SHORT if one in OF_KAFKA]
-    for one in SHORT:
-        if one not in OF_KAFKA:
-            asked += [(one, f"{TITLES[one]}, under Airflow", under_airflow)] if under_airflow else []
-            asked.append((one, f"{TITLES[one]}, the plain loop", result))
-    rows = [row for contender, title, of in asked if (row := _short_row(title, of, contender))]
+    first = results[0]
+    dates = {call["measured_on"] for of in results for call in of["calls"]}
+    airflow_first = sorted(results, key=lambda of: not of.get("airflow"))
+    rows = [
+        _short_row(_title(one, of, first, "" if one in OF_KAFKA else "the plain loop"), of, one)
+        for one in SHORT
+        for of in airflow_first
+    ]
     return "\n".join(
         [
             f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst). {PARTITIONS} "
-            f"partitions, {tick_ms:g} ms between two records, measured on {' and '.join(sorted(dates))}.",
+            f"partitions, {tick_ms_of(first):g} ms between two records, measured on {' and '.join(sorted(dates))}. "
+            f"{_elsewhere(results)}".rstrip(),
             "",
             f"| | undisturbed | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
             "|---|--:|" + "--:|" * len(SHORT_EVENTS),
-            *rows,
+            *filter(None, rows),
         ]
     )
 
@@ -232,7 +252,7 @@ def _whole(spread: Mapping[str, Any], of: str) -> str:
 def _where(result: Mapping[str, Any]) -> str:
     """On which machine it was measured, and how closely."""
     tick = f"a record every {tick_ms_of(result):g} ms (the tick)"
-    return f"{result['cores']} cores ({result['processor']}), {result['memory_gib']} GiB, {tick}"
+    return f"{_machine(result)}, {tick}"
 
 
 def _when(calls: Sequence[Mapping[str, Any]]) -> str:
@@ -273,12 +293,17 @@ def placed(text: str, made: str, place: str) -> str:
     return f"{before}{begin}\n{made}\n{end}{after}"
 
 
-def _in_readme(plain: Result | None, airflow: Result | None) -> str:
-    return "" if plain is None else short_table(joined([plain]), None if airflow is None else joined([airflow]))
+def _in_readme(*results: Result | None) -> str:
+    return "" if results[0] is None else short_table(_of_calls(results))
 
 
-def _in_comparison(plain: Result | None, airflow: Result | None = None) -> str:
-    return "" if plain is None else table(joined([plain]), PARTITIONS, None if airflow is None else joined([airflow]))
+def _in_comparison(*results: Result | None) -> str:
+    return "" if results[0] is None else table(_of_calls(results), PARTITIONS)
+
+
+def _of_calls(results: Sequence[Result | None]) -> list[Mapping[str, Any]]:
+    """Those that are there, judged."""
+    return [joined([one]) for one in results if one is not None]
 
 
 def in_full(result: Result) -> str:
@@ -302,12 +327,14 @@ class Place(NamedTuple):
 
 PLACES = (
     Place(MEASUREMENTS, "demo", ("demo",), demo.markdown),
-    Place(README, HAND_OFFS, ("handoff", "handoff-airflow"), _in_readme),
-    Place(COMPARED, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
-    Place(MEASUREMENTS, HAND_OFFS, ("handoff", "handoff-airflow"), _in_comparison),
+    Place(README, HAND_OFFS, HAND_OFF_RESULTS, _in_readme),
+    Place(COMPARED, HAND_OFFS, HAND_OFF_RESULTS, _in_comparison),
+    Place(MEASUREMENTS, HAND_OFFS, HAND_OFF_RESULTS, _in_comparison),
     Place(MEASUREMENTS, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
     Place(APPENDIX, HAND_OFFS, ("handoff",), in_full),
     Place(APPENDIX, UNDER_AIRFLOW, ("handoff-airflow",), in_full),
+    Place(APPENDIX, "hand-offs of Spark applications", ("handoff-spark",), in_full),
+    Place(APPENDIX, "hand-offs of Spark applications under Airflow", ("handoff-spark-airflow",), in_full),
     Place(APPENDIX, "hand-offs, 192 partitions", ("handoff-192",), in_full),
     Place(MEASUREMENTS, "growth", ("growth",), growth.markdown),
     Place(MEASUREMENTS, "rebalance", ("rebalance",), rebalance.markdown),

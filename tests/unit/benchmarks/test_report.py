@@ -175,8 +175,8 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "memory_gib": 24,
     }
     under = summary([run("ours", "silent", [[18_030.0, 30.0]], [])])
-    airflow = {**result, "summary": under, "targets": targets(under, airflow=True)}
-    made = table({**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, 48, airflow)
+    airflow = {**result, "summary": under, "targets": targets(under, airflow=True), "airflow": True, "sessions_s": {}}
+    made = table([{**result, "sessions_s": {"eager": 10.0, "ours": 4.0}}, airflow], 48)
     assert "The plain loop ran our transitions" in made
     assert "a record every 50 ms (the tick)" in made
     assert made.splitlines()[0].endswith(
@@ -194,9 +194,29 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "",
         "Sessions, after which a dead consumer is missed: 4 s: ours, plain clients. 10 s: eager `range`.",
     ]
-    once = table({**result, "calls": result["calls"][:1], "sessions_s": {}}, 48)
+    once = table([{**result, "calls": result["calls"][:1], "sessions_s": {}}], 48)
     assert once.splitlines()[0].endswith("Measured on 2026-11-25 at commit c0ffee, load 0.5 to 1.0.")
     assert once.endswith("\n\nNobody was killed in these runs.")
+
+
+def test_a_row_of_another_machine_names_it() -> None:
+    machine = {"cores": 2, "per_second": 20.0, "processor": "a processor", "memory_gib": 24}
+    first = {**machine, "calls": [CALL], "sessions_s": {}, **_judged(run("ours", "join", [[90.0, 30.0]], []))}
+    spark = {**first, "processor": "another", "memory_gib": 16, **_judged(run("spark", "join", [[95.0, 30.0]], []))}
+    same = {**first, "airflow": True}
+    heading, _, _, _, *rows = table([first, spark, same, {**spark, "airflow": True}], 48).splitlines()
+    assert "Rows that name a processor were measured on another machine: 2 cores (another), 16 GiB. " in heading
+    assert [row.split(" | ")[0] for row in rows[:-2]] == [
+        "| ours, plain clients",
+        "| ours, Spark applications, on another",
+        "| ours, plain clients, under Airflow",
+        "| ours, Spark applications, under Airflow, on another",
+    ]
+    assert "another machine" not in table([first, same], 48)
+
+
+def _judged(*runs: dict[str, Any]) -> dict[str, Any]:
+    return {"summary": summary(runs), "targets": targets(summary(runs))}
 
 
 def test_the_full_tables_begin_with_their_calls() -> None:
@@ -221,16 +241,22 @@ def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -
             run(one, kind, [[90.0, 30.0]], []) for one in contenders for kind in ("join", "leave", "crash", "silent")
         ]
         found = [{**cell, "partitions": 12} for cell in summary(runs)]
-        return {"summary": found, "calls": [{**CALL, "measured_on": date}], "per_second": 20.0}
+        call = {**CALL, "measured_on": date}
+        return {"summary": found, "calls": [call], "per_second": 20.0, "cores": 2, "processor": "one", "memory_gib": 24}
 
-    plain = result("2026-11-25", "kip848-1s", "ours", "spark")
-    assert short_table(plain, result("2026-11-26", "ours")).splitlines()[2:] == [
+    plain, spark = result("2026-11-25", "kip848-1s", "ours"), {**result("2026-11-25", "spark"), "processor": "another"}
+    heading, _, *rows = short_table([plain, spark, {**result("2026-11-26", "ours"), "airflow": True}]).splitlines()
+    assert heading.endswith(
+        "measured on 2026-11-25 and 2026-11-26. Rows that name a processor were measured on another machine: "
+        "2 cores (another), 24 GiB."
+    )
+    assert rows == [
         "| | undisturbed | join | clean leave | kill -9, reported by the launcher | kill -9 that nobody reports |",
         "|---|--:|--:|--:|--:|--:|",
         "| KIP-848, heartbeat 1 s | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
         "| ours, plain clients, under Airflow | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
         "| ours, plain clients, the plain loop | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
-        "| ours, Spark applications, the plain loop | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
+        "| ours, Spark applications, the plain loop, on another | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
     ]
 
 
