@@ -100,7 +100,7 @@ def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
         "partitions that stay, at worst",
         "target",
     ]
-    rows = [_row(_title(one, of, first), of, partitions, one) for of in results for one in TITLES]
+    rows = [_row(one, of, partitions, first) for of in results for one in TITLES]
     killed = {name for of in results for name, kind in _cells(of, partitions) if kind == "crash"}
     return "\n".join(
         [
@@ -118,8 +118,9 @@ def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
 def _title(contender: str, result: Mapping[str, Any], first: Mapping[str, Any], of_loop: str = "") -> str:
     """A row's: who, by what its transitions were run, and the machine's processor if that of the first result is another."""
     machine = f"on {result['processor']}" if _machine(result) != _machine(first) else ""
+    batches = f"a batch every {result['batch_interval_s']:g} s" if contender == SPARK else ""
     by = "under Airflow" if result.get("airflow") else of_loop
-    return ", ".join(filter(None, (TITLES[contender], by, machine)))
+    return ", ".join(filter(None, (TITLES[contender], batches, by, machine)))
 
 
 def _machine(result: Mapping[str, Any]) -> str:
@@ -147,11 +148,7 @@ def short_table(results: Sequence[Mapping[str, Any]]) -> str:
     first = results[0]
     dates = {call["measured_on"] for of in results for call in of["calls"]}
     airflow_first = sorted(results, key=lambda of: not of.get("airflow"))
-    rows = [
-        _short_row(_title(one, of, first, "" if one in OF_KAFKA else "the plain loop"), of, one)
-        for one in SHORT
-        for of in airflow_first
-    ]
+    rows = [_short_row(one, of, first) for one in SHORT for of in airflow_first]
     return "\n".join(
         [
             f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst). {PARTITIONS} "
@@ -165,12 +162,13 @@ def short_table(results: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _short_row(title: str, result: Mapping[str, Any], contender: str) -> str:
+def _short_row(contender: str, result: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     """A row of the README's table; empty if not all of its events were measured."""
     cells, tick_ms = _cells(result, PARTITIONS), tick_ms_of(result)
     own = [cells[contender, kind] for kind in SHORT_EVENTS if (contender, kind) in cells]
     if len(own) < len(SHORT_EVENTS):
         return ""
+    title = _title(contender, result, first, "" if contender in OF_KAFKA else "the plain loop")
     return f"| {' | '.join([title, _undisturbed(own), *(_middle(cell['moved'], tick_ms) for cell in own)])} |"
 
 
@@ -189,7 +187,7 @@ def _cells(result: Mapping[str, Any], partitions: int) -> dict[tuple[str, str], 
     return cells
 
 
-def _row(title: str, result: Mapping[str, Any], partitions: int, contender: str) -> list[str]:
+def _row(contender: str, result: Mapping[str, Any], partitions: int, first: Mapping[str, Any]) -> list[str]:
     """The cells of one contender, with the events that miss a target; empty if it was not measured."""
     cells, tick_ms = _cells(result, partitions), tick_ms_of(result)
     own = {kind: cells[contender, kind] for kind in EVENTS if (contender, kind) in cells}
@@ -203,7 +201,7 @@ def _row(title: str, result: Mapping[str, Any], partitions: int, contender: str)
     missed = [TITLES_OF_KINDS[kind] for kind in EVENTS if any(one["kind"] == kind and not one["met"] for one in asked)]
     target = f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
     events = str(min(one["runs"] for one in own.values()))
-    return [title, events, _undisturbed(own.values()), *moved, others, target]
+    return [_title(contender, result, first), events, _undisturbed(own.values()), *moved, others, target]
 
 
 def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:

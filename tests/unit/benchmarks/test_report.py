@@ -199,18 +199,19 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
     assert once.endswith("\n\nNobody was killed in these runs.")
 
 
-def test_a_row_of_another_machine_names_it() -> None:
+def test_a_row_of_another_machine_names_it_and_one_of_spark_its_batches() -> None:
     machine = {"cores": 2, "per_second": 20.0, "processor": "a processor", "memory_gib": 24}
     first = {**machine, "calls": [CALL], "sessions_s": {}, **_judged(run("ours", "join", [[90.0, 30.0]], []))}
-    spark = {**first, "processor": "another", "memory_gib": 16, **_judged(run("spark", "join", [[95.0, 30.0]], []))}
+    others = {"processor": "another", "memory_gib": 16, "batch_interval_s": 0.5}
+    spark = {**first, **others, **_judged(run("spark", "join", [[95.0, 30.0]], []))}
     same = {**first, "airflow": True}
     heading, _, _, _, *rows = table([first, spark, same, {**spark, "airflow": True}], 48).splitlines()
     assert "Rows that name a processor were measured on another machine: 2 cores (another), 16 GiB. " in heading
     assert [row.split(" | ")[0] for row in rows[:-2]] == [
         "| ours, plain clients",
-        "| ours, Spark applications, on another",
+        "| ours, Spark applications, a batch every 0.5 s, on another",
         "| ours, plain clients, under Airflow",
-        "| ours, Spark applications, under Airflow, on another",
+        "| ours, Spark applications, a batch every 0.5 s, under Airflow, on another",
     ]
     assert "another machine" not in table([first, same], 48)
 
@@ -244,7 +245,8 @@ def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -
         call = {**CALL, "measured_on": date}
         return {"summary": found, "calls": [call], "per_second": 20.0, "cores": 2, "processor": "one", "memory_gib": 24}
 
-    plain, spark = result("2026-11-25", "kip848-1s", "ours"), {**result("2026-11-25", "spark"), "processor": "another"}
+    plain, spark = result("2026-11-25", "kip848-1s", "ours"), result("2026-11-25", "spark")
+    spark |= {"processor": "another", "batch_interval_s": 0.25}
     heading, _, *rows = short_table([plain, spark, {**result("2026-11-26", "ours"), "airflow": True}]).splitlines()
     assert heading.endswith(
         "measured on 2026-11-25 and 2026-11-26. Rows that name a processor were measured on another machine: "
@@ -256,7 +258,7 @@ def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -
         "| KIP-848, heartbeat 1 s | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
         "| ours, plain clients, under Airflow | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
         "| ours, plain clients, the plain loop | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
-        "| ours, Spark applications, the plain loop, on another | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
+        "| ours, Spark applications, a batch every 0.25 s, the plain loop, on another | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
     ]
 
 
