@@ -250,7 +250,8 @@ def _columns(
     """The partitions in columns: a tenth of the size of objects. Owners and topics are places in their lists; -1 = nobody."""
     owner_at = {name: place for place, name in enumerate(names)}
     topic_at = {one.topic: place for place, one in enumerate(seen.topics)}
-    states = {one.topic: _states(one, seen) for one in seen.topics}
+    paused = _paused(seen.consumers)
+    states = {one.topic: _states(one, seen, paused.get(one.topic, ())) for one in seen.topics}
     measured = [speeds.get((one.topic, one.partition), math.nan) for one in every]
     return {
         "topic": [topic_at[one.topic] for one in every],
@@ -277,14 +278,21 @@ def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
     return found[:MOST_PARTITIONS]
 
 
-def _states(one: TopicSummary, seen: Now) -> dict[int, int]:
+def _paused(consumers: Iterable[ConsumerOverview]) -> dict[str, list[int]]:
+    """Topic → its paused partitions."""
+    found: dict[str, list[int]] = {}
+    for topic in (topic for one in consumers for topic in one.topics if topic.paused):
+        found.setdefault(topic.topic, []).extend(topic.paused)
+    return found
+
+
+def _states(one: TopicSummary, seen: Now, paused: Iterable[int]) -> dict[int, int]:
     found: dict[int, int] = {}
     for who, numbers in one.owners.items():
         running = _running(seen.world, who, one.topic)
         known = seen.world.status(who) is not None
         found |= {p: (OWNED if p in running else IDLE) if known else UNKNOWN for p in numbers}
-    paused = {p: PAUSED for who in seen.consumers for t in who.topics if t.topic == one.topic for p in t.paused}
-    found |= {p: state for p, state in paused.items() if p in found}
+    found |= {p: PAUSED for p in paused if p in found}
     found |= {p: STARTING for numbers in one.starting.values() for p in numbers}
     return found | {p: CLOSING for numbers in one.closing.values() for p in numbers}
 

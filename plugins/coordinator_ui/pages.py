@@ -5,8 +5,8 @@ A part that cannot be read is replaced by a sentence, and hides no other part. T
 """
 
 from bisect import bisect_left
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import (
@@ -33,10 +33,14 @@ MOST_LINKED = 50
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """The consumers of this cluster, or why they cannot be read."""
+    """The consumers of this cluster, or why they cannot be read.
+
+    `lags`: topic → records behind the log's end, as far as the consumers know.
+    """
 
     listed: tuple[ConsumerOverview, ...] = ()
     problem: str = ""
+    lags: Mapping[str, int] = field(default_factory=dict)
 
     def of_topic(self, topic: str) -> dict[str, overview.RunningTopic]:
         """Consumer → its status of the topic, of those whose interface answers."""
@@ -56,11 +60,6 @@ class Consumers:
     def unwell(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
         """The owners that answer, and report a problem."""
         return tuple(one for one in self.listed if one.consumer in owners and one.health not in ("", overview.HEALTHY))
-
-    def lag(self, topic: str) -> int | None:
-        """Records behind the log's end, as far as the consumers know."""
-        known = [one.lag_records for one in self.of_topic(topic).values() if one.lag_records is not None]
-        return sum(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +160,18 @@ def _rebalances(c: Coordinator, topics: Collection[str], limit: int) -> tuple[tu
 
 def _consumers(c: Coordinator) -> Consumers:
     try:
-        return Consumers(tuple(overview.consumers(c)))
+        listed = tuple(overview.consumers(c))
     except (DiscoveryUnavailable, Malformed) as error:
         return Consumers(problem=error.told)
     except NodeMissing:
         return Consumers()
+    return Consumers(listed, lags=_lags(listed))
+
+
+def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:
+    """Goes once through everybody: a topic's row that did it would do it for each of thousands of topics."""
+    found: dict[str, int] = {}
+    for said in (topic for one in listed if one.health for topic in one.topics):
+        if said.lag_records is not None:
+            found[said.topic] = found.get(said.topic, 0) + said.lag_records
+    return found

@@ -42,11 +42,11 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, overrides, positions, topics
+from coordinator_tasks.service import directives, overrides, overview, positions, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, record_end
 from coordinator_tasks.service.history import Rebalance, rebalances
-from coordinator_tasks.service.overview import ConsumerOverview
+from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic
 from tests import reference
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.pages_site import (
@@ -193,6 +193,33 @@ def test_a_large_topic_is_shown_by_ranges(shop: Cluster) -> None:
     html = pages_of(shop).get("/clusters/shop/topics/orders").text
     assert 'class="grid"' not in html
     assert "a 100 0–99" in text_of(html)
+
+
+class Walked(tuple[RunningTopic, ...]):
+    """Counts how often somebody goes through it."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[RunningTopic]:
+        self.times += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/clusters/shop/live"])
+def test_what_a_consumer_says_is_not_gone_through_for_each_topic(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    names = [f"topic-{number}" for number in range(20)]
+    for name in names:
+        shop.kafka.create_topic(name, 1)
+        topics.add_topic(shop.coordinator, name, "readers", actor=PERSON)
+    said = Walked(RunningTopic(name, (0,), (0,), lag_records=700) for name in names)
+    each = [ConsumerOverview(consumer, "live", health="ok", topics=said) for consumer in ("a", "b")]
+    monkeypatch.setattr(overview, "consumers", lambda *_: each)
+    page = pages_of(shop).get(path)
+    assert page.status_code == 200
+    assert said.times <= 10, "five times of each consumer"
+    assert page.text.count('<td class="number">1400</td>') == (20 if path == "/" else 0)
 
 
 def test_a_removed_topic_keeps_its_history_and_an_unknown_one_is_a_404(shop: Cluster) -> None:
