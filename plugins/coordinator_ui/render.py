@@ -91,6 +91,8 @@ def environment() -> Environment:
         "task_path": words.task_path,
         "way": lambda kind: HOW[kind][0],
         "why": words.why,
+        "within": lambda numbers, others: set(numbers).intersection(others),
+        "without": lambda numbers, others: set(numbers).difference(others),
     }
     made.globals |= {
         "count": counted,

@@ -1,6 +1,7 @@
 """The list of all rebalances, one of them drawn on a time axis, and the same as data."""
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from coordinator_ui import past
 from coordinator_ui.listing import merged
 from coordinator_ui.past import Page, Wanted
+from coordinator_ui.render import environment
 from coordinator_ui.story import tell
 from coordinator_ui.timeline import WIDTH, Chart, Span, handoffs, whole
 
@@ -213,6 +215,15 @@ def test_both_sides_are_the_assignment_then_not_the_one_of_today(shop: Cluster) 
     said = text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/1-orders").text)
     assert "a 2 partitions 1 0 1 partition 0" in said
     assert "b 2 partitions 2–3 3 partitions 1 2–3" in said
+
+
+def test_both_sides_of_a_topic_of_50_000_partitions_are_compared_in_no_time() -> None:
+    before, after = tuple(range(25_000)), tuple(range(12_500, 37_500))
+    numbers = environment().from_string('{% import "parts.html" as p %}{{ p.numbers(before, after, "gone") }}')
+    began_s = time.process_time()
+    shown = text_of(numbers.render(before=before, after=after))
+    assert time.process_time() - began_s < 2.0
+    assert shown.split() == ["0–12499", "12500–24999"]
 
 
 def test_who_was_waited_for_and_how_long_is_said(shop: Cluster) -> None:
