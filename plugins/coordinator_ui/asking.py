@@ -109,7 +109,7 @@ def _field(name: str, form: Mapping[str, Any], given: str, offers: Mapping[str, 
             value = _lines(given) if given else "\n".join(map(str, default or ()))
         case _:
             value = given or str(default)
-    optional = "default" in form or kind in ("integer", "number")
+    optional = "default" in form
     items = str(form.get("items", {}).get("type", ""))
     choices = tuple(map(str, form.get("enum", ())))
     long = kind in ("array", "object") or form.get("format") == "multiline"

@@ -22,6 +22,26 @@ def test_every_form_has_its_fields(shop: Cluster, name: str) -> None:
     assert ('id="field-dry_run" type="checkbox" checked' in page) == (not ACTIONS[name].reads)
 
 
+@pytest.mark.parametrize(
+    ("action", "name", "value"),
+    [
+        ("scale", "count", ""),
+        ("set_growth", "most", ""),
+        ("upgrade", "hold_minutes", "5.0"),
+        ("expect_restart", "within", "10"),
+    ],
+)
+def test_a_number_that_is_not_filled_in_is_not_taken_for_0(shop: Cluster, action: str, name: str, value: str) -> None:
+    page = pages_of(shop).get(f"/clusters/shop/ask/{action}").text
+    found = re.search(f'<input id="field-{name}"[^>]*>', page)
+    assert found is not None
+    assert f'value="{value}"' in found[0]
+    assert found[0].endswith(" required>")
+    label = re.search(f'<label for="field-{name}">(.*?)</label>', page)
+    assert label is not None
+    assert ("(needed)" in label[1]) == (not value)
+
+
 def test_a_form_is_filled_in_from_the_row_and_does_nothing(shop: Cluster) -> None:
     stable(shop, {0: "a"})
     before = shop.zk.children(shop.paths.directives)
