@@ -112,6 +112,10 @@ class TriggerRunOperator(UntemplatedOperator):
         )
 
 
+class PassingError(AirflowException):
+    """An error that ends by itself, such as a ZooKeeper that does not answer: another try may do it."""
+
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Raise errors as sentences: an error that a retry cannot mend fails the task at once, another one is retried."""
@@ -120,7 +124,7 @@ def one_line_errors() -> Iterator[None]:
     except (Refused, Malformed) as error:
         raise AirflowFailException(error.told) from None
     except CoordinatorError as error:
-        raise AirflowException(error.told) from None
+        raise PassingError(error.told) from None
 
 
 def actor_of(context: Context) -> Actor:

@@ -9,7 +9,13 @@ from typing import Any
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from coordinator_plugin.base_operators import ClusterOperator, UntemplatedOperator, actor_of, one_line_errors
+from coordinator_plugin.base_operators import (
+    ClusterOperator,
+    PassingError,
+    UntemplatedOperator,
+    actor_of,
+    one_line_errors,
+)
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
@@ -129,13 +135,17 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
         self.action = action
 
     def poke(self, context: Context) -> bool:
-        """One look. Raises what ends the task: an action that was refused is not watched."""
+        """One look. Raises what ends the task: an action that was refused is not watched. What passes is looked at again."""
         given, watch = given_of(context), ACTIONS[self.action].watch
         if watch is None:
             return True
-        with opened(given) as coordinator:
-            told = pauses_told(coordinator.paths.cluster)
-            pauses.complete(coordinator, transitions.topics(coordinator), told)
-            ended, lines = watch(coordinator, given)
-            self.say(lines)
+        try:
+            with opened(given) as coordinator:
+                told = pauses_told(coordinator.paths.cluster)
+                pauses.complete(coordinator, transitions.topics(coordinator), told)
+                ended, lines = watch(coordinator, given)
+                self.say(lines)
+        except PassingError as error:
+            self.log.warning("holding: %s", error)
+            return False
         return ended

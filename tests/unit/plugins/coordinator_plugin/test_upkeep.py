@@ -57,6 +57,16 @@ def test_each_look_measures_what_has_moved_before_more_of_it_moves(site: Upgradi
     assert all(one.pauses is not None for one in steps)
 
 
+def test_it_follows_on_when_zookeeper_answers_again(site: UpgradingSite) -> None:
+    to_v2(site)
+    sensor = WatchSensor(task_id="follow", action="upgrade")
+    site.server.stop()
+    assert not sensor.poke(GIVEN)  # type: ignore[arg-type]
+    site.server.start()
+    upgrades.pause(site.coordinator, APP, by=PERSON.named, why="")
+    assert sensor.poke(GIVEN)  # type: ignore[arg-type]
+
+
 def test_an_upgrade_that_is_not_there_fails_the_task_in_one_line(site: UpgradingSite) -> None:
     with pytest.raises(AirflowFailException, match="KPC-012: the fleet 'billing' has no upgrade"):
         WatchSensor(task_id="follow", action="upgrade").poke(GIVEN)  # type: ignore[arg-type]
