@@ -1,5 +1,6 @@
 """Operators around the transitions: the reconciliation, the fleet, and the actions of the forms."""
 
+import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ TURN_S = 60.0
 MOST_S = 300.0
 FOLLOW_S = 30 * 86_400.0
 """So long a run follows what it has begun; `reconcile` continues it anyway."""
+MOST_LAUNCHES = 1_000
+"""Of one run: Airflow maps a task over at most 1,024 (`[core] max_map_length`), and fails the one that gives more."""
 
 
 class ReconcileOperator(ClusterOperator):
@@ -75,7 +78,10 @@ class AutoscaleOperator(ClusterOperator):
 
 
 class MissingConsumersOperator(ClusterOperator):
-    """The missing consumers of the fleets; each launch reads its fleet itself."""
+    """The missing consumers of the fleets, at most `MOST_LAUNCHES`; each launch reads its fleet itself.
+
+    Which ones is left to chance, so that a fleet whose launches all fail keeps no other one from being launched.
+    """
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow's signature
         """The arguments of each launch."""
@@ -85,6 +91,9 @@ class MissingConsumersOperator(ClusterOperator):
             for problem in problems:
                 self.log.warning("%s", problem)
             self.say(f"{launch.consumer} of {launch.app} is missing" for launch in launches)
+        if len(launches) > MOST_LAUNCHES:
+            self.log.info("this run launches %d of them: reconcile starts another one for the rest", MOST_LAUNCHES)
+            launches = tuple(random.sample(launches, MOST_LAUNCHES))
         return [{"consumer": launch.consumer} for launch in launches]
 
 
