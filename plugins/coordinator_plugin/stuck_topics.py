@@ -138,7 +138,7 @@ def unowned_of(c: Coordinator, topic: str) -> tuple[int, ...]:
 def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -> dict[str, tuple[str, float]]:
     """`_stuck_since` of those topics that are stuck and can be read."""
     found: dict[str, tuple[str, float]] = {}
-    for topic in topics:
+    for topic in filter(is_topic, topics):
         with suppress(Malformed):
             if (stuck := _stuck_since(c, topic, stable=stable)) is not None:
                 found[topic] = stuck

@@ -23,7 +23,7 @@ from coordinator_plugin.stuck_topics import sentences
 
 from coordinator_tasks.core.codecs.codec import decode_state, encode_state
 from coordinator_tasks.core.errors import StoreUnavailable
-from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.world.site import Site, stable_site
 
@@ -148,6 +148,14 @@ def stuck_site() -> Site:
 
 def test_a_stuck_topic_is_named_with_its_reason() -> None:
     (said,) = sentences(stuck_site().coordinator)
+    assert said.startswith("orders is stuck in Closing: ")
+
+
+def test_a_node_that_is_no_topics_hides_no_stuck_topic() -> None:
+    site = stuck_site()
+    site.zk.transact([Create(f"{site.paths.configs}/no topic")])
+    strange, said = sentences(site.coordinator)
+    assert strange.startswith("no topic cannot be read: KPC-011: ")
     assert said.startswith("orders is stuck in Closing: ")
 
 
