@@ -40,6 +40,7 @@ from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
+from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State, TopicDescription
@@ -72,7 +73,11 @@ class Answers:
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
 
-    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
+    def describe(
+        self,
+        topics: Collection[str],
+        problems: dict[str, CoordinatorError] | None = None,  # noqa: ARG002 - the port's
+    ) -> Mapping[str, TopicDescription | None]:
         return {topic: TopicDescription(topic, "id-1", self._partitions) for topic in topics}
 
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:

@@ -74,12 +74,24 @@ class _Client:
             raise self._broker.unavailable(f"partition {topic}-{unknown[0]}: no broker says its offset")
         return {p: offset for p, offset in listed.items() if p not in unknown}
 
-    def _topics(self, topics: Collection[str]) -> dict[str, Any]:
+    def _topics(self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None) -> dict[str, Any]:
+        """As `ports.KafkaAdmin.describe`, with what Kafka says of a topic."""
         names = sorted(set(topics))
         answers = self._broker.results(
             lambda client, time_out: client.describe_topics(TopicCollection(names), request_timeout=time_out)
         )
-        return {name: answers.get(name, f"topic {name!r}", missing=_NO_TOPIC) for name in names}
+        found: dict[str, Any] = {}
+        failed: dict[str, CoordinatorError] = {}
+        for name in names:
+            try:
+                found[name] = answers.get(name, f"topic {name!r}", missing=_NO_TOPIC)
+            except CoordinatorError as error:
+                failed[name] = error
+        if failed and not found:
+            raise next(iter(failed.values()))
+        if problems is not None:
+            problems |= failed
+        return found
 
     def _committed(
         self, group: str, topics: Mapping[str, Collection[int]], *, stable: bool = False
@@ -109,8 +121,10 @@ class _Client:
 class ConfluentKafkaAdmin(_Client):
     """`ports.KafkaAdmin`."""
 
-    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
-        found = self._topics(topics) if topics else {}
+    def describe(
+        self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
+    ) -> Mapping[str, TopicDescription | None]:
+        found = self._topics(topics, problems) if topics else {}
         return {
             name: topic and TopicDescription(name, str(topic.topic_id), len(topic.partitions), _racks(topic.partitions))
             for name, topic in found.items()

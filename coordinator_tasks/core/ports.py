@@ -169,8 +169,14 @@ GroupAnswer: TypeAlias = Mapping[str, Mapping[int, Committed]] | CoordinatorErro
 class KafkaAdmin(Protocol):
     """What the coordinator asks the brokers; raises `KafkaUnavailable`."""
 
-    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
-        """Id and partitions of each topic; `None` = there is no such topic."""
+    def describe(
+        self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
+    ) -> Mapping[str, TopicDescription | None]:
+        """Id and partitions of each topic; `None` = there is no such topic.
+
+        A topic that Kafka does not describe (`KafkaUnavailable` or `Refused`) is left out, and has its error in `problems`.
+        Such an error is raised if it is that of every topic.
+        """
 
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         """The committed offsets of many groups at once, with one request for each group.

@@ -247,10 +247,10 @@ def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> D
 
 
 def describe(c: Coordinator, views: Collection[TopicView]) -> list[TopicView]:
-    """Add Kafka's description of each topic; without an answer the views stay as they are: known partitions suffice."""
+    """Add Kafka's description of each topic; a view without one stays as it is: known partitions suffice."""
     try:
         found: Mapping[str, TopicDescription | None] = c.kafka.describe([view.topic for view in views])
-    except KafkaUnavailable:
+    except (KafkaUnavailable, Refused):  # `topics.refresh_partitions` names it
         return list(views)
     return [
         replace(view, description=found.get(view.topic), missing=view.topic in found and found[view.topic] is None)

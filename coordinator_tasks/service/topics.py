@@ -13,6 +13,7 @@ from functools import partial
 from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.codecs.codec import decode_config, encode_config
 from coordinator_tasks.core.errors import (
+    CoordinatorError,
     GroupInUse,
     InvalidName,
     LookAgain,
@@ -302,15 +303,18 @@ def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:
     """Bring the partition nodes of these topics (none = all) up to date with Kafka.
 
-    A topic that is gone, was recreated, or has an unreadable configuration is reported and left as it is.
-    Raises `KafkaUnavailable` and `StoreUnavailable`.
+    A topic that is gone, was recreated, cannot be described, or has an unreadable configuration is reported and left as it is.
+    Raises `KafkaUnavailable` and `StoreUnavailable`, and `Refused` if this account may describe none of them.
     """
     names = sorted(topics) or children(c.zk, c.paths.configs)
-    described = c.kafka.describe([name for name in names if is_topic(name)])
-    return tuple(_refreshed(c, name, described.get(name)) for name in names)
+    problems: dict[str, CoordinatorError] = {}
+    described = c.kafka.describe([name for name in names if is_topic(name)], problems)
+    return tuple(_refreshed(c, name, described.get(name), problems.get(name)) for name in names)
 
 
-def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -> Refreshed:
+def _refreshed(
+    c: Coordinator, topic: str, described: TopicDescription | None, problem: CoordinatorError | None
+) -> Refreshed:
     try:
         found = _find(c.zk, c.paths, topic)
     except (Malformed, InvalidName) as error:
@@ -320,6 +324,8 @@ def _refreshed(c: Coordinator, topic: str, described: TopicDescription | None) -
     config = found[0]
     if config.removed:
         return Refreshed(topic)
+    if problem is not None:
+        return Refreshed(topic, problem=f"the partition list of topic {topic} stays as it is: {problem}")
     if described is None:
         return Refreshed(
             topic,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain
+from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, Refused
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.service import directives, history, pauses, redeployment, topics, upgrades
 from coordinator_tasks.service.coordinator import Coordinator
@@ -39,7 +39,7 @@ def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
                 yield refreshed.problem
             elif refreshed.created:
                 yield f"{refreshed.topic} has {len(refreshed.created)} new partitions"
-    except KafkaUnavailable as error:
+    except (KafkaUnavailable, Refused) as error:
         yield f"the partition lists stay as they are: {error}"
 
 

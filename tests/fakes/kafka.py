@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
-from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, KafkaUnavailable
+from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, KafkaUnavailable, NoAccess
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, GroupOffsets, Wanted
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
@@ -22,12 +22,13 @@ class _Topic:
 @dataclass(slots=True)
 class FakeKafka:
     """The brokers; `ports.KafkaAdmin`. `down` makes every request fail; `members` are the groups' subscribers; partitions in
-    `leaderless` have no leader, in any topic.
+    `leaderless` have no leader, in any topic; `denied` are the topics that the account may not describe.
     """
 
     down: bool = False
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     leaderless: set[int] = field(default_factory=set)
+    denied: set[str] = field(default_factory=set)
     stored: dict[tuple[str, str, int], tuple[int, str]] = field(default_factory=dict)
     _topics: dict[str, _Topic] = field(default_factory=dict)
     _created: int = 0
@@ -56,9 +57,19 @@ class FakeKafka:
         """Drop the records before an offset."""
         self._topics[topic].beginnings[partition] = before
 
-    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
+    def describe(
+        self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
+    ) -> Mapping[str, TopicDescription | None]:
         self._answer()
-        return {topic: self._described(topic) for topic in sorted(set(topics))}
+        failed: dict[str, CoordinatorError] = {
+            topic: NoAccess(f"Kafka does not let this user ask for topic {topic!r}; grant it")
+            for topic in sorted(self.denied.intersection(topics))
+        }
+        if failed and failed.keys() == set(topics):
+            raise next(iter(failed.values()))
+        if problems is not None:
+            problems |= failed
+        return {topic: self._described(topic) for topic in sorted(set(topics) - failed.keys())}
 
     def _described(self, topic: str) -> TopicDescription | None:
         found = self._topics.get(topic)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
-from coordinator_tasks.core.errors import CommitFenced, KafkaUnavailable
+from coordinator_tasks.core.errors import CommitFenced, CoordinatorError, KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from tests.simulation.faults import Fault
@@ -226,7 +226,11 @@ class Admin:
 
     brokers: Brokers
 
-    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
+    def describe(
+        self,
+        topics: Collection[str],
+        problems: dict[str, CoordinatorError] | None = None,
+    ) -> Mapping[str, TopicDescription | None]:
         self.brokers.request("kafka.read")
         return {topic: self._described(topic) for topic in sorted(set(topics))}
 

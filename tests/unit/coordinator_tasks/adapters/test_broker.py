@@ -12,7 +12,7 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 from coordinator_tasks.adapters import broker, kafka
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
-from coordinator_tasks.core.errors import KafkaUnavailable, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Refused
 from coordinator_tasks.core.model import Committed, Token
 
 
@@ -317,3 +317,48 @@ def test_one_partition_whose_commit_fails_is_named_and_all_others_are_committed(
     assert offsets.commit("t", {1: entry, 0: entry}).keys() == {1}, "its producer does not start again"
     bad.trouble = None
     assert offsets.commit("t", {1: entry}) == {}
+
+
+@dataclass
+class Topic:
+    topic_id: str
+    partitions: list[Partition]
+
+
+class Topics:
+    """Describes topics, each with what it has for it."""
+
+    def __init__(self, **answers: Topic | int) -> None:
+        self.answers = answers
+
+    def poll(self, timeout: float) -> None:
+        pass
+
+    def describe_topics(self, topics: Any, **_: float) -> dict[str, Future[Any]]:
+        return {name: self._answer(self.answers[name]) for name in topics.topic_names}
+
+    def _answer(self, answer: Topic | int) -> "Future[Any]":
+        future: Future[Any] = Future()
+        if isinstance(answer, int):
+            future.set_exception(KafkaException(KafkaError(answer)))
+        else:
+            future.set_result(answer)
+        return future
+
+
+def test_a_topic_that_kafka_does_not_describe_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s=5.0)
+    known = Topic("id", [Partition(0, [])])
+    answers = {"denied": KafkaError.TOPIC_AUTHORIZATION_FAILED, "none": KafkaError.UNKNOWN_TOPIC_OR_PART}
+    monkeypatch.setattr(made._broker, "_client", Topics(known=known, odd=KafkaError.UNKNOWN, **answers))
+    problems: dict[str, CoordinatorError] = {}
+    found = made.describe(["denied", "known", "none", "odd"], problems)
+    assert (found["known"] and found["known"].partition_count, found["none"], found.keys()) == (
+        1,
+        None,
+        {"known", "none"},
+    )
+    assert isinstance(problems["denied"], Refused)
+    assert isinstance(problems["odd"], KafkaUnavailable)
+    with pytest.raises(Refused, match="does not let this user ask for topic 'denied'"):
+        made.describe(["denied"], {})

@@ -10,13 +10,13 @@ import pytest
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation, write_claim
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import decode_claim
-from coordinator_tasks.core.errors import LookAgain, StoreUnavailable
+from coordinator_tasks.core.errors import LookAgain, NoAccess, StoreUnavailable
 from coordinator_tasks.core.machine.decision import ALL_STEPS
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.world import Policy, Presence
 from coordinator_tasks.core.model import Absence, Actor, Answer, Ending, Member, Silence, State, Unreachable
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
-from coordinator_tasks.service import directives, history, loop, observe, store, topics, transitions
+from coordinator_tasks.service import directives, history, loop, observe, store, topics, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Need, Outcome, TopicReport, Waiting
 from tests.fakes.clock import FakeClock
@@ -548,6 +548,27 @@ def test_brokers_that_do_not_answer_hold_up_a_first_plan_only(site: Site) -> Non
     assert (first.outcome, first.topic) == (Outcome.WRITTEN, "orders")
     assert second.outcome is Outcome.WAITING
     assert second.blockers == ("kafka",)
+
+
+def test_a_topic_that_kafka_does_not_let_us_describe_is_named_and_holds_up_no_other(site: Site) -> None:
+    site.add_topic("payments")
+    site.settles()
+    site.kafka.denied = {"payments"}
+    site.kafka.add_partitions("orders", 2)
+    lines = list(upkeep.upkeep(site.coordinator, ["orders", "payments"]))
+    assert "orders has 2 new partitions" in lines
+    said = "the partition list of topic payments stays as it is: Kafka does not let this user ask for topic 'payments'"
+    assert [line for line in lines if line.startswith(said)]
+    site.dies("b")
+    for denied in ({"payments"}, {"orders", "payments"}):
+        site.kafka.denied = denied
+        site.settles()
+        assert {*site.node().assignments.values(), *site.node("payments").assignments.values()} == {"a"}
+        assert len(site.node().assignments) == 6
+    (line,) = upkeep.upkeep(site.coordinator, ["orders", "payments"])
+    assert line.startswith("the partition lists stay as they are: Kafka does not let this user ask for topic 'orders'")
+    with pytest.raises(NoAccess):
+        topics.described_topic(site.coordinator, "orders")
 
 
 # What cannot be read -------------------------------------------------------------------------------------------------
