@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from coordinator_tasks.core.errors import BadSettings, KafkaUnavailable, NoAccess, Refused
+from coordinator_tasks.core.errors import BadSettings, CoordinatorError, KafkaUnavailable, NoAccess, Refused
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 DEFAULT_LIMIT_S = 10.0
@@ -220,7 +220,7 @@ class Broker:
             "check that it runs and that this address is right"
         )
 
-    def translated(self, error: Exception, about: object) -> Exception:
+    def translated(self, error: Exception, about: object) -> CoordinatorError:
         """One of our errors for a failed part of a request; `about` names the part."""
         cause = _cause(error)
         if cause is None:

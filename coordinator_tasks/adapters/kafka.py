@@ -95,17 +95,26 @@ class _Client:
 
     def _committed(
         self, group: str, topics: Mapping[str, Collection[int]], *, stable: bool = False
-    ) -> dict[str, dict[int, Committed]]:
-        """Topic → partition → what the group has committed; `stable` as in `Broker.committed`."""
+    ) -> dict[str, dict[int, Committed] | CoordinatorError]:
+        """Topic → partition → what the group has committed, or why Kafka does not say it; `stable` as in `Broker.committed`."""
         places = [TopicPartition(topic, p) for topic in sorted(topics) for p in sorted(set(topics[topic]))]
         found: dict[str, dict[int, Committed]] = {}
+        failed: dict[str, CoordinatorError] = {}
         for one in self._broker.committed(group, places, stable) if places else ():
             if one.error is not None:
-                error = KafkaException(one.error)
                 about = f"partition {one.topic}-{one.partition} of group {group!r}"
-                raise self._broker.translated(error, about) from error
-            if one.offset >= 0:
+                failed.setdefault(one.topic, self._broker.translated(KafkaException(one.error), about))
+            elif one.offset >= 0:
                 found.setdefault(one.topic, {})[one.partition] = decode_metadata(one.offset, one.metadata)
+        return {**found, **failed}
+
+    def _committed_of(
+        self, group: str, topic: str, partitions: Collection[int], *, stable: bool
+    ) -> dict[int, Committed]:
+        """The same of one topic; raises why Kafka does not say it."""
+        found = self._committed(group, {topic: partitions}, stable=stable).get(topic, {})
+        if isinstance(found, CoordinatorError):
+            raise found
         return found
 
     def group_members(self, group: str) -> tuple[str, ...]:
@@ -179,7 +188,7 @@ class ConfluentGroupOffsets(_Client):
             self._isolation = IsolationLevel.READ_COMMITTED
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        return self._committed(self._group, {topic: partitions}).get(topic, {})
+        return self._committed_of(self._group, topic, partitions, stable=False)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:  # noqa: ARG002
         """Nothing: the broker does not fence these commits."""

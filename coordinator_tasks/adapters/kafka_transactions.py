@@ -49,7 +49,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         """Waits for open transactions: Kafka may show an acknowledged commit a moment later."""
-        return self._committed(self._group, {topic: partitions}, stable=True).get(topic, {})
+        return self._committed_of(self._group, topic, partitions, stable=True)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
         for made in (self._producers, self._begun):

@@ -162,7 +162,8 @@ class StatusClient(Protocol):
 
 Wanted: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 """Group → topic → partitions."""
-GroupAnswer: TypeAlias = Mapping[str, Mapping[int, Committed]] | CoordinatorError
+TopicAnswer: TypeAlias = Mapping[int, Committed] | CoordinatorError
+GroupAnswer: TypeAlias = Mapping[str, TopicAnswer] | CoordinatorError
 """Topic → partition → its committed offset, or why it is not known."""
 
 
@@ -181,8 +182,8 @@ class KafkaAdmin(Protocol):
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         """The committed offsets of many groups at once, with one request for each group.
 
-        Metadata is read; partitions without an offset are left out. A group that cannot be asked has its error
-        (`KafkaUnavailable` or `Refused`) in place of an answer.
+        Metadata is read; partitions without an offset are left out. A group that cannot be asked, or one topic of it, has its
+        error (`KafkaUnavailable` or `Refused`) in place of an answer.
         """
 
     def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Refused
+from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 from coordinator_tasks.core.lag_moments import Seen
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures
+from coordinator_tasks.service.observe import offsets_of
 
 
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
@@ -18,13 +19,12 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
             wanted.setdefault(one.group, {})[one.topic] = one.partitions
     for group, answer in _committed(c, wanted).items():
         try:
-            if isinstance(answer, CoordinatorError):
-                raise answer
+            told = {topic: offsets_of(answer, topic) for topic in wanted[group]}
             ends = {topic: c.kafka.bounds(topic, partitions) for topic, partitions in wanted[group].items()}
         except (KafkaUnavailable, Refused) as error:
             unknown[group] = error.told
             continue
-        for topic, committed in answer.items():
+        for topic, committed in told.items():
             for partition, entry in sorted(committed.items()):
                 if partition in ends[topic]:
                     owner, end = owners[topic].get(partition, ""), ends[topic][partition][1]

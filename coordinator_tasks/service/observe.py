@@ -31,7 +31,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import is_consumer
-from coordinator_tasks.core.ports import Check
+from coordinator_tasks.core.ports import Check, GroupAnswer
 from coordinator_tasks.core.protocol import claims as claim_steps
 from coordinator_tasks.core.znodes import children, find_many, put, written
 from coordinator_tasks.service import store
@@ -266,7 +266,16 @@ def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets
     answers = c.kafka.committed(wanted)
     found: dict[str, Offsets] = {}
     for view in views:
-        answer = answers[view.config.group_id]
-        refusal = answer if isinstance(answer, Refused) else None
-        found[view.topic] = refusal if isinstance(answer, CoordinatorError) else answer.get(view.topic, {})
+        try:
+            found[view.topic] = offsets_of(answers[view.config.group_id], view.topic)
+        except CoordinatorError as error:
+            found[view.topic] = error if isinstance(error, Refused) else None
+    return found
+
+
+def offsets_of(answer: GroupAnswer, topic: str) -> Mapping[int, Committed]:
+    """One topic's committed offsets in its group's answer; raises why Kafka does not say them."""
+    found = answer if isinstance(answer, CoordinatorError) else answer.get(topic, {})
+    if isinstance(found, CoordinatorError):
+        raise found
     return found

@@ -62,8 +62,7 @@ class FakeKafka:
     ) -> Mapping[str, TopicDescription | None]:
         self._answer()
         failed: dict[str, CoordinatorError] = {
-            topic: NoAccess(f"Kafka does not let this user ask for topic {topic!r}; grant it")
-            for topic in sorted(self.denied.intersection(topics))
+            topic: self._denied(topic) for topic in sorted(self.denied.intersection(topics))
         }
         if failed and failed.keys() == set(topics):
             raise next(iter(failed.values()))
@@ -85,9 +84,13 @@ class FakeKafka:
 
     def _of_group(self, group: str, topics: Mapping[str, Collection[int]]) -> GroupAnswer:
         try:
-            return {topic: self.committed_of(group, topic, partitions) for topic, partitions in topics.items()}
+            found = {topic: self.committed_of(group, topic, partitions) for topic, partitions in topics.items()}
         except CoordinatorError as error:
             return error
+        return {**found, **{topic: self._denied(topic) for topic in self.denied.intersection(topics)}}
+
+    def _denied(self, topic: str) -> NoAccess:
+        return NoAccess(f"Kafka does not let this user ask for topic {topic!r}; grant it")
 
     def group_members(self, group: str) -> tuple[str, ...]:
         self._answer()

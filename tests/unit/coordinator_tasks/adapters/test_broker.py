@@ -362,3 +362,29 @@ def test_a_topic_that_kafka_does_not_describe_hides_no_other(monkeypatch: pytest
     assert isinstance(problems["odd"], KafkaUnavailable)
     with pytest.raises(Refused, match="does not let this user ask for topic 'denied'"):
         made.describe(["denied"], {})
+
+
+class Place:
+    """What a group has committed in a partition, or the error of it."""
+
+    def __init__(self, topic: str, partition: int, offset: int, error: int | None = None) -> None:
+        self.topic, self.partition, self.offset, self.metadata = topic, partition, offset, ""
+        self.error = None if error is None else KafkaError(error)
+
+
+def test_a_topic_whose_offsets_kafka_does_not_say_hides_those_of_no_other_of_its_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = [Place("t", 0, 5), Place("u", 0, 7), Place("u", 1, -1001, KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+    made, group = (
+        ConfluentKafkaAdmin({"bootstrap.servers": "h:1"}),
+        ConfluentGroupOffsets({"bootstrap.servers": "h:1"}, "g"),
+    )
+    for one in (made, group):
+        monkeypatch.setattr(one._broker, "committed", lambda *_: places)
+    answer = made.committed({"g": {"t": [0], "u": [0, 1]}})["g"]
+    assert isinstance(answer, dict)
+    assert answer["t"] == {0: Committed(5)}
+    assert "does not let this user ask for partition u-1 of group 'g'" in str(answer["u"])
+    with pytest.raises(Refused, match="u-1"):
+        group.committed("u", [0, 1])
