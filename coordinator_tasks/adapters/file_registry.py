@@ -5,10 +5,12 @@ of that time. A consumer that wrongly looks absent still answers by itself, so i
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
 import os
+import stat
 import tempfile
 import threading
 import time
@@ -28,6 +30,8 @@ DEFAULT_TTL_S = 10.0
 _SUFFIX = ".json"
 _BEATS_PER_TTL = 4
 _RETRY_S = 0.1
+_OF_ONE_FILE = frozenset({errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EPERM})
+"""Errors that say nothing of the folder."""
 log = logging.getLogger(__name__)
 
 
@@ -119,8 +123,8 @@ class FileRegistry:
     def _beat(self) -> None:
         while not self._stop.wait(self._ttl_s / _BEATS_PER_TTL):
             member = self._member
-            # A missing folder may be back at the next beat.
-            with contextlib.suppress(DiscoveryUnavailable):
+            # A missing folder may be back at the next beat, and a file that cannot be read may be gone.
+            with contextlib.suppress(DiscoveryUnavailable, Malformed, InvalidName):
                 if member is not None:
                     self._renew(member)
 
@@ -148,17 +152,27 @@ def _fresh_or_named(path: Path, now: float, ttl_s: float) -> Member | None:
     try:
         return _fresh(path, now, ttl_s)
     except (Malformed, InvalidName) as error:
-        if not is_consumer(path.stem):
-            log.warning("%s is no consumer's registration and is left out: %s", path, error)
+        problem = str(error)
+    except OSError as error:
+        if error.errno not in _OF_ONE_FILE:
+            raise
+        if now - path.lstat().st_mtime > ttl_s:
             return None
-        return Member(path.stem, 0, "", "", problem=str(error))
+        problem = str(Malformed(str(path), f"cannot be read ({error.strerror})"))
+    if not is_consumer(path.stem):
+        log.warning("%s is no consumer's registration and is left out: %s", path, problem)
+        return None
+    return Member(path.stem, 0, "", "", problem=problem)
 
 
 def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
     try:
-        with path.open("rb") as file:
-            if now - os.fstat(file.fileno()).st_mtime > ttl_s:
+        with open(path, "rb", opener=_without_waiting) as file:
+            found = os.fstat(file.fileno())
+            if now - found.st_mtime > ttl_s:
                 return None
+            if not stat.S_ISREG(found.st_mode):
+                raise Malformed(str(path), "is no file, but a pipe or a device")
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return None
@@ -167,6 +181,11 @@ def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
     if member.consumer + _SUFFIX != path.name:
         raise InvalidName(f"{path} is the registration of {member.consumer!r}; its file has the wrong name, remove it")
     return member
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """For `open`: a pipe would wait for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _encode(member: Member, registered_at: float) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import (
     ZooKeeperDiscovery,
     ZooKeeperRegistry,
@@ -216,6 +217,39 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert list(found) == ["a"]
     clock.advance(60)
     assert FileDiscovery(tmp_path, clock).members() == {}
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a link to itself"])
+def test_what_is_no_file_is_named_and_keeps_nobody_from_being_seen(tmp_path: Path, kind: str) -> None:
+    clock = FakeClock(time.time())
+    registry, strange = FileRegistry(tmp_path, clock), tmp_path / "a.json"
+    registry.register(replace(A1, consumer="b"))
+    registry.close()
+    if kind == "a folder":
+        strange.mkdir()
+    elif kind == "a pipe":
+        os.mkfifo(strange)
+    else:
+        strange.symlink_to(strange)
+    found = FileDiscovery(tmp_path, clock).members()
+    assert found["b"].problem == ""
+    assert found["a"].problem.startswith(f"{strange}: ")
+    clock.advance(60.0)
+    assert FileDiscovery(tmp_path, clock).members() == {}
+
+
+def test_heart_beats_go_on_when_a_file_that_could_not_be_read_is_removed(tmp_path: Path) -> None:
+    registry, file = FileRegistry(tmp_path, SystemClock(), ttl_s=0.2), tmp_path / "a.json"
+    registry.register(A1)
+    file.write_bytes(b"{")
+    time.sleep(0.2)  # several beats
+    assert file.read_bytes() == b"{"
+    file.unlink()
+    until = time.monotonic() + WAIT_S
+    while not file.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    registry.close()
 
 
 def test_a_registration_in_a_folder_is_noted_in_zookeeper_before_it_is_seen(
