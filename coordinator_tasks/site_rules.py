@@ -13,7 +13,7 @@ from typing import Any
 from coordinator_tasks.core.errors import BadRule
 from coordinator_tasks.core.names import MAX_WORDS_CHARS
 from coordinator_tasks.core.upgrade_rule import Facts, SiteRule
-from coordinator_tasks.site_strategies import one_line
+from coordinator_tasks.site_strategies import FAILURES, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class _Named:
         """The rule's answer, in one line. Raises `BadRule`."""
         try:
             answer = self._imported()(facts)
-        except Exception as error:
+        except FAILURES as error:
             raise BadRule(
                 f"the rule {self.name!r} ({self.source}) failed with {one_line(error)}; correct it and continue the upgrade, "
                 "or roll it back"

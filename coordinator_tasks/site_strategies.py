@@ -18,6 +18,8 @@ from coordinator_tasks.core.assignors import ASSIGNORS, Assignor, Problem, Strat
 from coordinator_tasks.core.errors import BadStrategy
 
 GROUP = "kafka_partition_coordinator.strategies"
+FAILURES = (Exception, SystemExit)
+"""Of a site's own code: one that exits, such as a script that is imported, must not end the coordinator."""
 _SHOWN = 200  # characters of somebody else's error
 
 
@@ -38,7 +40,7 @@ class Site:
         try:
             answer = self.call(_read_only(problem))
             answer = dict(answer.items()) if isinstance(answer, Mapping) else answer
-        except Exception as error:
+        except FAILURES as error:
             raise BadStrategy(
                 f"strategy {self.name!r} ({self.source}) failed on topic {problem.topic} with {one_line(error)}; "
                 "correct it, or choose another strategy"
@@ -106,7 +108,7 @@ def _loaded(entry: EntryPoint) -> Assignor:
         for part in name.strip().split("."):
             found = getattr(found, part)
         partial = getattr(found, "partial", False) is True
-    except Exception as error:  # noqa: BLE001 - the imported code is not ours
+    except FAILURES as error:
         return Broken(f"{named}, which cannot be imported: {one_line(error)}; correct the name, or install it")
     if not callable(found):
         return Broken(f"{named}, which is no callable but {type(found).__name__}; name a function of a Problem")
@@ -126,7 +128,7 @@ def _read_only(problem: Problem) -> Problem:
     return replace(problem, **copies)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """`KeyError: 'rack' (mine.py, line 12)`."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     frames = traceback.extract_tb(error.__traceback__)

@@ -47,13 +47,14 @@ def test_what_a_rule_answers(module: ModuleType, rule: Callable[[Facts], Any], s
     ("source", "rule", "says"),
     [
         ("shop_rules:mine", raises, "failed with KeyError: 'price'"),
+        ("shop_rules:mine", lambda _: sys.exit(2), "failed with SystemExit: 2"),
         ("shop_rules:mine", lambda _: 7, "answered with int; it has to return a text, None or a boolean"),
         ("shop_rules:mine", 7, "failed with TypeError"),
         ("shop_rules:other", raises, "failed with AttributeError"),
         ("nosuch_rules:mine", raises, "failed with ModuleNotFoundError"),
         ("", raises, "failed with ValueError"),
     ],
-    ids=["it raises", "a number", "no callable", "another name", "no module", "no source"],
+    ids=["it raises", "it exits", "a number", "no callable", "another name", "no module", "no source"],
 )
 def test_a_rule_that_cannot_say_is_refused_in_one_line(
     module: ModuleType, source: str, rule: object, says: str

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -99,6 +100,16 @@ def test_one_that_cannot_be_imported_holds_its_own_topics_only(module: ModuleTyp
         found.check(scene.config)
 
 
+def test_a_module_that_exits_when_it_is_imported_holds_its_own_topics_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_script_of_the_site.py").write_text("import sys\nsys.exit(2)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = strategies_of("balanced", {}, {"mine": "a_script_of_the_site:f"})
+    with pytest.raises(Refused, match="which cannot be imported: SystemExit: 2"):
+        found.check(replace(CONFIG, strategy="mine"))
+
+
 def test_a_cluster_whose_strategy_cannot_be_imported_starts_and_runs_the_topics_that_name_another(
     module: ModuleType,
 ) -> None:
@@ -113,6 +124,7 @@ def raises(problem: Problem) -> Mapping[int, str]:
 
 WRONG: list[Any] = [
     pytest.param(raises, "failed on topic orders with KeyError: 'rack\\nof orders' (test_site_strategies.py, line", id="raises"),
+    pytest.param(lambda _: sys.exit(2), "failed on topic orders with SystemExit: 2", id="exits"),
     pytest.param(lambda _: None, "answered for topic orders with NoneType, not with a mapping", id="nothing"),
     pytest.param(lambda _: [(0, "a")], "with list, not with a mapping of partition to member", id="a list"),
     pytest.param(lambda _: {"0": "a"}, "with '0': 'a', which is no partition number", id="numbers as texts"),
