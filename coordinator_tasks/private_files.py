@@ -33,9 +33,10 @@ def foreign(found: os.stat_result) -> str:
 
 
 def stamp(path: str) -> tuple[int, ...]:
-    """What changes whenever the file is written or replaced; empty while it is not there."""
+    """What changes whenever the file is written or replaced, or who may read it; empty while it is not there."""
     try:
         found = os.stat(path)  # noqa: PTH116 - an empty path is no file, and `Path` would make it the folder
     except OSError:
         return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    # A file system may give two changes of a moment the same time.
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode, found.st_uid, found.st_gid

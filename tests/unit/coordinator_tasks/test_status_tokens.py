@@ -64,6 +64,8 @@ def test_while_the_file_cannot_be_used_the_former_tokens_stay(file: Path, caplog
     assert tokens.all() == ("one",), "others could have read it"
     assert "chmod 600" in caplog.text
     assert "two" not in caplog.text
+    file.chmod(0o600)
+    assert tokens.all() == ("two",), "what the log asked for was done"
     replaced(file, "three\n")
     assert tokens.all() == ("three",)
 
