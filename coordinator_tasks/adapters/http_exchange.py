@@ -7,12 +7,15 @@ There is no proxy, no cookie, no redirect and no compression: the answer is the 
 import asyncio
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import h11
 
 MAX_HEAD_BYTES = 16 * 1024
+KEPT_S = 5.0
+"""So long a connection is kept without a request: a consumer ends it after 10 s, and may do so within a later request."""
 _READ_BYTES = 64 * 1024
 _PORTS = {"http": 80, "https": 443}
 
@@ -34,6 +37,7 @@ class _Connection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     protocol: h11.Connection
+    idle_since_s: float = 0.0
 
 
 class Peer:
@@ -61,6 +65,7 @@ class Peer:
         finally:
             if kept:
                 connection.protocol.start_next_cycle()
+                connection.idle_since_s = time.monotonic()
                 self._idle.append(connection)
             else:
                 connection.writer.close()
@@ -107,7 +112,8 @@ class Peer:
     async def _connection(self) -> _Connection:
         while self._idle:
             one = self._idle.pop()
-            if not one.reader.at_eof() and one.reader.exception() is None:
+            kept_s = time.monotonic() - one.idle_since_s
+            if kept_s < KEPT_S and not one.reader.at_eof() and one.reader.exception() is None:
                 return one
             one.writer.close()
         reader, writer = await self._connected(self._tls)

@@ -19,7 +19,7 @@ from spark_apps.agent.interface.served_certificate import ServedCertificate
 
 MAX_CONNECTIONS = 32
 REQUEST_S = 10.0
-"""From the accept or the last answer to the last byte of the next answer; longer than httpx keeps a connection."""
+"""From the accept or the last answer to the last byte of the next answer; longer than the coordinator keeps a connection."""
 MAX_HEAD_BYTES = 16 * 1024
 DROP_S = 0.2  # how long the thread of a dropped connection may take to end
 

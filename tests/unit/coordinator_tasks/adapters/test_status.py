@@ -12,12 +12,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from coordinator_tasks.adapters import http_exchange
 from coordinator_tasks.adapters import status as status_module
-from coordinator_tasks.adapters.status import HttpStatusClient
+from coordinator_tasks.adapters.status import DEFAULT_LIMIT_S, HttpStatusClient
 from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.model import ConsumerStatus, Member, Silence, Unreachable
 from coordinator_tasks.status_tokens import StatusTokens
+from spark_apps.agent.interface import http_connections
 
 STATUS = ConsumerStatus("a", "shop", 1, "boot", "ok")
 LIMIT_S = 1.5
@@ -45,7 +47,7 @@ def handler(interface: Interface) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            interface.headers.append({"path": self.path, **dict(self.headers)})
+            interface.headers.append({"path": self.path, "port": str(self.client_address[1]), **dict(self.headers)})
             if interface.delay is not None:
                 interface.delay.wait(10.0)
             self.answer(interface.code, interface.body)
@@ -248,6 +250,17 @@ def test_no_cookie_is_kept(client: HttpStatusClient, interface: Interface) -> No
     interface.more = {"Set-Cookie": "a=1"}
     assert client.ask([interface.member]) == client.ask([interface.member]) == {"a": STATUS}
     assert "Cookie" not in interface.headers[1]
+
+
+def test_a_connection_that_the_consumer_is_about_to_end_is_not_used_again(
+    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert http_exchange.KEPT_S + DEFAULT_LIMIT_S < http_connections.REQUEST_S
+    member = interface.member
+    for kept_s, connections in ((60.0, 1), (0.0, 2)):
+        monkeypatch.setattr(http_exchange, "KEPT_S", kept_s)
+        assert client.ask([member]) == client.ask([member]) == {"a": STATUS}
+        assert len({one["port"] for one in interface.headers[-2:]}) == connections
 
 
 @contextlib.contextmanager
