@@ -24,9 +24,9 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.model import ConsumerStatus
 from coordinator_tasks.exposition import CONTENT_TYPE
+from coordinator_tasks.http_connections import BoundedHandler, BoundedServer
 from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.tls_files import TlsFiles
-from spark_apps.agent.interface.http_connections import BoundedHandler, BoundedServer
 from spark_apps.agent.interface.served_certificate import ServedCertificate
 
 HEALTH_PATH = "/v1/health"
@@ -106,7 +106,8 @@ class StatusServer:
         given = {"interface": interface, "tokens": tokens, "names": names}
         certificate = ServedCertificate(tls) if tls and (tls.certificate or tls.key) else None
         try:
-            self._server = BoundedServer((host, port), type("BoundHandler", (_Handler,), given), certificate)
+            wrap = certificate.wrap if certificate else None
+            self._server = BoundedServer((host, port), type("BoundHandler", (_Handler,), given), wrap)
         except OSError as error:
             raise Refused(f"the status interface cannot listen on {host}:{port} ({error}); choose another") from error
         bound = self._server.server_address[1]

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from coordinator_tasks import http_connections
 from coordinator_tasks.adapters import http_exchange
 from coordinator_tasks.adapters import status as status_module
 from coordinator_tasks.adapters.status import DEFAULT_LIMIT_S, HttpStatusClient
@@ -19,7 +20,6 @@ from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.model import ConsumerStatus, Member, Silence, Unreachable
 from coordinator_tasks.status_tokens import StatusTokens
-from spark_apps.agent.interface import http_connections
 
 STATUS = ConsumerStatus("a", "shop", 1, "boot", "ok")
 LIMIT_S = 1.5

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks import http_connections
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
 from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.tls_files import TlsFiles
-from spark_apps.agent.interface import http_connections
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 from tests.certificates import DAY, Authority, Pair
 

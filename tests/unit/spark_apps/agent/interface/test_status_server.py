@@ -9,12 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
+from coordinator_tasks import http_connections
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.model import ConsumerStatus, Member
 from coordinator_tasks.status_tokens import StatusTokens
-from spark_apps.agent.interface import http_connections
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 
 TOKEN = "secret"

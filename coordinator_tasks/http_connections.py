@@ -1,7 +1,7 @@
-"""The connections of the consumer's interface: few threads, and one deadline for a request, its TLS handshake included.
+"""The connections of an interface of ours: few threads, and one deadline for a request, its TLS handshake included.
 
 Anybody who reaches the port can open connections and send nothing. When all places are taken, a new connection takes the
-place of the slowest one, so that the coordinator always gets in.
+place of the slowest one, so that who asks properly always gets in.
 """
 
 import io
@@ -11,11 +11,10 @@ import ssl
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-from spark_apps.agent.interface.served_certificate import ServedCertificate
 
 MAX_CONNECTIONS = 32
 REQUEST_S = 10.0
@@ -27,17 +26,20 @@ log = logging.getLogger(__name__)
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """A thread for each connection, at most `MAX_CONNECTIONS`; with a certificate, over TLS."""
+    """A thread for each connection, at most `MAX_CONNECTIONS`. `wrap` puts a connection into TLS; its handshake is made here."""
 
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], handler: type["BoundedHandler"], certificate: ServedCertificate | None = None
+        self,
+        address: tuple[str, int],
+        handler: type["BoundedHandler"],
+        wrap: Callable[[socket.socket], ssl.SSLSocket] | None = None,
     ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
-        self._certificate = certificate
+        self._wrap = wrap
         self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._lock = threading.Lock()
         self._open: dict[socket.socket, tuple[str, float]] = {}  # its remote host, and since when its request lasts
@@ -45,7 +47,7 @@ class BoundedServer(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
-        return connection if self._certificate is None else self._certificate.wrap(connection), address
+        return connection if self._wrap is None else self._wrap(connection), address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._places.acquire(blocking=False):
