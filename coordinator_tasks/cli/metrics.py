@@ -9,12 +9,10 @@ import ipaddress
 import json
 import logging
 import signal
-import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -25,6 +23,7 @@ from coordinator_tasks.cli.base import RUN, given_settings, opened
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.exposition import CONTENT_TYPE
+from coordinator_tasks.http_connections import BoundedHandler, BoundedServer
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.overview import ConsumerOverview
 from coordinator_tasks.service.survey import Survey, Surveyor
@@ -32,7 +31,6 @@ from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.status_tokens import StatusTokens
 
 METRICS_PATH, TARGETS_PATH = "/metrics", "/targets"
-REQUEST_S = 10.0
 _SCRAPED = ("live", "draining", "detached")
 
 commands = typer.Typer()
@@ -118,7 +116,7 @@ def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
             "or listen at 127.0.0.1"
         )
     try:
-        server = _Server((host, int(port)), type("BoundHandler", (_Handler,), {"page": page, "tokens": tokens}))
+        server = BoundedServer((host, int(port)), type("BoundHandler", (_Handler,), {"page": page, "tokens": tokens}))
     except OSError as error:
         raise Refused(f"the metrics cannot be served at {listen} ({error}); choose another address") from error
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
@@ -128,6 +126,7 @@ def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+        server.end_connections()
         thread.join()
 
 
@@ -138,28 +137,15 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], handler: type["_Handler"]) -> None:
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        super().__init__(address, handler)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
-        log.debug("a request from %s was broken off", client_address, exc_info=True)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One request in each connection, within `REQUEST_S`."""
+class _Handler(BoundedHandler):
+    """One request in each connection."""
 
     page: Page
     tokens: StatusTokens
-    timeout = REQUEST_S
     server_version = "coordinator"
     sys_version = ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class looks for it
         tokens = self.tokens.all()
         given = self.headers.get("Authorization", "").encode()
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
