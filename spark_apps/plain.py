@@ -243,8 +243,8 @@ class PlainTopic(TopicReader):
                     raise ReadFailed(f"topic {self.runner.topic} cannot be read: {error.str()}")
                 refused[partition] = error
                 continue
-            if partition is None or offset is None:
-                continue
+            if partition is None or offset is None or partition in refused:
+                continue  # behind damaged records the next ones come as if there were no gap
             # At the end, the position is behind control records, which are no messages.
             ends[partition] = max(ends.get(partition, 0), offset + (error is None))
             if error is None:

@@ -60,6 +60,8 @@ DEFAULT_SETTINGS: Mapping[str, Any] = {
 # librdkafka's own error codes; the Python client names them with an underscore.
 _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
+_DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED})  # noqa: SLF001
+"""The client cannot decode a batch of records, and may give those behind it as if there had been none."""
 _FINAL = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -180,6 +182,7 @@ class _Reading:
         self._bytes_per_message = BATCH_BYTES / FIRST_MESSAGES
         self._discarded = 0
         self._assigned_at = 0.0
+        self._damaged: set[tuple[int, int]] = set()
 
     @property
     def _client(self) -> Client:
@@ -267,6 +270,8 @@ class _Reading:
             self._read_by_consume(reason)
             return []
         with fetched:
+            for problem in fetched.problems:  # before records from behind them move the position
+                self._miss_damaged(problem)
             chosen = self._sift(fetched)
             sizes = fetched.sizes[chosen] + OVERHEAD_BYTES
             if chosen.size:
@@ -321,6 +326,14 @@ class _Reading:
             raise ReadFailed(f"topic {self._job.topic} cannot be read: {_shown(error)}")
         else:
             self._client.complaints.append(error)
+
+    def _miss_damaged(self, problem: Problem) -> None:
+        """Records of an open range are damaged: raise `DataLost`, or log it once."""
+        one, place = self._open.get(problem.partition), (problem.partition, problem.offset)
+        wanted = one is not None and problem.offset < one.end and place not in self._damaged
+        if one is not None and wanted and problem.error.code() in _DAMAGED:
+            self._damaged.add(place)
+            self._lost(one, f"the records at offset {problem.offset} are damaged ({_shown(problem.error)})")
 
     def _recover(self, one: Range) -> None:
         """The position is not in the log: raise `DataLost`, or log it and continue with the remaining records."""

@@ -456,6 +456,18 @@ def test_what_kafka_refuses_for_a_while_is_asked_for_again_now_and_then(stage: S
     assert not stage.reported("cannot be read")
 
 
+def test_records_behind_damaged_ones_are_not_taken_for_the_next(stage: Stage) -> None:
+    stage.own(0)
+    *records, end = stage.fetch()
+    stage.process(*records[:4], failed(KafkaError._BAD_MSG, 0, 4), *records[7:], end)
+    stage.tick(0.1)
+    assert (stage.read(0), stage.committed(0)) == (list(range(4)), 4)
+    assert stage.reported("partition 0 cannot be read")
+    stage.clock.advance(plain.AGAIN_S)
+    stage.turn()
+    assert stage.read(0) == list(range(10))
+
+
 @pytest.mark.parametrize("partition", [None, -1])
 def test_what_is_wrong_with_no_partition_in_particular_ends_the_reading(stage: Stage, partition: int | None) -> None:
     with pytest.raises(ReadFailed, match="topic t cannot be read"):

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,18 +10,23 @@ import pytest
 from confluent_kafka import KafkaError
 from numpy.typing import NDArray
 
+from spark_apps.errors import DataLost, lost_records
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
 from spark_apps.records.columns import Records
 from spark_apps.records.fetching import Problem
 from spark_apps.records.reader import Job
 
+Came: TypeAlias = tuple[int, int] | Problem
+"""A record by its partition and its offset, or an error in its place."""
+
 
 class Fetched:
     """Records of a partition and an offset each, without keys and values."""
 
-    def __init__(self, found: Sequence[tuple[int, int]]) -> None:
-        self.problems: list[Problem] = []
+    def __init__(self, came: Sequence[Came]) -> None:
+        found = [one for one in came if isinstance(one, tuple)]
+        self.problems = [one for one in came if isinstance(one, Problem)]
         self.partitions = np.array([partition for partition, _ in found], np.int32)
         self.offsets = np.array([offset for _, offset in found], np.int64)
         self.sizes = np.zeros(len(found), np.int64)
@@ -42,11 +47,11 @@ class Fetched:
 class Client:
     """Records arrive in portions, the next one while a fetch waits; `waited` counts the fetches whose whole time passed."""
 
-    def __init__(self, *portions: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, *portions: Sequence[Came]) -> None:
         self.complaints: list[KafkaError] = []
         self.waited = 0
         self._portions = deque(portions)
-        self._here: deque[tuple[int, int]] = deque()
+        self._here: deque[Came] = deque()
 
     def assign(self, topic: str, positions: Mapping[int, int]) -> None: ...
 
@@ -66,7 +71,7 @@ class Client:
     def close(self) -> None: ...
 
 
-def read(client: Client, monkeypatch: pytest.MonkeyPatch, *ranges: Range) -> list[tuple[int, int]]:
+def read(client: Client, monkeypatch: pytest.MonkeyPatch, *ranges: Range, **how: Any) -> list[tuple[int, int]]:
     def new_client(settings: Mapping[str, Any], *, fast: bool) -> Client:
         assert settings
         assert fast is not None
@@ -74,7 +79,7 @@ def read(client: Client, monkeypatch: pytest.MonkeyPatch, *ranges: Range) -> lis
 
     monkeypatch.setattr(reader, "_idle", {})
     monkeypatch.setattr(reader, "_new_client", new_client)
-    batches = list(reader.read(Job("orders", ranges, {"bootstrap.servers": "none:1"})))
+    batches = list(reader.read(Job("orders", ranges, {"bootstrap.servers": "none:1"}, **how)))
     return [
         (p, o) for one in batches for p, o in zip(one["partition"].to_pylist(), one["offset"].to_pylist(), strict=True)
     ]
@@ -89,3 +94,27 @@ def test_records_behind_an_end_make_no_fetch_wait_for_more_than_there_is(
     client = Client(first, rest[:1], rest[1:]) if late else Client([*first, *rest])
     assert read(client, monkeypatch, Range(0, 0, 2, 1), Range(1, 0, 2, 1)) == wanted
     assert client.waited == 0
+
+
+UNREADABLE = Problem(KafkaError(KafkaError._BAD_MSG, "MessageSet at offset 2 failed CRC32C check"), 0, 2)
+
+
+def test_records_that_the_client_leaves_out_as_damaged_are_lost_and_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client([(0, 0), (0, 1), UNREADABLE, (0, 4), (1, 0)])
+    with pytest.raises(DataLost, match="partition 0, planned 0 to 4") as raised:
+        read(client, monkeypatch, Range(0, 0, 5, 1), Range(1, 0, 1, 1))
+    said = "the records at offset 2 are damaged (_BAD_MSG: MessageSet at offset 2 failed CRC32C check)"
+    assert lost_records(f"DataLost: {raised.value}") == (0, said)
+
+
+def test_damaged_records_are_left_out_where_that_is_wanted_and_elsewhere_they_are_nobodys(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client([(0, 0), (0, 1), UNREADABLE, (0, 4)])
+    read_on = [(0, 0), (0, 1), (0, 4)]
+    assert read(client, monkeypatch, Range(0, 0, 5, 1), fail_on_data_loss=False) == read_on
+    assert "the records at offset 2 are damaged" in caplog.text
+    behind = Client([(0, 0), UNREADABLE, (0, 1), (1, 0)])
+    assert read(behind, monkeypatch, Range(0, 0, 2, 1), Range(1, 0, 1, 1)) == [(0, 0), (0, 1), (1, 0)]
