@@ -342,6 +342,12 @@ class _Reading:
         if position < first:
             resumed = min(first, one.end)
             problem = f"offsets {position} to {resumed - 1} are gone, the log begins at {first}"
+        elif position < last:
+            resumed = position
+            problem = (
+                f"offset {position} is refused although the log has {first} to {last - 1} (truncated and written again, "
+                "or recreated)"
+            )
         else:
             resumed = one.end
             problem = (

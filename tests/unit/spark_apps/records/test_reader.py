@@ -50,6 +50,8 @@ class Client:
     def __init__(self, *portions: Sequence[Came]) -> None:
         self.complaints: list[KafkaError] = []
         self.waited = 0
+        self.log: tuple[int, int] | None = None  # the bounds that Kafka tells, of every partition
+        self.further: Sequence[Came] = ()  # arrives once they were asked for
         self._portions = deque(portions)
         self._here: deque[Came] = deque()
 
@@ -66,7 +68,9 @@ class Client:
         return Fetched([self._here.popleft() for _ in range(min(most, len(self._here)))])
 
     def bounds(self, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
-        raise AssertionError((topic, partition, timeout_s))
+        assert self.log is not None, (topic, partition, timeout_s)
+        self._portions.append(self.further)
+        return self.log
 
     def close(self) -> None: ...
 
@@ -118,3 +122,41 @@ def test_damaged_records_are_left_out_where_that_is_wanted_and_elsewhere_they_ar
     assert "the records at offset 2 are damaged" in caplog.text
     behind = Client([(0, 0), UNREADABLE, (0, 1), (1, 0)])
     assert read(behind, monkeypatch, Range(0, 0, 2, 1), Range(1, 0, 1, 1)) == [(0, 0), (0, 1), (1, 0)]
+
+
+REFUSED = Problem(KafkaError(KafkaError._AUTO_OFFSET_RESET, "Partition log truncation detected"), 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("log", "further", "found"),
+    [
+        pytest.param((0, 9), [(0, 2), (0, 3), (0, 4)], range(5), id="the log has them all"),
+        pytest.param((0, 2), [], range(2), id="the log ends at the position"),
+        pytest.param((4, 9), [(0, 4)], (0, 1, 4), id="the log begins behind the position"),
+    ],
+)
+def test_records_that_exist_behind_a_refused_position_are_read_where_losses_are_allowed(
+    monkeypatch: pytest.MonkeyPatch, log: tuple[int, int], further: list[tuple[int, int]], found: Sequence[int]
+) -> None:
+    client = Client([(0, 0), (0, 1), REFUSED])
+    client.log, client.further = log, further
+    read_on = read(client, monkeypatch, Range(0, 0, 5, 1), fail_on_data_loss=False, progress_timeout_s=0.5)
+    assert read_on == [(0, offset) for offset in found]
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ((0, 9), "offset 2 is refused although the log has 0 to 8 (truncated and written again, or recreated)"),
+        ((0, 2), "offsets 2 to 4 are not there, the log ends at 2 (truncated or recreated)"),
+        ((4, 9), "offsets 2 to 3 are gone, the log begins at 4"),
+    ],
+)
+def test_a_refused_position_is_told_by_what_the_log_has(
+    monkeypatch: pytest.MonkeyPatch, log: tuple[int, int], says: str
+) -> None:
+    client = Client([(0, 0), (0, 1), REFUSED])
+    client.log = log
+    with pytest.raises(DataLost) as raised:
+        read(client, monkeypatch, Range(0, 0, 5, 1))
+    assert lost_records(f"DataLost: {raised.value}") == (0, says)
