@@ -23,7 +23,7 @@ from spark_apps.errors import AgentCallFailed
 from spark_apps.records.batches import BatchOffset, decode_offset, encode_offset
 from spark_apps.records.options import SourceOptions, parse_options
 
-VERSION = 2
+VERSION = 3
 MAX_PATH_BYTES = 100  # sun_path holds 108 with its end
 ANSWER_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
@@ -43,11 +43,21 @@ class Latest(NamedTuple):
     log_end: BatchOffset | None
 
 
+class Attached(NamedTuple):
+    """What a reader is told: settings of librdkafka for the executors (`bootstrap.servers`), none of them secret.
+
+    `fail_on_data_loss`: whether executors stop at records that are gone. It is the option, unless the sink's positions count.
+    """
+
+    kafka: Mapping[str, str]
+    fail_on_data_loss: bool
+
+
 class Planner(Protocol):
     """The agent's side of one topic. Raise any `CoordinatorError` to end the query with its sentence."""
 
-    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:
-        """Begin to serve a reader. Returns librdkafka settings for the executors (`bootstrap.servers`), none of them secret."""
+    def attach(self, reader: str, options: SourceOptions) -> Attached:
+        """Begin to serve a reader."""
 
     def initial(self, reader: str) -> BatchOffset:
         """The offset before the first batch. May be called more than once; has no side effect."""
@@ -202,13 +212,13 @@ class _Session:
         except Exception:  # the edge of a thread: no caller could handle it
             log.exception("the planner of topic %s failed at the reader's end", self._topic)
 
-    def _attach(self, request: Mapping[str, Any]) -> dict[str, str]:
+    def _attach(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("version") != VERSION:
             raise AgentCallFailed(f"the reader speaks version {request.get('version')!r} and the agent {VERSION}")
         options = parse_options(request["options"])
         planner = self._server.admit(options.topic, request["reader"])
         self._topic, self._reader, self._planner = options.topic, request["reader"], planner
-        return dict(planner.attach(self._reader, options))
+        return planner.attach(self._reader, options)._asdict()
 
     def _latest(self, planner: Planner, request: Mapping[str, Any]) -> dict[str, Any]:
         batch, log_end = planner.latest(self._reader, decode_offset(request["start"]))
@@ -228,8 +238,7 @@ class AgentClient:
             self._socket.close()
             raise AgentCallFailed(f"the agent does not listen at {path} ({error}); {HOW_TO_START}") from error
         self._stream = self._socket.makefile("rwb")
-        attached = self._ask("attach", version=VERSION, reader=reader, options=dict(options))
-        self.settings: Mapping[str, str] = attached
+        self.attached = Attached(**self._ask("attach", version=VERSION, reader=reader, options=dict(options)))
 
     def initial(self) -> dict[str, Any]:
         """The offset before the first batch, as JSON."""

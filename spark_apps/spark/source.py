@@ -131,7 +131,8 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch: its end offset has everything."""
         if start == end:
             return []
-        kafka = {**self._connected().settings, **self._options.kafka}
+        attached = self._connected().attached
+        kafka = {**attached.kafka, **self._options.kafka}
         return [
             Task(
                 Job(
@@ -143,7 +144,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     include_assignment=self._options.include_assignment,
                     consumer=self._agent.consumer,
                     incarnation=self._agent.incarnation,
-                    fail_on_data_loss=self._options.fail_on_data_loss,
+                    fail_on_data_loss=attached.fail_on_data_loss,
                     progress_timeout_s=self._options.progress_timeout_s,
                 )
             )

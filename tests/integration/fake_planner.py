@@ -2,11 +2,10 @@
 
 import threading
 import time
-from collections.abc import Mapping
 
 from confluent_kafka import Consumer, TopicPartition
 
-from spark_apps.records.agent_socket import Latest
+from spark_apps.records.agent_socket import Attached, Latest
 from spark_apps.records.batches import BatchOffset, Range, admit
 from spark_apps.records.options import SourceOptions
 
@@ -44,10 +43,10 @@ class FakePlanner:
                 raise TimeoutError(f"partition {partition} did not pass the sink")
             return end
 
-    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:
+    def attach(self, reader: str, options: SourceOptions) -> Attached:
         self.options = options
         self.attached.append(reader)
-        return self.settings
+        return Attached(self.settings, options.fail_on_data_loss)
 
     def detach(self, reader: str) -> None:
         self.detached.append(reader)

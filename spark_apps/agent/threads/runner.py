@@ -23,7 +23,7 @@ from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
 from spark_apps.agent.threads.callbacks import Callbacks
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
-from spark_apps.records.agent_socket import LONGEST_WAIT_S, Latest
+from spark_apps.records.agent_socket import LONGEST_WAIT_S, Attached, Latest
 from spark_apps.records.batches import BatchOffset
 from spark_apps.records.options import ISOLATION, SourceOptions
 
@@ -195,14 +195,17 @@ class TopicRunner:
 
     # The reader ------------------------------------------------------------------------------------------------------
 
-    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:  # noqa: ARG002 - one reader at a time
+    def attach(self, reader: str, options: SourceOptions) -> Attached:  # noqa: ARG002 - one reader at a time
         properties = self._node.properties
         with self._turn:
             self.planner.configure(options)
             self._read_as({**properties, **options.kafka})
-        first, fails = FirstOffsets(options.starting), options.fail_on_data_loss
+        first = FirstOffsets(options.starting)
+        # The sink's position counts: nothing is left out until a person seeks.
+        fails = options.fail_on_data_loss or self.ownership.holdings.terms.claims
         self.edit(lambda ownership: ownership.open(first, fail_on_data_loss=fails))
-        return {**properties, "group.id": self._node.group_id, "bootstrap.servers": self._brokers}
+        kafka = {**properties, "group.id": self._node.group_id, "bootstrap.servers": self._brokers}
+        return Attached(kafka, fails)
 
     def _read_as(self, kafka: Mapping[str, str]) -> None:
         """The log's ends are those that the executors reach: committed reads end before an open transaction."""

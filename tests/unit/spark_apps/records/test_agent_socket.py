@@ -3,7 +3,7 @@
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from coordinator_tasks.core.errors import Refused
 from spark_apps.errors import AgentCallFailed
 from spark_apps.records import agent_socket
-from spark_apps.records.agent_socket import AgentClient, AgentServer, Latest
+from spark_apps.records.agent_socket import AgentClient, AgentServer, Attached, Latest
 from spark_apps.records.batches import BatchOffset, Range, encode_offset
 from spark_apps.records.options import SourceOptions
 
@@ -27,10 +27,10 @@ class Scripted:
         self.failure: Exception | None = None
         self.pause_s = 0.0
 
-    def attach(self, reader: str, options: SourceOptions) -> Mapping[str, str]:
+    def attach(self, reader: str, options: SourceOptions) -> Attached:
         self.options = options
         self.events.append(f"attach {reader}")
-        return {"bootstrap.servers": "host:9092"}
+        return Attached({"bootstrap.servers": "host:9092"}, False)
 
     def initial(self, reader: str) -> BatchOffset:
         self.events.append(f"initial {reader}")
@@ -79,7 +79,7 @@ def wait_until_free(server: AgentServer) -> None:
 
 def test_a_reader_asks_and_the_planner_answers(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r1", OPTIONS)
-    assert client.settings == {"bootstrap.servers": "host:9092"}
+    assert client.attached == Attached({"bootstrap.servers": "host:9092"}, False)
     assert planner.options is not None
     assert planner.options.max_offsets_per_trigger == 5
     first = client.initial()

@@ -59,7 +59,7 @@ def connected() -> Iterator[Connected]:
 
 def test_the_reader_gets_the_topics_properties_and_group_and_the_consumers_own_brokers(connected: Connected) -> None:
     given = connected.runner.attach("r", parse_options({"subscribe": "t"}))
-    assert given == {
+    assert given.kafka == {
         "bootstrap.servers": "k:9092",
         "group.id": "g",
         "isolation.level": "read_committed",
@@ -221,7 +221,7 @@ def test_a_topic_that_was_added_again_with_another_group_is_committed_there(conn
     assert comes(lambda: not runner.see(lambda ownership: ownership.holdings.held))
     assert owned(runner, replace(NODE, epoch=3, group_id="h"))
     assert {group for group, _, _ in stored} == {"g", "h"}
-    assert runner.attach("r", parse_options({"subscribe": "t"}))["group.id"] == "h"
+    assert runner.attach("r", parse_options({"subscribe": "t"})).kafka["group.id"] == "h"
 
 
 def test_what_was_read_under_the_former_group_is_committed_there_first(connected: Connected) -> None:
