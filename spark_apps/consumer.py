@@ -35,6 +35,7 @@ from spark_apps.pipelines import Build
 from spark_apps.pipelines.outputs import agreed_writer
 from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import progress, session, source
+from spark_apps.spark.asking import Asking
 from spark_apps.spark.executors import Executors
 from spark_apps.spark.stateless import check_stateless
 from spark_apps.spark.subscription import registered
@@ -43,6 +44,7 @@ from spark_apps.spark.warm_up import warm_up
 from spark_apps.topic_readers import TopicReaders, make_runner
 
 ANY = ".*"
+END_S = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +107,7 @@ class Consumer(TopicReaders[TopicQuery]):
                 log.warning("%s", sentence)
             self._process = ending.enter_context(open_process(self._settings))
             self._executors = Executors(self._spark)
+            ending.callback(self._executors.close)
             identity = self._process.identity
             self._server = AgentServer()
             ending.callback(self._server.close)
@@ -116,7 +119,7 @@ class Consumer(TopicReaders[TopicQuery]):
                 self._how.hooks.consuming,
             )
             source.register(self._spark, address)
-            ending.callback(source.register, self._spark, None)
+            ending.callback(self._bind_to_nobody)
             root = self._how.checkpoints or tempfile.mkdtemp(prefix="consumer-checkpoints-")
             self._checkpoints = Path(root) / identity.cluster / identity.consumer / str(identity.incarnation)
             ending.callback(shutil.rmtree, self._checkpoints, ignore_errors=True)
@@ -128,6 +131,12 @@ class Consumer(TopicReaders[TopicQuery]):
     ) -> None:
         self.close()
         self._ending.close()
+
+    def _bind_to_nobody(self) -> None:
+        """The agent is over. A JVM that hangs keeps the session in ZooKeeper, and with it the registration, no longer than `END_S`."""
+        asking = Asking("spark-end")
+        asking.ask(lambda: source.register(self._spark, None), END_S)
+        asking.close()
 
     def pipeline(self, name: str = "", build: Build | None = None, *, pattern: str = "", default: bool = False) -> None:
         """Set the function for the topic `name`, for topics that match `pattern`, or for all others (`default`).

@@ -11,6 +11,7 @@ from contextlib import suppress
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from spark_apps.spark.asking import Asking
 from spark_apps.spark.session import is_local
 
 ASK_S = 2.0
@@ -20,11 +21,12 @@ DYNAMIC = "spark.dynamicAllocation.enabled"
 
 
 class Executors:
-    """Asks Spark for its executors at intervals, in the agent's thread."""
+    """Asks Spark for its executors at intervals."""
 
     def __init__(self, spark: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:
         self._spark = spark
         self._clock = clock
+        self._asking = Asking("spark-executors")
         self._asked = not is_local(spark)
         self._come_and_go = spark.sparkContext.getConf().get(DYNAMIC, "false") == "true"
         self._ask_at = 0.0
@@ -39,9 +41,10 @@ class Executors:
         if self._asked and now >= self._ask_at:
             self._ask_at = now + ASK_S
             with suppress(Py4JError, OSError):  # the queries notice the end of Spark itself
-                if count(self._spark) or (self._come_and_go and not busy):
+                found = self._asking.ask(lambda: count(self._spark))
+                if found or (self._come_and_go and not busy):
                     self._without_since = None
-                elif self._without_since is None:
+                elif found == 0 and self._without_since is None:
                     self._without_since = now
         if self._without_since is None or now - self._without_since < WITHOUT_S:
             return ""
@@ -49,6 +52,10 @@ class Executors:
             f"the application has had no executor for {now - self._without_since:.0f} s: "
             f"check {self._spark.sparkContext.master}, and start the consumer again if it gets none"
         )
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        self._asking.close()
 
 
 def count(spark: SparkSession) -> int:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,6 +15,7 @@ from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.errors import lost_records
+from spark_apps.spark.asking import Asking
 from spark_apps.spark.warm_up import SLOW_START
 from spark_apps.topic_readers import TopicReader
 from spark_apps.tracebacks import reason
@@ -26,6 +28,14 @@ MOST_LOSSES, LOSSES_S = 5, 600.0
 SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 log = logging.getLogger(__name__)
+
+
+class _Look(NamedTuple):
+    """How Spark says that a query stands; `why`: the reason of the error in `text` that ended it, empty = it has ended without."""
+
+    active: bool
+    text: str = ""
+    why: str = ""
 
 
 class TopicQuery(TopicReader):
@@ -44,6 +54,7 @@ class TopicQuery(TopicReader):
         self.over = False
         self._start = start
         self._active_tasks = active_tasks
+        self._spark = Asking(f"spark-{runner.topic}")
         self._query: StreamingQuery | None = None
         self._checked_at = 0.0
         self._attempts = 0
@@ -76,24 +87,24 @@ class TopicQuery(TopicReader):
             self.problem = f"topic {self.runner.topic}: the query could not be started: {reason(error)}"
 
     def check(self) -> str:
-        """Why the query has ended; empty while it runs. Asks Spark at most twice a second."""
+        """Why the query has ended; empty while it runs, or Spark does not say. Asks Spark at most twice a second."""
         query, now = self._query, time.monotonic()
         if self.problem or self.over or query is None or now - self._checked_at < CHECK_S:
             return self.problem
         self._checked_at = now
-        with suppress(*SPARK_ERRORS):
-            if query.isActive:
-                return ""
-            error = query.exception()
-            if error is None and self.runner.edit(lambda _: self.runner.over):
-                self.over = True
-                return ""
-            why = reason(error) if error is not None else "it was stopped"
-            if self._begins_again(str(error), why, now):
-                return ""
-            self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
+        try:
+            found = self._spark.ask(lambda: _look_at(query))
+        except SPARK_ERRORS:
+            self.problem = f"topic {self.runner.topic}: Spark no longer answers"
             return self.problem
-        self.problem = f"topic {self.runner.topic}: Spark no longer answers"
+        if found is None or found.active:
+            return ""
+        if not found.why and self.runner.edit(lambda _: self.runner.over):
+            self.over = True
+            return ""
+        why = found.why or "it was stopped"
+        if not self._begins_again(found.text, why, now):
+            self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
         return self.problem
 
     def _begins_again(self, text: str, why: str, now: float) -> bool:
@@ -120,6 +131,11 @@ class TopicQuery(TopicReader):
                 time.sleep(0.05)
         return True
 
+    def close(self) -> None:
+        """End the runner, and ask Spark nothing more."""
+        self._spark.close()
+        super().close()
+
     def end(self) -> bool:
         """Stop the query and wait for its tasks."""
         deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -131,6 +147,13 @@ class TopicQuery(TopicReader):
         stopper.start()
         stopper.join(max(0.1, deadline - time.monotonic()))
         return not stopper.is_alive() and self._idle(query, deadline)
+
+
+def _look_at(query: StreamingQuery) -> _Look:
+    if query.isActive:
+        return _Look(True)
+    error = query.exception()
+    return _Look(False) if error is None else _Look(False, str(error), reason(error))
 
 
 def _opened(ownership: TopicOwnership) -> bool:

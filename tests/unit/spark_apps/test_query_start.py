@@ -1,6 +1,9 @@
 """How a topic's query is made, of which pipeline, and that one whose Python process was too slow is started again."""
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -78,6 +81,62 @@ def test_a_pipeline_that_fails_to_start_its_query_says_why(error: type[BaseExcep
     topic = TopicQuery(cast(Any, Runner(False)), start, lambda _: 0)
     topic._thread.join()
     assert topic.check() == "topic orders: the query could not be started: no such table"
+
+
+class Hanging(Ended):
+    """A query whose JVM does not answer until `answers` is set."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.answers = threading.Event()
+
+    @property
+    def isActive(self) -> bool:  # type: ignore[override]  # noqa: N802
+        assert self.answers.wait(20)
+        return False
+
+
+def test_a_jvm_that_hangs_keeps_nobody_waiting_and_is_heard_when_it_answers() -> None:
+    """Hand-offs, and the look at what makes no progress, are made by the thread that asks."""
+    query = Hanging("no such column")
+    topic = TopicQuery(cast(Any, Runner(opened=True)), lambda _: cast(Any, query), lambda _: 0)
+    topic._thread.join()
+    began = time.monotonic()
+    assert [topic.check() for _ in range(20)] == [""] * 20
+    assert time.monotonic() - began < 5
+    query.answers.set()
+    while not topic.check():
+        assert time.monotonic() - began < 20
+        time.sleep(0.01)
+    assert topic.problem == "topic orders: the query has ended: no such column"
+    topic._spark.close()
+
+
+def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its session lives it is registered, and keeps what it could not give away."""
+    answers, ended, registered = threading.Event(), threading.Event(), list[object]()
+
+    @contextmanager
+    def opened(_: object) -> Iterator[object]:
+        yield SimpleNamespace(identity=SimpleNamespace(consumer="a", cluster="c", incarnation=1))
+        ended.set()
+
+    def register(one: object) -> None:
+        registered.append(one)
+        assert len(registered) == 1 or answers.wait(20)
+
+    monkeypatch.setattr(consumer, "open_process", opened)
+    monkeypatch.setattr(consumer, "END_S", 0.1)
+    monkeypatch.setattr("spark_apps.spark.session.check", lambda *_, **__: [])
+    context = SimpleNamespace(master="local[2]", getConf=dict)
+    spark = SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=register))
+    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
+    began = time.monotonic()
+    with Consumer(cast(Any, spark), ConsumerSettings(site, "a")):
+        pass
+    assert ended.is_set()
+    assert time.monotonic() - began < 5
+    answers.set()
 
 
 def losing(monkeypatch: pytest.MonkeyPatch, tasks: list[int]) -> tuple[list[int], Runner, TopicQuery]:

@@ -1,5 +1,7 @@
 """When an application counts as one without executors."""
 
+import threading
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -62,3 +64,14 @@ def test_with_dynamic_allocation_only_a_batch_needs_executors() -> None:
     watch = spark.watch()
     assert over(spark, watch, 60) == ""
     assert "no executor" in over(spark, watch, 60, busy=True)
+
+
+def test_a_jvm_that_hangs_keeps_nobody_waiting() -> None:
+    spark, answers = Spark("spark://h:7077"), threading.Event()
+    spark.infos = lambda: [answers.wait(20)]  # type: ignore[method-assign]
+    watch = spark.watch()
+    began = time.monotonic()
+    assert over(spark, watch, 60) == "", "what is not known is not told"
+    assert time.monotonic() - began < 5
+    answers.set()
+    watch.close()
