@@ -1,9 +1,11 @@
 """The columns of the data source, and Arrow batches made from Kafka messages."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from operator import methodcaller
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +40,10 @@ _ASSIGNMENT = (
     StructField("epoch", LongType()),
 )
 _US_PER_MS = 1000
+_HEADERS_OF = methodcaller("headers")
+"""Not `message.headers()`: see `coordinator_tasks.adapters.kafka_samples`."""
+
+log = logging.getLogger(__name__)
 
 
 def spark_schema(include_headers: bool, include_assignment: bool) -> StructType:
@@ -118,7 +124,6 @@ def _repeated(text: str, count: int) -> pa.Array:
 def records_of(messages: Sequence[Message], include_headers: bool) -> Records:
     """The columns of confluent-kafka's messages."""
     stamps = [message.timestamp() for message in messages]
-    headers = [cast("Headers | None", message.headers()) for message in messages] if include_headers else None
     return Records(
         keys=pa.array([message.key() for message in messages], pa.binary()),
         values=pa.array([message.value() for message in messages], pa.binary()),
@@ -126,8 +131,28 @@ def records_of(messages: Sequence[Message], include_headers: bool) -> Records:
         offsets=np.array([message.offset() for message in messages], np.int64),
         times_ms=np.array([at for _, at in stamps], np.int64),
         kinds=np.array([kind for kind, _ in stamps], np.int32),
-        headers=None if headers is None else header_column(headers),
+        headers=header_column(_headers_of(messages)) if include_headers else None,
     )
+
+
+def _headers_of(messages: Sequence[Message]) -> "list[Headers | None]":
+    found: list[Headers | None] = []
+    unreadable: list[Message] = []
+    for message in messages:
+        try:
+            found.append(_HEADERS_OF(message))
+        except (SystemError, UnicodeDecodeError):
+            found.append(None)
+            unreadable.append(message)
+    if unreadable:
+        log.warning(
+            "consume() gives no headers of %d records, because a name of theirs is no UTF-8: they are null; the first one is "
+            "partition %s, offset %s",
+            len(unreadable),
+            unreadable[0].partition(),
+            unreadable[0].offset(),
+        )
+    return found
 
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]

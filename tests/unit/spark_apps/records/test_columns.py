@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from spark_apps.records.columns import Columns, Records, number_column
+from spark_apps.records.columns import Columns, Records, number_column, records_of
 
 COLD = """
 import sys
@@ -58,6 +62,36 @@ def test_numbers_are_null_where_they_are_not_there() -> None:
     column = number_column(np.arange(18), there)
     column.validate(full=True)
     assert column.to_pylist() == [number if number % 2 == 0 else None for number in range(18)]
+
+
+def message(offset: int, headers: Callable[[], object]) -> Any:
+    return SimpleNamespace(
+        partition=lambda: 0,
+        offset=lambda: offset,
+        timestamp=lambda: (1, 5),
+        key=lambda: None,
+        value=lambda: b"value",
+        headers=headers,
+    )
+
+
+def test_headers_that_consume_cannot_read_are_null_and_stop_no_reading(caplog: pytest.LogCaptureFixture) -> None:
+    """A name that is no UTF-8, as any producer may send one."""
+
+    def unreadable() -> object:
+        raise SystemError("returned a result with an exception set") from UnicodeDecodeError(
+            "utf-8", b"caf\xe9", 3, 4, ""
+        )
+
+    messages = [message(7, lambda: [("name", b"text")]), message(8, unreadable), message(9, unreadable)]
+    records = records_of(cast(Any, messages), include_headers=True)
+    assert records.headers is not None
+    assert records.headers.to_pylist() == [[{"key": "name", "value": b"text"}], None, None]
+    assert records.offsets.tolist() == [7, 8, 9]
+    assert [one.getMessage() for one in caplog.records] == [
+        "consume() gives no headers of 2 records, because a name of theirs is no UTF-8: they are null; the first one is partition 0, "
+        "offset 8"
+    ]
 
 
 def test_a_new_worker_builds_its_first_batch_without_pandas() -> None:
