@@ -80,7 +80,7 @@ class TransactionalSink(Protocol):
 
         A stored offset is kept, unless it is of another topic id, or its token has an epoch below the partition's one in
         `forget` (a person has moved the offset later). After the return, no `write` under an older token succeeds. Raises
-        `SinkUnavailable`.
+        `SinkUnavailable`, after a second at most: the topic's other partitions wait for the return. It is tried again.
         """
 
     def write(self, writer: Writer, steps: Mapping[int, Step], rows: "pa.Table") -> Mapping[int, Standing]:

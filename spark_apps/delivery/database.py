@@ -58,12 +58,16 @@ class Cursor(Protocol):
 
 
 class Database:
-    """One connection, made at the first use; one transaction at a time, from any thread."""
+    """One connection, made at the first use; one transaction at a time, from any thread.
 
-    def __init__(self, url: str) -> None:
+    `lock_wait_s`: how long a statement waits for the locks of others; `None` = 30 s with SQLite, 10 s with PostgreSQL.
+    """
+
+    def __init__(self, url: str, lock_wait_s: float | None = None) -> None:
         if not url.startswith((SQLITE, *POSTGRESQL)):
             raise Refused(f"the database '{url}' is neither {SQLITE}path nor postgresql://user@host/name")
         self._url = url
+        self._lock_wait_s = lock_wait_s
         self._lock = threading.Lock()
         self._connection: Any = None
 
@@ -72,7 +76,7 @@ class Database:
         """All or nothing; durable when the block has ended. Any error rolls back and is raised."""
         with self._lock:
             if self._connection is None:
-                self._connection = _connect(self._url)
+                self._connection = _connect(self._url, self._lock_wait_s)
             cursor = self._connection.cursor()
             try:
                 if isinstance(self._connection, sqlite3.Connection):
@@ -86,9 +90,9 @@ class Database:
                 self._drop()
                 raise
 
-    def another(self) -> "Database":
+    def another(self, lock_wait_s: float | None = None) -> "Database":
         """The same database by another connection."""
-        return Database(self._url)
+        return Database(self._url, lock_wait_s)
 
     def is_driver_error(self, error: Exception) -> bool:
         """Whether this error comes from the database or its connection."""
@@ -166,18 +170,20 @@ def _driver_error(url: str) -> type[Exception]:
     return sqlite3.Error
 
 
-def _connect(url: str) -> Any:
+def _connect(url: str, lock_wait_s: float | None) -> Any:
     if url.startswith(POSTGRESQL):
         import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
 
         server = psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
-        for name, value in POSTGRESQL_SESSION.items():
+        waiting = {} if lock_wait_s is None else {"lock_timeout": f"{lock_wait_s:g}s"}
+        for name, value in {**POSTGRESQL_SESSION, **waiting}.items():
             server.execute(f"SET {name} = '{value}'")
         server.commit()
         return server
     path = Path(url.removeprefix(SQLITE))
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    timeout_s = BUSY_TIMEOUT_S if lock_wait_s is None else lock_wait_s
+    connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     return connection

@@ -21,6 +21,8 @@ from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, 
 from spark_apps.delivery.database import Cursor, Database
 
 TABLE = "consumer_positions"
+CLAIM_WAIT_S = 1.0
+"""So long a claim waits for a writer, and is then tried again: meanwhile its consumer does nothing else for the topic."""
 _CREATE = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
     cluster TEXT, topic TEXT, "partition" INTEGER, topic_id TEXT NOT NULL, "offset" BIGINT,
@@ -46,7 +48,8 @@ class DatabaseSink:
 
     def __init__(self, database: Database, prepare: Prepare, store: Store) -> None:
         self._database = database
-        self._claims = database.another()  # a claim does not wait for the batch that is being written
+        # A claim does not wait for the batch that is being written. The first one makes tables, while nothing else is held.
+        self._first_claim, self._claims = database.another(), database.another(CLAIM_WAIT_S)
         self._prepare = prepare
         self._store = store
         self._prepared = False
@@ -54,7 +57,7 @@ class DatabaseSink:
 
     def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, Standing]:
         """See `TransactionalSink`."""
-        with self._answering(), self._claims.transaction() as cursor:
+        with self._answering(), self._for_claims().transaction() as cursor:
             self._make_tables(cursor)
             rows = [(writer.cluster, writer.topic, p, writer.topic_id, *_held(t, writer)) for p, t in _sorted(tokens)]
             cursor.executemany(_ADD, rows)
@@ -69,6 +72,7 @@ class DatabaseSink:
             found = _standing(cursor, writer, tokens)
         with self._lock:
             self._prepared = True
+        self._first_claim.close()
         return {partition: standing for partition, (_, standing) in found.items()}
 
     def write(self, writer: Writer, steps: Mapping[int, Step], rows: pa.Table) -> dict[int, Standing]:
@@ -100,8 +104,12 @@ class DatabaseSink:
 
     def close(self) -> None:
         """End the connections."""
-        self._claims.close()
-        self._database.close()
+        for database in (self._first_claim, self._claims, self._database):
+            database.close()
+
+    def _for_claims(self) -> Database:
+        with self._lock:
+            return self._claims if self._prepared else self._first_claim
 
     def _make_tables(self, cursor: Cursor) -> None:
         with self._lock:

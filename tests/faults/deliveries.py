@@ -71,12 +71,12 @@ class Life:
 class MarkedDatabase(Database):
     """With a possible death before a transaction begins, before its commit, and after that."""
 
-    def __init__(self, url: str, points: Failpoints, name: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, points: Failpoints, name: str, lock_wait_s: float | None = None) -> None:
+        super().__init__(url, lock_wait_s)
         self._place, self._points, self._name = url, points, name
 
-    def another(self) -> "MarkedDatabase":
-        return MarkedDatabase(self._place, self._points, "Claim")
+    def another(self, lock_wait_s: float | None = None) -> "MarkedDatabase":
+        return MarkedDatabase(self._place, self._points, "Claim", lock_wait_s)
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:

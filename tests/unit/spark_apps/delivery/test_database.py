@@ -1,6 +1,7 @@
 """The sinks and the sample pipeline's tables, on SQLite."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import Delivery, Standing, Step, Writer
+from spark_apps.delivery import Delivery, SinkUnavailable, Standing, Step, Writer
 from spark_apps.delivery.audit_sink import AuditSink
 from spark_apps.delivery.database import Cursor, Database, Row, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
@@ -190,3 +191,30 @@ def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) ->
 def test_an_unknown_database_is_refused() -> None:
     with pytest.raises(Refused, match="neither sqlite:///path nor postgresql://"):
         Database("mysql://host/name")
+
+
+def test_a_claim_does_not_wait_for_long_for_a_writer_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who claims commits and looks for all partitions of the topic: those that stay would stop meanwhile."""
+    monkeypatch.setattr("spark_apps.delivery.database.BUSY_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("spark_apps.delivery.database_sink.CLAIM_WAIT_S", 0.1)
+    sinks = [
+        DatabaseSink(Database(f"sqlite:///{tmp_path}/rows.sqlite"), lambda _: None, lambda *_: hangs()) for _ in "ab"
+    ]
+    old, new, took = Token(3, 1, "g1"), Token(5, 1, "g1"), list[float]()
+
+    def hangs() -> None:
+        began = time.monotonic()
+        with pytest.raises(SinkUnavailable, match="does not take claims"):
+            sinks[1].claim(Writer("c", "orders", "id-1", "b"), {0: new}, {})
+        took.append(time.monotonic() - began)
+
+    writer, rows = Writer("c", "orders", "id-1", "a"), pa.table({"partition": pa.array([], pa.int32())})
+    sinks[0].claim(writer, {0: old}, {})
+    sinks[1].claim(Writer("c", "orders", "id-1", "b"), {1: old}, {})
+    assert sinks[0].write(writer, {0: Step(old, 0, 1)}, rows) == {}
+    assert took[0] < 2
+    assert sinks[1].claim(Writer("c", "orders", "id-1", "b"), {0: new}, {}) == {0: Standing(new, "b", 1)}
+    for sink in sinks:
+        sink.close()
