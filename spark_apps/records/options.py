@@ -12,6 +12,7 @@ from typing import Any
 
 from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.errors import BadOption
+from coordinator_tasks.core.fields import MAX_NUMBER
 from coordinator_tasks.core.names import check_topic
 
 EARLIEST = -2
@@ -185,7 +186,7 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
         value = int(text)
     except ValueError:
         value = 0
-    if value <= 0:
+    if not 0 < value <= MAX_NUMBER:
         raise BadOption(f"option '{_ACCEPTED[name]}' is '{text}'; give a whole number above 0")
     return value
 
@@ -198,7 +199,7 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
     text = given.get(name, "").strip().lower()
     if name not in given:
         return default
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text)
+    found = re.fullmatch(r"(\d{1,19})\s*([a-z]*)", text)
     if found is None or found[2] not in _UNITS_S or int(found[1]) == 0:
         raise BadOption(
             f"option '{_ACCEPTED[name]}' is '{text}'; give a time above 0 with its unit, such as 30s or 15m"
@@ -237,6 +238,6 @@ def _by_partition(given: Mapping[str, str], name: str, lowest: int) -> dict[int,
     if len(data) != 1:
         raise BadOption(f"option '{shown}' names topics other than the subscribed one; give {example}")
     for partition, value in found.items():
-        if partition < 0 or isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        if partition < 0 or isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= MAX_NUMBER:
             raise BadOption(f"option '{shown}' has {value!r} for partition {partition}; give {example}")
     return found

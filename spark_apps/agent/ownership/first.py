@@ -33,6 +33,13 @@ class FirstOffsets:
         if self._starting.else_latest:
             return Start(bounds.end, "startingTimestamp")
         raise NoStart(
-            f"partition {partition} has no record at or after {datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()}; "
+            f"partition {partition} has no record at or after {_shown(time_ms)}; "
             "give an earlier time, or set startingOffsetsByTimestampStrategy to latest"
         )
+
+
+def _shown(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):  # behind the year 9999
+        return f"{time_ms} ms since 1970"

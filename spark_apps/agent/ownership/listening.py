@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coordinator_tasks.core.fields import MAX_NUMBER
 from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import Listened, OwnedPartition
@@ -92,7 +93,7 @@ def starts_after(
 
 
 def _is_offset(found: object) -> bool:
-    return isinstance(found, int) and not isinstance(found, bool) and found >= 0
+    return isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= MAX_NUMBER
 
 
 def _left_out(partition: int, offset: object, adjustable: bool) -> str:

@@ -387,7 +387,7 @@ def test_an_assigned_partition_begins_when_the_listener_has_been_told_and_where_
     assert heard.ownership.listening.telling() is None
 
 
-@pytest.mark.parametrize("wanted", [-1, "7", True, None])
+@pytest.mark.parametrize("wanted", [-1, 2**63, "7", True, None])
 def test_a_start_that_is_no_offset_is_left_out_and_reported(heard: Play, wanted: object) -> None:
     heard.own(2)
     heard.tell({2: wanted})  # type: ignore[dict-item]

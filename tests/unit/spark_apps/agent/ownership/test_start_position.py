@@ -63,6 +63,16 @@ def test_a_time_after_the_last_record_is_an_error_that_names_the_partition_and_s
     assert stage.reported("partition 2 has no record at or after 2023-11-14T22:13:20+00:00")
 
 
+def test_a_time_that_no_calendar_has_keeps_no_other_partition_from_its_start(stage: Stage) -> None:
+    """Microseconds where milliseconds are asked for."""
+    micros = 1_700_000_000_000_000
+    stage.ownership.open(FirstOffsets(Starting(timestamps_ms={0: micros})))
+    stage.own(0, 2)
+    stage.wait(1)
+    assert stage.running.keys() == {2}
+    assert stage.reported(f"partition 0 has no record at or after {micros} ms since 1970")
+
+
 def test_rule_none_is_an_error_that_names_the_partition_and_starts_nothing(stage: Stage) -> None:
     stage.node = replace(stage.node, start=StartRule.NONE)
     stage.own(2)
