@@ -90,7 +90,7 @@ def _lines(given: str) -> str:
     """The members of a list, one a line: from the JSON of a run, or from a row's address, where commas part them."""
     try:
         found = json.loads(given)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return "\n".join(map(str, found)) if isinstance(found, list) else given.replace(",", "\n")
 

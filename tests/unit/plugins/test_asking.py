@@ -6,6 +6,7 @@ import time
 
 import pytest
 from coordinator_ui import choices, routes
+from coordinator_ui.asking import MOST_VALUE
 
 from coordinator_tasks.core.model import Fleet, FleetVersion
 from coordinator_tasks.service import fleet
@@ -55,6 +56,13 @@ def test_a_form_is_filled_in_from_the_row_and_does_nothing(shop: Cluster) -> Non
     assert NASTY not in page
     assert shop.zk.children(shop.paths.directives) == before
     assert pages_of(shop).get("/clusters/shop/ask/nothing").status_code == 404
+
+
+def test_a_list_that_is_nested_too_deeply_is_shown_as_its_text(shop: Cluster) -> None:
+    deep = "[" * MOST_VALUE
+    answer = pages_of(shop).get("/clusters/shop/ask/pin", params={"partitions": deep})
+    assert answer.status_code == 200
+    assert f">\n{deep}</textarea>" in answer.text
 
 
 def offers(page: str, name: str) -> list[tuple[str, str]]:
