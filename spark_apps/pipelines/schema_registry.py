@@ -50,7 +50,7 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
         schemas = {int(one["id"]): str(one["schema"]) for one in found}
         latest = str(found[-1]["schema"])
         json.loads(latest)
-    except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise Refused(
             f"the schema registry at {url} did not give the versions of {subject} ({type(error).__name__}: {error}); check "
             "the settings schemaRegistry and schemaRegistryUser, and the subject's name"

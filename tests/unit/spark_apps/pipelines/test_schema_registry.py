@@ -39,10 +39,11 @@ def test_a_registry_that_gives_no_versions_is_refused_with_its_address(answer: o
         subject_of(SETTINGS, "orders", client({"/subjects/orders/versions": answer}, []))
 
 
-def test_a_schema_that_is_no_json_is_refused() -> None:
+@pytest.mark.parametrize("schema", ["{", "[" * 2_000], ids=["cut off", "nested too deeply"])
+def test_a_schema_that_is_no_json_is_refused(schema: str) -> None:
     place = "/subjects/orders/versions"
     with pytest.raises(Refused, match="did not give the versions"):
-        subject_of(SETTINGS, "orders", client({place: [1], f"{place}/1": {"id": 1, "schema": "{"}}, []))
+        subject_of(SETTINGS, "orders", client({place: [1], f"{place}/1": {"id": 1, "schema": schema}}, []))
 
 
 def test_without_an_address_it_says_which_setting_is_missing() -> None:
