@@ -85,6 +85,14 @@ class TopicPage:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """The rebalances of an Airflow run, newest first. `problems`: why some of them may be missing."""
+
+    rebalances: tuple[Rebalance, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
 def cluster_page(c: Coordinator) -> ClusterPage:
     """The overview of a cluster."""
     found = summaries(c, transitions.topics(c))
@@ -125,14 +133,18 @@ def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
         return {}
 
 
-def run_rebalances(c: Coordinator, run: str, began_at: float, ended_at: float) -> tuple[Rebalance, ...]:
-    """The rebalances of an Airflow run, newest first; of each, only the records in the time of the run."""
+def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunPage:
+    """What an Airflow run moved; its records are searched only in the time of the run."""
     found: list[Rebalance] = []
+    problems: list[str] = []
     for topic in history.recorded(c):
-        records = _between(c, topic, began_at - CLOCK_SLACK_S, ended_at + CLOCK_SLACK_S)
-        names = dict.fromkeys(record.rebalance for record in records if record.actor.run == run)
-        found += [rebalance(c, topic, name) for name in names]
-    return tuple(sorted(found, key=lambda one: (-one.began_at, one.topic)))
+        try:
+            records = _between(c, topic, began_at - CLOCK_SLACK_S, ended_at + CLOCK_SLACK_S)
+            names = dict.fromkeys(record.rebalance for record in records if record.actor.run == run)
+            found += [rebalance(c, topic, name) for name in names]
+        except (Malformed, NotManaged) as error:
+            problems.append(error.told)
+    return RunPage(tuple(sorted(found, key=lambda one: (-one.began_at, one.topic))), tuple(problems))
 
 
 def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list[Record]:

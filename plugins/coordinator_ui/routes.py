@@ -386,16 +386,24 @@ async def run(request: Request, dag_id: str, run_id: str, times: Times, result: 
         return _action_page(request, dag_id, run_id, result)
     cluster = cluster_of_dag(dag_id)
     if cluster is None:
-        return page(request, "run.html", cluster="", run_id=run_id, stories=[], now={}, live=False)
+        return page(request, "run.html", cluster="", run_id=run_id, stories=[], problems=(), now={}, live=False)
     seen, _ = await _live(request, cluster.name, "")
     began_at, ended_at = times
     now = time.time()
-    stories: list[Story] = []
+    found = pages.RunPage()
     if began_at:
-        parts = await _read(request, cluster.name, lambda c: pages.run_rebalances(c, run_id, began_at, ended_at or now))
-        stories = [part for one in parts if (part := only(tell(one, now), run_id)) is not None]
-    told = live.summary(seen)
-    return page(request, "run.html", cluster=cluster.name, run_id=run_id, stories=stories, now=told, live=not ended_at)
+        found = await _read(request, cluster.name, lambda c: pages.run_page(c, run_id, began_at, ended_at or now))
+    stories = [part for one in found.rebalances if (part := only(tell(one, now), run_id)) is not None]
+    return page(
+        request,
+        "run.html",
+        cluster=cluster.name,
+        run_id=run_id,
+        stories=stories,
+        problems=found.problems,
+        now=live.summary(seen),
+        live=not ended_at,
+    )
 
 
 def _action_page(request: Request, dag_id: str, run_id: str, result: Result) -> HTMLResponse:

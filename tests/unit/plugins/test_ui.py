@@ -282,6 +282,20 @@ def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Clust
     assert "this is a run of another one" in client.get("/runs/consumers/run 1").text
 
 
+def test_a_record_that_cannot_be_read_hides_nothing_that_a_run_moved_in_other_topics(shop: Cluster) -> None:
+    a_hand_off(shop)
+    folder = shop.paths.history("bills")
+    shop.zk.ensure(folder)
+    shop.zk.transact([Create(f"{folder}/", b"{broken", sequence=True)])
+    client = pages_of(shop)
+    said = text_of(client.get("/runs/rebalance/run 1/x").text)
+    assert "3 partitions moved, pause not measured" in said
+    assert f"{folder}/0000000000: is not JSON in UTF-8" in said
+    said = text_of(client.get("/runs/rebalance/run 3").text)
+    assert f"{folder}/0000000000: is not JSON in UTF-8" in said
+    assert "This run has changed nothing" not in said, "nobody knows"
+
+
 def test_links_lead_to_the_page_that_they_name(shop: Cluster) -> None:
     under_way(shop)
     views = {view["url_route"]: view["name"] for view in EXTERNAL_VIEWS}
@@ -433,7 +447,7 @@ def test_the_runs_of_a_long_history_are_found_by_halving_it(shop: Cluster) -> No
             rebalance=f"r{number}",
             actor=task("plan", f"run {number}"),
         )
-    (found,) = pages.run_rebalances(shop.coordinator, "run 7", 907_000.0, 907_001.0)
+    (found,) = pages.run_page(shop.coordinator, "run 7", 907_000.0, 907_001.0).rebalances
     assert found.rebalance == "r7"
 
 
