@@ -66,10 +66,10 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(f"{one.topic} flaps: {one.sentence}" for one in flapping)
     audited = audit.audit(c, managed, always=False)
     lines += _told(audited)
-    found = (
-        *questions(c, due),
-        *questions_of_unowned(c, unowned),
+    found = (  # the gravest first: only `MAX_QUESTIONS` are asked
         *questions_of_audit(c, audited),
+        *questions_of_unowned(c, unowned),
+        *questions(c, due),
         *flapping,
     )
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found if one.consumer)

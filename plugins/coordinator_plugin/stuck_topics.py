@@ -62,9 +62,12 @@ def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Q
 
 
 def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[Question]:
-    """One for each topic with an alarm of the ownership audit; partitions without an owner have their own questions."""
+    """One for each topic with an alarm of the ownership audit, the worst kind first.
+
+    Partitions without an owner have their own questions.
+    """
     told: dict[str, list[str]] = {}
-    for one in disputes(found):
+    for one in sorted(disputes(found), key=lambda one: one.code):
         told.setdefault(one.topic, []).append(one.told)
     for topic, lines in told.items():
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]

@@ -6,9 +6,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 from coordinator_plugin import question
 from coordinator_plugin.reconcile import reconcile
-from coordinator_plugin.stuck_topics import ASK_AGAIN_S, sentences
+from coordinator_plugin.stuck_topics import ASK_AGAIN_S, MAX_QUESTIONS, questions_of_audit, sentences
 
+from coordinator_tasks.core.machine.audit import Finding, Kind
 from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service.audit import Audit
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import stable
 
@@ -54,6 +56,36 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     assert reconcile(c).questions == ()
     with pytest.raises(AirflowSkipException, match="nobody is asked"):
         ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
+
+
+def test_the_gravest_questions_are_asked_first_because_only_so_many_are(shop: Cluster) -> None:
+    c = shop.coordinator
+    shop.join("a")
+    many = [f"t{number:02}" for number in range(MAX_QUESTIONS)]
+    for topic in (*many, "bills"):
+        shop.kafka.create_topic(topic, 2)
+        topics.add_topic(c, topic, "h", actor=PERSON)
+    transitions.plan(c, many, PERSON)
+    stable(shop, "bills", {0: "a"})
+    stable(shop, "orders", dict.fromkeys(range(4), "a"))
+    shop.clock.sleep(c.policy.stuck_after_s + 1)
+    shop.kafka.members["g"] = ("tool at 10.0.0.7",)
+    asked = reconcile(c).questions
+    assert [(one.topic, one.consumer, one.audit) for one in asked[:3]] == [
+        ("orders", "", True),
+        ("bills", "", False),
+        ("t00", "a", False),
+    ]
+    assert len(asked) == MAX_QUESTIONS
+
+
+def test_two_owners_are_asked_about_before_a_stale_token(shop: Cluster) -> None:
+    def finding(code: Kind, topic: str) -> Finding:
+        return Finding(code, topic, (0,), "a", "says", "mend", alarm=True)
+
+    found = Audit((finding(Kind.STALE, "bills"), finding(Kind.TWO_OWNERS, "orders"), finding(Kind.INTRUDER, "orders")))
+    asked = list(questions_of_audit(shop.coordinator, found))
+    assert [one.topic for one in asked] == ["orders", "bills"]
 
 
 def test_a_disputed_partition_is_asked_about_at_once_and_stays_the_same_question(shop: Cluster) -> None:
