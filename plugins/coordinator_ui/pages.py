@@ -4,6 +4,7 @@ A part that cannot be read is replaced by a sentence, and hides no other part. T
 `StoreUnavailable`, if ZooKeeper does not answer at all.
 """
 
+import heapq
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,9 +22,9 @@ from coordinator_tasks.service.consumer_pages import ConsumerPages, pages_now
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview
+from coordinator_ui import past
 from coordinator_ui.topic_summary import TopicSummary, summaries
 
-RECENT_TOPICS = 4  # of the overview's newest rebalances: a history is read by the 200
 RECENT = 6
 SEARCHED = (20, 200, 2_000, history.KEEP)
 CLOCK_SLACK_S = 5.0
@@ -96,9 +97,14 @@ class RunPage:
 def cluster_page(c: Coordinator) -> ClusterPage:
     """The overview of a cluster."""
     found = summaries(c, transitions.topics(c))
-    newest = sorted(((one.last.at, one.topic) for one in found if one.last is not None), reverse=True)[:RECENT_TOPICS]
-    recent, problem = _rebalances(c, [topic for _, topic in newest], RECENT) if newest else ((), "")
-    return ClusterPage(c.clock.now(), found, _consumers(c), recent, problem)
+    recent = past.rebalances(c, past.Wanted(), RECENT, of=_moved_last(found))
+    return ClusterPage(c.clock.now(), found, _consumers(c), recent.found, "; ".join(recent.problems))
+
+
+def _moved_last(listed: Iterable[TopicSummary]) -> list[str]:
+    """The topics whose last rebalances began last: the newest `RECENT` rebalances are theirs."""
+    began = [(one.last.at - one.last.rebalance_s, one.topic) for one in listed if one.last is not None]
+    return [topic for _, topic in heapq.nlargest(RECENT, began)]
 
 
 def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:

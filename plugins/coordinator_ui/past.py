@@ -7,7 +7,7 @@ records; the page then says where the next one goes on.
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
@@ -75,11 +75,16 @@ def key_of(one: Rebalance) -> Key:
     return -one.began_at, one.topic
 
 
-def rebalances(c: Coordinator, wanted: Wanted, limit: int, since: Key | None = None) -> Page:
-    """At most `limit` of them that come after `since` in the order. A history that cannot be read is a sentence in `problems`."""
+def rebalances(
+    c: Coordinator, wanted: Wanted, limit: int, since: Key | None = None, of: Collection[str] | None = None
+) -> Page:
+    """At most `limit` of them that come after `since` in the order. A history that cannot be read is a sentence in `problems`.
+
+    `of`: the only topics whose histories are opened.
+    """
     reading = _Reading()
     before_at = min(wanted.before_at or math.inf, -since[0] if since is not None else math.inf)
-    topics = [one for one in history.recorded(c) if wanted.topic.casefold() in one.casefold()]
+    topics = [one for one in (history.recorded(c) if of is None else of) if wanted.topic.casefold() in one.casefold()]
     found: list[Rebalance] = []
     for one in _merged(c, topics, before_at, reading):
         key = key_of(one)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import past
+from coordinator_ui import pages, past
 from coordinator_ui.listing import merged
 from coordinator_ui.past import Page, Wanted
 from coordinator_ui.render import environment
@@ -27,15 +27,18 @@ from coordinator_tasks.core.model import (
     TopicState,
 )
 from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service import topics
 from coordinator_tasks.service.history import rebalances
-from tests.fakes.cluster import Cluster
+from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.pages_site import NASTY, a_hand_off, airflow_refuses, pages_of, register, task, text_of, write
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
 
 
-def rebalance(shop: Cluster, topic: str, number: int, at: float, *moves: Move, **more: Any) -> None:
-    """A rebalance of three records, which begins at this time and lasts two seconds."""
+def rebalance(
+    shop: Cluster, topic: str, number: int, at: float, *moves: Move, step_s: float = 1.0, **more: Any
+) -> None:
+    """A rebalance of three records, which begins at this time and lasts two seconds, or twice `step_s`."""
     values = {"cause": "joined: b", "actor": task("plan"), **more}
     steps = ((State.STABLE, State.CLOSING), (State.CLOSING, State.STARTING), (State.STARTING, State.STABLE))
     for step, (source, target) in enumerate(steps):
@@ -47,9 +50,9 @@ def rebalance(shop: Cluster, topic: str, number: int, at: float, *moves: Move, *
             number,
             "g",
             f"{number}-{topic}",
-            at=at + step,
-            lasted_s=1.0,
-            rebalance_s=float(step),
+            at=at + step * step_s,
+            lasted_s=step_s,
+            rebalance_s=step * step_s,
             moves=moved,
             **values,
         )
@@ -150,6 +153,39 @@ def test_a_record_that_cannot_be_read_is_named_and_hides_no_other_topic(busy: Cl
     (problem,) = answer["problems"]
     assert busy.paths.record("orders", 5) in problem
     assert problem in text_of(pages_of(busy).get("/rebalances").text)
+
+
+@pytest.fixture
+def many(shop: Cluster) -> Cluster:
+    """Seven topics with two rebalances each, of which the newer ones are newer than all the others."""
+    for number in range(7):
+        topic = f"t{number}"
+        shop.kafka.create_topic(topic, 1)
+        topics.add_topic(shop.coordinator, topic, "g", actor=PERSON)
+        for began_at in (900_000.0, 902_000.0):
+            rebalance(shop, topic, int(began_at) + number, began_at + 10 * number)
+    return shop
+
+
+def test_the_overview_has_the_newest_rebalances_of_all_topics(many: Cluster) -> None:
+    found = pages.cluster_page(many.coordinator)
+    assert [(one.topic, one.began_at) for one in found.recent] == [
+        (f"t{n}", 902_000.0 + 10 * n) for n in range(6, 0, -1)
+    ]
+
+
+def test_what_began_last_stands_on_the_overview_whatever_ended_last(many: Cluster) -> None:
+    rebalance(many, "t0", 1, 901_000.0, step_s=10_000.0)
+    found = pages.cluster_page(many.coordinator)
+    assert [one.topic for one in found.recent] == [f"t{n}" for n in range(6, 0, -1)]
+
+
+def test_a_record_that_cannot_be_read_hides_no_other_topic_on_the_overview(many: Cluster) -> None:
+    path = many.paths.record("t6", 0)
+    many.zk.transact([SetData(path, b"{broken")])
+    found = pages.cluster_page(many.coordinator)
+    assert [one.topic for one in found.recent] == ["t6", "t5", "t4", "t3", "t2", "t1"]
+    assert path in found.problem
 
 
 def test_what_lies_behind_an_unfinished_cluster_waits_for_the_next_page() -> None:
