@@ -1,6 +1,6 @@
 """The work of `reconcile`, every minute. Correctness relies on it, because events may get lost."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,11 +97,16 @@ def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
 
 
 def runs(
-    findings: Findings, dag_ids: Mapping[str, str], *, active_rebalances: int, active_launches: int
+    findings: Findings,
+    dag_ids: Mapping[str, str],
+    *,
+    active_rebalances: int,
+    active_launches: int,
+    under_way: Callable[[str, str], bool] = lambda _dag_id, _run_id: False,
 ) -> list[dict[str, Any]]:
     """The runs to start, each as arguments of its trigger. A run that is under way finds new work itself.
 
-    `dag_ids`: this cluster's DAGs by their plain name.
+    `dag_ids`: this cluster's DAGs by their plain name. `under_way`: whether a run of this DAG and id has not ended.
     """
     found: list[dict[str, Any]] = []
     if findings.due and not active_rebalances:
@@ -110,4 +115,10 @@ def runs(
         found.append({"trigger_dag_id": dag_ids["consumers"], "trigger_run_id": None, "conf": {}})
     asked = [{"trigger_dag_id": dag_ids["stuck_topic"], **question.plain()} for question in findings.questions]
     asked += [{"trigger_dag_id": dag_ids["approve_plan"], **one.plain()} for one in findings.approvals]
-    return found + asked
+    return found + [one for one in asked if not under_way(one["trigger_dag_id"], _before(one["trigger_run_id"]))]
+
+
+def _before(run_id: str) -> str:
+    """The id of the run with the same question in the period before, which may still stand: an id ends with its period's number."""
+    same, _, period = run_id.rpartition("__")
+    return f"{same}__{int(period) - 1}"

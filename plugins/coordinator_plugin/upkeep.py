@@ -51,11 +51,16 @@ class ReconcileOperator(ClusterOperator):
             tell_audit(coordinator.paths.cluster, findings.audited)
             self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
+
+        def under_way(dag_id: str, run_id: str) -> bool:
+            return ti.get_dr_count(dag_id, run_ids=[run_id], states=_ACTIVE) > 0
+
         return runs(
             findings,
             self.dag_ids,
             active_rebalances=ti.get_dr_count(self.dag_ids["rebalance"], states=_ACTIVE),
             active_launches=ti.get_dr_count(self.dag_ids["consumers"], states=_ACTIVE),
+            under_way=under_way,
         )
 
 

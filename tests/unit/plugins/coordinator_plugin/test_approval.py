@@ -1,18 +1,21 @@
 """The question about a plan that exceeds the budget: what it says, whom it asks, and what an answer does."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException
-from coordinator_plugin import approval
+from coordinator_plugin import approval, upkeep
+from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.reconcile import reconcile, runs
 
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import NotEntitled
 from coordinator_tasks.service import approving, asked, topics, transitions
+from coordinator_tasks.service.approving import ASK_AGAIN_S
 from tests.unit.plugins.coordinator_plugin.stage import Opened, first
 from tests.unit.plugins.coordinator_plugin.test_triggers import Asked
 from tests.world.site import LOOP, Site, stable_site
@@ -82,6 +85,35 @@ def test_reconcile_asks_once_for_each_plan_that_waits(site: Site) -> None:
     assert again == [run], "Airflow makes one run of one id"
     approving.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
     assert runs(reconcile(site.coordinator), DAGS, active_rebalances=0, active_launches=0) == []
+
+
+class Runs:
+    """Takes the place of a task that asks Airflow for its runs; these are under way."""
+
+    def __init__(self, *under_way: str) -> None:
+        self.under_way = set(under_way)
+
+    def get_dr_count(self, dag_id: str, run_ids: list[str] | None = None, states: list[str] | None = None) -> int:
+        assert (dag_id in DAGS, states) == (True, ["queued", "running"])
+        return len(self.under_way.intersection(run_ids or ()))
+
+
+def wanted(site: Site, monkeypatch: pytest.MonkeyPatch, *under_way: str) -> list[str]:
+    """The ids of the runs that `reconcile` starts."""
+    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
+    found = upkeep.ReconcileOperator(task_id="look", dag_ids=DAGS).execute(cast(Any, {"ti": Runs(*under_way)}))
+    return [one["trigger_run_id"] for one in found]
+
+
+def test_a_plan_is_not_asked_about_again_at_midnight_while_the_question_stands(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.clock.advance(ASK_AGAIN_S - site.clock.now() % ASK_AGAIN_S - 30)
+    (asked_before,) = wanted(site, monkeypatch)
+    site.clock.advance(60)
+    assert wanted(site, monkeypatch, asked_before) == []
+    (asked_again,) = wanted(site, monkeypatch)
+    assert asked_again != asked_before, "nobody has answered for a day"
 
 
 def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 from coordinator_plugin import question
-from coordinator_plugin.reconcile import reconcile
+from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, MAX_QUESTIONS, questions_of_audit, sentences
 
 from coordinator_tasks.core.machine.audit import Finding, Kind
@@ -77,6 +77,27 @@ def test_the_gravest_questions_are_asked_first_because_only_so_many_are(shop: Cl
         ("t00", "a", False),
     ]
     assert len(asked) == MAX_QUESTIONS
+
+
+def test_a_question_that_stands_is_not_asked_again(shop: Cluster) -> None:
+    c = shop.coordinator
+    shop.join("a")
+    stable(shop, "orders", dict.fromkeys(range(4), "a"))
+    shop.kafka.members["g"] = ("tool at 10.0.0.7",)
+    shop.clock.sleep(ASK_AGAIN_S - c.clock.now() % ASK_AGAIN_S - 30)
+    dags = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+    asked: list[tuple[str, str]] = []
+
+    def wanted() -> list[tuple[str, str]]:
+        found = runs(reconcile(c), dags, active_rebalances=1, active_launches=1, under_way=lambda *run: run in asked)
+        return [(one["trigger_dag_id"], one["trigger_run_id"]) for one in found]
+
+    asked += wanted()
+    assert [dag for dag, _ in asked] == ["stuck_topic"]
+    shop.clock.sleep(60)
+    assert wanted() == []
+    shop.clock.sleep(ASK_AGAIN_S)
+    assert len(wanted()) == 1
 
 
 def test_two_owners_are_asked_about_before_a_stale_token(shop: Cluster) -> None:
