@@ -6,7 +6,6 @@
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +72,7 @@ async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[st
 class Shared:
     """Answers that several viewers share: a cluster with many consumers is not asked by each browser anew.
 
-    A failure is not kept: `Reader` remembers it.
+    A failure is not kept: `Reader` remembers it. Nor is an answer that is no longer fresh: it may be as large as its cluster.
     """
 
     def __init__(self, fresh_s: float = SHARE_S) -> None:
@@ -87,11 +86,12 @@ class Shared:
             self._locks.clear()
             self._kept.clear()
         async with self._locks.setdefault(key, asyncio.Lock()):
-            made_s, value = self._kept.get(key, (-math.inf, None))
-            if time.monotonic() - made_s > self._fresh_s:
-                value = await make()
-                self._kept[key] = (time.monotonic(), value)
-            return cast("T", value)
+            since_s = time.monotonic() - self._fresh_s
+            self._kept = {one: (made_s, value) for one, (made_s, value) in self._kept.items() if made_s >= since_s}
+            if key not in self._kept:
+                made = await make()
+                self._kept[key] = (time.monotonic(), made)
+            return cast("T", self._kept[key][1])
 
 
 class Reader:

@@ -1,6 +1,8 @@
 """The live page's data: what topics wait for, who is how far behind, and what an operator may ask for from there."""
 
+import asyncio
 import math
+import weakref
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from coordinator_ui import live, render
 from coordinator_ui.access import may_read_cluster
 from coordinator_ui.live import advice, drain_s
+from coordinator_ui.reading import Shared
 from coordinator_ui.topic_summary import TopicSummary
 from coordinator_ui.trends import Standing, Trend, Trends
 
@@ -122,6 +125,24 @@ def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:
     topic = client.get(path).json()["topics"][0]
     assert (topic["speed"], topic["rate"], topic["drain_s"]) == (10, 2, 115)
     assert topic["advice"].startswith("Another consumer would help little: partition 0")
+
+
+class Look:
+    """What one look found."""
+
+
+def test_an_answer_that_is_too_old_to_be_shared_is_not_kept() -> None:
+    async def look() -> Look:
+        return Look()
+
+    async def looks(fresh_s: float) -> Look | None:
+        shared = Shared(fresh_s)
+        found = weakref.ref(await shared.get("shop orders", look))
+        await shared.get("shop bills", look)
+        return found()
+
+    assert asyncio.run(looks(math.inf)) is not None
+    assert asyncio.run(looks(-1.0)) is None
 
 
 def test_a_consumer_has_the_figures_of_its_partitions_together(shop: Cluster) -> None:
