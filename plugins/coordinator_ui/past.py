@@ -1,7 +1,7 @@
 """The rebalances of all topics of a cluster, newest first, chosen by a filter and in pages. Reads only what it needs.
 
 A topic's history is opened when its newest record is newer than everything else that is left. A request reads at most `MOST_READ`
-records; the page then says where the next one goes on.
+records, and some 35 of each topic to find the place of a time; the page then says where the next one goes on.
 """
 
 import heapq
@@ -9,6 +9,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import Malformed, Refused
@@ -24,7 +26,8 @@ from coordinator_ui import words
 MOST_READ = 6_000
 """Records that one request looks at."""
 MOST_TEXT = 200
-_CHUNK = 40
+_FIRST = 10  # records of a topic that are read at once: there may be a thousand topics
+_CHUNK = 40  # the same further back
 _LATER = 200  # records after the wanted time, which may belong to a rebalance that began before it
 Key = tuple[float, str]
 """Sorts newest first: minus the time of the first record, then the topic."""
@@ -134,7 +137,8 @@ def _of_topic(
 ) -> Iterator[Rebalance]:
     group: list[Record] = []
     chosen = names if before_at == math.inf else names[: _upto(c, topic, names, before_at)]
-    for name, path, node in newest_first(c.zk, c.paths.history(topic), chosen, _CHUNK):
+    backwards = partial(newest_first, c.zk, c.paths.history(topic))
+    for name, path, node in chain(backwards(chosen[-_FIRST:], _FIRST), backwards(chosen[:-_FIRST], _CHUNK)):
         record = decode_record(path, node.data, int(name))
         reading.records += 1
         if group and record.rebalance != group[-1].rebalance:
@@ -158,11 +162,13 @@ def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) ->
         found = record(name)
         return found is not None and found.at > before_at
 
-    end = bisect_left(names, True, key=later)
-    for name, node in find_many(c.zk, {name: f"{folder}/{name}" for name in names[end : end + _LATER]}).items():
-        end += 1
-        if decode_record(f"{folder}/{name}", node.data, int(name)).target is State.STABLE:
-            break
+    begin = bisect_left(names, True, key=later)
+    end = min(begin + _LATER, len(names))
+    for first in range(begin, end, _FIRST):
+        nodes = find_many(c.zk, {name: f"{folder}/{name}" for name in names[first : min(first + _FIRST, end)]})
+        for name, node in nodes.items():
+            if decode_record(f"{folder}/{name}", node.data, int(name)).target is State.STABLE:
+                return names.index(name, first) + 1
     return end
 
 

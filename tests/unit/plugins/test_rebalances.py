@@ -140,6 +140,30 @@ def test_a_long_history_is_read_only_as_far_as_the_page_needs_it(
     assert len(asked) < 300
 
 
+def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    five = [f"t{number}" for number in range(5)]
+    for number in range(100):
+        for topic in five:
+            rebalance(shop, topic, number, 900_000.0 + 10 * number)
+    read: list[str] = []
+    inner = shop.zk.find
+    monkeypatch.setattr(shop.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    page = past.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 5)
+    assert [(one.topic, one.rebalance) for one in page.found] == [(topic, f"50-{topic}") for topic in five]
+    assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
+
+
+def test_a_rebalance_of_many_records_that_began_before_the_wanted_time_is_whole(shop: Cluster) -> None:
+    shop.zk.ensure(shop.paths.history("orders"))
+    for number in range(60):
+        target = State.STABLE if number == 59 else State.CLOSING
+        write(shop, State.CLOSING, target, 900_000.0 + number)
+    (one,) = past.rebalances(shop.coordinator, Wanted(before_at=900_010.5), 3).found
+    assert (one.ended_at, len(one.records)) == (900_059.0, 60)
+
+
 def test_a_rebalance_that_ends_after_the_wanted_time_is_whole(shop: Cluster) -> None:
     rebalance(shop, "orders", 0, 900_000.0, hand_off())
     (one,) = past.rebalances(shop.coordinator, Wanted(before_at=900_000.5), 3).found
