@@ -52,7 +52,10 @@ class SparkApplicationLink(BaseOperatorLink):
 
 
 class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
-    """Launches one consumer under its stable id, once for all tries of the task.
+    """Launches one consumer under its stable id.
+
+    In client mode it is launched once for all tries of the task. In cluster mode each try submits it, since nobody here sees whether an
+    application waits for resources; the process that registers first runs, and the others end.
 
     - `consumer`: the id; if it is already registered, the task ends at once.
     - `application`, `application_args`, `conf`: without an application, those of the fleet.
@@ -89,7 +92,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
                 if member is None and not self.application:
                     self._as_the_fleet_says(coordinator)
             if member is None:
-                folder = "" if launched_elsewhere() else str(self._launch(hook).path)
+                folder = "" if launched_elsewhere() else self._launch(hook)
                 deadline_at = time.time() + self.limit_s
                 trigger = RegistrationTrigger(hook.cluster.name, self.consumer, folder, self.limit_s, deadline_at)
                 self.end_in_triggerer(trigger, self.limit_s)
@@ -108,16 +111,19 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.conf = {**(self.conf or {}), **launch.conf}
         self.env_vars = {**(self.env_vars or {}), **launch.environment}
 
-    def _launch(self, hook: CoordinatorHook) -> RunFolder:
+    def _launch(self, hook: CoordinatorHook) -> str:
+        """The run folder in which the launched consumer tells its end; empty in cluster mode, where it has none on this host."""
         folder = RunFolder.of(run_base(self.base), hook.cluster.name, self.consumer)
         self.name = f"{hook.cluster.name}.{self.consumer}"
         self.application_args = [*(self.application_args or []), "--consumer", self.consumer]
         if problem := cluster_mode.provider_problem(self._conn_id):
             raise Refused(problem)
         connection = self._get_hook()._connection  # noqa: SLF001 - the base class's own way
-        launch = self._submit if connection["deploy_mode"] == "cluster" else self._let_go
-        launch(hook, folder, connection["master"])
-        return folder
+        if connection["deploy_mode"] == "cluster":
+            self._submit(hook, folder, connection["master"])
+            return ""
+        self._let_go(hook, folder, connection["master"])
+        return str(folder.path)
 
     def _let_go(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
         """Client mode: the launcher starts the driver, so that no process of Airflow is its parent."""

@@ -177,8 +177,8 @@ class RegistrationTrigger(ZooKeeperTrigger):
                 how = (folder.reason() if folder else "") or f"exit code {code}"
                 return self._failed(f"{self.consumer} ended before it had registered: {how}", folder)
             if self._late():
-                late = f"{self.consumer} has not registered within {self.limit_s:g} s"
-                return self._failed(f"{late}; it keeps running, and the next try waits for it", folder)
+                still = "it keeps running, and the next try waits for it" if folder else "it may still start"
+                return self._failed(f"{self.consumer} has not registered within {self.limit_s:g} s; {still}", folder)
             await wake.wait(POLL_S)
 
     def given_up(self, problem: str) -> TriggerEvent | None:  # noqa: ARG002 - it is already in the log

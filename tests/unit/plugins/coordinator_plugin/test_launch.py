@@ -3,12 +3,13 @@
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, TaskDeferred
 from coordinator_plugin import cluster_mode, launch
 from coordinator_plugin.clusters import cluster
 from coordinator_plugin.hook import CoordinatorHook
@@ -18,6 +19,7 @@ from coordinator_tasks import settings
 from coordinator_tasks.core.errors import Refused
 from spark_apps import arguments
 from spark_apps.records import settings_file
+from tests.fakes.cluster import Cluster
 
 PASSWORD, TOKEN = "planted-password", "planted-token"
 
@@ -56,7 +58,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
     return found
 
 
-def launched(
+def launch_of(
     monkeypatch: pytest.MonkeyPatch, base: Path, master: str, mode: str, *, token: str = TOKEN, **given: Any
 ) -> LaunchConsumerOperator:
     connections = {
@@ -72,9 +74,15 @@ def launched(
     }
     for name, connection in connections.items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
-    operator = LaunchConsumerOperator(
+    return LaunchConsumerOperator(
         task_id="launch", consumer="a", cluster="main", application="main.py", base=str(base), **given
     )
+
+
+def launched(
+    monkeypatch: pytest.MonkeyPatch, base: Path, master: str, mode: str, **given: Any
+) -> LaunchConsumerOperator:
+    operator = launch_of(monkeypatch, base, master, mode, **given)
     operator._launch(CoordinatorHook("main"))
     return operator
 
@@ -105,6 +113,22 @@ def test_on_yarn_only_the_fleet_starts_a_consumer_again_unless_the_site_says_oth
     assert submitted.conf()["spark.yarn.maxAppAttempts"] == "1"
     launched(monkeypatch, tmp_path, "yarn", "cluster", conf={"spark.yarn.maxAppAttempts": "3"})
     assert submitted.conf()["spark.yarn.maxAppAttempts"] == "3"
+
+
+@pytest.mark.usefixtures("submitted")
+@pytest.mark.parametrize(
+    ("master", "mode", "waits_for"),
+    [("yarn", "client", "main/a"), ("yarn", "cluster", ""), ("k8s://https://api:6443", "cluster", "")],
+)
+def test_a_launch_is_waited_for_in_the_run_folder_only_where_the_driver_runs_beside_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shop: Cluster, master: str, mode: str, waits_for: str
+) -> None:
+    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
+    operator = launch_of(monkeypatch, tmp_path, master, mode)
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute({})
+    trigger: Any = deferred.value.trigger
+    assert trigger.folder == (str(tmp_path / waits_for) if waits_for else "")
 
 
 def test_on_kubernetes_secrets_come_by_reference_and_nothing_is_uploaded(
