@@ -21,6 +21,7 @@ from coordinator_tasks.core.errors import (
     CoordinatorError,
     DiscoveryUnavailable,
     IdInUse,
+    InvalidName,
     LookAgain,
     Malformed,
     Unavailable,
@@ -237,10 +238,10 @@ class Agent:
         try:
             self._registry.register(self._member)
             self.reports.clear("registry")
-        except DiscoveryUnavailable as error:
+        except (DiscoveryUnavailable, Malformed, InvalidName) as error:
             if session != self._session:
                 raise
-            # Hand-offs of other consumers wait for what we read and write.
+            # Hand-offs of other consumers wait for what we read and write. What cannot be read is still a registration.
             self.reports.add("registry", f"{error}; hand-offs go on without it")
         self._registered = True
         self._register_at = now + self._timing.register_s

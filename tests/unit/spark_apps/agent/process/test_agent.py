@@ -9,7 +9,7 @@ import pytest
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
 from coordinator_tasks.core.codecs.codec import decode_release, encode_node, encode_release
 from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_leave, decode_member, encode_directive
-from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse
+from coordinator_tasks.core.errors import CoordinatorError, DiscoveryUnavailable, IdInUse, InvalidName
 from coordinator_tasks.core.model import (
     Committed,
     Directive,
@@ -858,12 +858,15 @@ def test_who_leaves_ends_no_registration_of_another_life(stage: Stage) -> None:
     assert found.incarnation == 9
 
 
-def test_without_the_registry_hand_offs_that_have_begun_go_on(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [DiscoveryUnavailable, InvalidName])
+def test_without_the_registry_hand_offs_that_have_begun_go_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: type[CoordinatorError]
+) -> None:
     stage.own(0, 1)
     stage.step()
 
     def away(_registry: ZooKeeperRegistry, _member: Member) -> None:
-        raise DiscoveryUnavailable("the registry is away")
+        raise error("the registry is away")
 
     monkeypatch.setattr(ZooKeeperRegistry, "register", away)
     stage.step(5.1)
@@ -890,6 +893,47 @@ def test_without_the_registry_nobody_begins(stage: Stage, monkeypatch: pytest.Mo
         assert stage.runs == set()
     stage.step()
     assert stage.runs == {0}
+
+
+def test_hand_offs_that_have_begun_go_on_while_its_own_registration_cannot_be_read(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.step()
+    registered = stage.site.get(PATHS.member("a")).data
+    stage.site.transact([SetData(PATHS.member("a"), b"{")])
+    stage.step(5.1)
+    assert stage.reported(f"{PATHS.member('a')}: is not JSON")
+    assert stage.reported("hand-offs go on without it")
+    stage.give(0)
+    stage.step()
+    assert stage.release(0) is not None
+    assert stage.site.get(PATHS.member("a")).data == b"{", "what cannot be read is never overwritten"
+    stage.site.transact([Delete(PATHS.member("a"))])
+    stage.step(5.1)
+    assert stage.site.get(PATHS.member("a")).data == registered
+    assert not stage.reported("hand-offs go on without it")
+
+
+def test_nobody_begins_whose_registration_cannot_be_read(stage: Stage) -> None:
+    stage.own(0)
+    stage.site.transact([Create(PATHS.member("a"), b"{")])
+    stage.step()
+    assert stage.reported(f"{PATHS.member('a')}: is not JSON")
+    assert stage.runs == set()
+    stage.site.transact([Delete(PATHS.member("a"))])
+    stage.step()
+    assert stage.runs == {0}
+
+
+def test_in_a_new_session_nothing_is_acted_on_while_its_own_registration_cannot_be_read(stage: Stage) -> None:
+    stage.own(0)
+    stage.step()
+    stage.zk.expire()
+    stage.zk.resume()
+    stage.site.transact([Create(PATHS.member("a"), b"{")])
+    stage.own(0, 1)
+    stage.step(5.1)
+    assert stage.runs == {0}
+    assert stage.health == "detached"
 
 
 def test_a_read_in_another_session_than_that_of_the_registration_is_not_acted_on(
