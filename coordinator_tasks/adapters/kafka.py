@@ -105,7 +105,7 @@ class _Client:
                 about = f"partition {one.topic}-{one.partition} of group {group!r}"
                 failed.setdefault(one.topic, self._broker.translated(KafkaException(one.error), about))
             elif one.offset >= 0:
-                found.setdefault(one.topic, {})[one.partition] = decode_metadata(one.offset, one.metadata)
+                found.setdefault(one.topic, {})[one.partition] = decode_metadata(one.offset, _metadata(one))
         return {**found, **failed}
 
     def _committed_of(
@@ -228,6 +228,14 @@ class ConfluentGroupOffsets(_Client):
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
         return self._listed(topic, dict.fromkeys(partitions, earliest), missing=_NO_LEADER)
+
+
+def _metadata(place: TopicPartition) -> str:
+    """What stands beside a committed offset; empty if it is no UTF-8, and so nothing of ours: some brokers keep any bytes."""
+    try:
+        return place.metadata or ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:

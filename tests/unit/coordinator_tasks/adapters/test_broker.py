@@ -388,3 +388,19 @@ def test_a_topic_whose_offsets_kafka_does_not_say_hides_those_of_no_other_of_its
     assert "does not let this user ask for partition u-1 of group 'g'" in str(answer["u"])
     with pytest.raises(Refused, match="u-1"):
         group.committed("u", [0, 1])
+
+
+class PlaceOfBytes:
+    """Its metadata are bytes that confluent_kafka cannot give as text."""
+
+    topic, partition, offset, error = "t", 0, 5, None
+
+    @property
+    def metadata(self) -> str:
+        return b"\xff".decode()
+
+
+def test_metadata_that_is_no_text_is_of_no_owner_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ConfluentKafkaAdmin({"bootstrap.servers": "h:1"})
+    monkeypatch.setattr(made._broker, "committed", lambda *_: [PlaceOfBytes(), Place("u", 0, 7)])
+    assert made.committed({"g": {"t": [0], "u": [0]}})["g"] == {"t": {0: Committed(5)}, "u": {0: Committed(7)}}
