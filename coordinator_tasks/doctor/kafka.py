@@ -35,7 +35,12 @@ def examine(
             "Kafka rights", Result.WARNING, "not checked: no topic is managed", "name one with --topic and --group"
         )
     for topic, group in topics.items():
-        if not rights.has_topic(topic):
+        try:
+            there = rights.has_topic(topic)
+        except CoordinatorError as error:
+            yield broken(f"topic {topic}", error)
+            continue
+        if not there:
             yield Finding(f"topic {topic}", Result.FAILED, "Kafka has no such topic", "create it, or correct the name")
             continue
         yield from _rights(settings, side, rights, topic, group)

@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from coordinator_tasks.core.errors import KafkaUnavailable, NoAccess
+from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, kafka
 from coordinator_tasks.wiring import Settings
 
@@ -67,3 +68,27 @@ def test_a_topic_that_nobody_owns_is_named_before_its_offsets_expire() -> None:
     assert one.says.endswith("expire at the latest: bills by now, orders in 12.0 h")
     assert "start a consumer" in one.mend
     assert len(retention(None, orders=6.5 * day_s)) == 1
+
+
+def test_a_topic_that_kafka_does_not_describe_is_a_finding_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rights:
+        def __init__(self, *_: object) -> None: ...
+
+        def brokers(self) -> tuple[str, ...]:
+            return ("broker:9092",)
+
+        def has_topic(self, topic: str) -> bool:
+            if topic == "orders":
+                raise KafkaUnavailable("no answer; try again")
+            return False
+
+        def offsets_kept_s(self) -> float | None:
+            return None
+
+    monkeypatch.setattr(kafka, "KafkaRights", Rights)
+    monkeypatch.setattr(kafka, "kafka_versions", lambda *_: {"broker:9092": "4.3"})
+    monkeypatch.setattr(kafka, "_groups", lambda *_: [])
+    found = {one.check: one for one in kafka.examine(SETTINGS, Side.COORDINATOR, {"orders": "g", "bills": "g"})}
+    assert (found["topic orders"].result, found["topic orders"].says) == (Result.FAILED, "no answer")
+    assert found["topic bills"].says == "Kafka has no such topic"
+    assert found["Kafka: expiry of offsets"].result is Result.OK
