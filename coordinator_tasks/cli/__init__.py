@@ -3,14 +3,15 @@
 It makes the same service calls as Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line:
 its code, what, why and what to do next. Exit codes: 0 done; 1 a topic is held or has partitions without an owner, a
 person must look at it; 2 the request or the settings are wrong; 3 a neighbour does not answer; 4 stored data is
-unreadable; 5 somebody else was faster, repeat.
+unreadable; 5 somebody else was faster, repeat; 130 interrupted; 141 nobody reads the output any more.
 """
 
 import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NoReturn
+from contextlib import suppress
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -25,6 +26,8 @@ EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malfo
 
 USAGE_CODE, USAGE_EXIT = "KPC-002", 2
 """Of a command line that no command understands: the only error that is not one of `CoordinatorError`."""
+INTERRUPTED_EXIT, UNREAD_EXIT = 130, 141
+"""As a shell says it: ended by SIGINT; ended by SIGPIPE."""
 app = typer.Typer(
     name="coordinator",
     epilog="Settings: environment variables COORDINATOR_..., or the file that COORDINATOR_SETTINGS names.",
@@ -52,26 +55,52 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
     """Run one command and exit. `opener` replaces the settings, for tests."""
     logs.set_up(os.environ.get("COORDINATOR_LOG_FORMAT", ""), level=logging.WARNING, times=False)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-    code: object = 0
+    code = _run(arguments, opener)
+    for stream in (sys.stdout, sys.stderr):
+        _flush(stream)
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None, opener: Opener | None) -> int:
+    """Run one command; returns its exit code."""
     try:
-        code = app(args=arguments, obj=opener, standalone_mode=False)
+        code: object = app(args=arguments, obj=opener, standalone_mode=False)
     except CoordinatorError as error:
         _say(error.told)
-        code = next((number for kind, number in EXITS.items() if isinstance(error, kind)), HELD_EXIT)
+        return next((number for kind, number in EXITS.items() if isinstance(error, kind)), HELD_EXIT)
     except MISTYPED as error:
         _say(f"{USAGE_CODE}: {in_one_line(error.format_message()).rstrip('.')}; --help shows how")
-        code = USAGE_EXIT
+        return USAGE_EXIT
     except typer.Abort:
         waiting.stop()
-        print("nothing was changed", file=sys.stderr)
-        code = 130
+        with suppress(BrokenPipeError):
+            print("nothing was changed", file=sys.stderr)
+        return INTERRUPTED_EXIT
     except KeyboardInterrupt:
-        code = 130
-    except BrokenPipeError:  # the reader, such as head, has enough
-        sys.stderr.close()
-    sys.exit(code if isinstance(code, int) else 0)
+        return INTERRUPTED_EXIT
+    except SystemExit as ended:
+        # typer ends a command whose reader, such as head, has enough, with the code of a held topic.
+        if isinstance(ended.__context__, BrokenPipeError):
+            return UNREAD_EXIT
+        raise
+    return code if isinstance(code, int) else 0
 
 
 def _say(text: str) -> None:
     waiting.stop()
-    logs.say_error(visible(text))
+    with suppress(BrokenPipeError):
+        logs.say_error(visible(text))
+
+
+def _flush(stream: TextIO | None) -> None:
+    """Leave nothing for the interpreter's end, which would report a reader that has gone and change the exit code."""
+    if stream is None:  # it was closed from the start
+        return
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except OSError:
+        pass  # such as a full disk: the interpreter's end says it

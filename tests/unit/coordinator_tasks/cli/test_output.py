@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from typer.main import get_command
 
-from coordinator_tasks.cli import app
+from coordinator_tasks.cli import app, main
 from coordinator_tasks.cli.progress import Waiting
 from coordinator_tasks.service import directives
 from coordinator_tasks.service.topics import configuration
@@ -168,6 +169,53 @@ def test_csv_repeats_what_a_table_shows_once_and_has_empty_cells_for_nothing() -
     assert found.csv == 'who,topic,lag\na,"x, y",\na,z,3\nb,z,4'
     assert str(Table(("who",), [], "nobody")) == "nobody"
     assert Table(("who", "x"), [], "nobody").csv == "who,x"
+
+
+@pytest.fixture
+def closed_pipe() -> Iterator[Callable[[int], TextIO]]:
+    """Writers to a pipe whose reader has gone, with this buffering."""
+    made: list[TextIO] = []
+
+    def writer(buffering: int) -> TextIO:
+        reader, end = os.pipe()
+        os.close(reader)
+        made.append(os.fdopen(end, "w", buffering))
+        return made[-1]
+
+    yield writer
+    for one in made:
+        with suppress(BrokenPipeError):
+            one.close()
+
+
+def ended(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as found:
+        main(arguments)
+    return found.value.code
+
+
+def test_a_reader_that_has_enough_is_no_topic_that_is_held(
+    monkeypatch: pytest.MonkeyPatch, closed_pipe: Callable[[int], TextIO]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", closed_pipe(1))
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    assert ended("version") == 141
+
+
+def test_a_command_that_has_ended_keeps_its_exit_code_if_nobody_reads_its_output(
+    monkeypatch: pytest.MonkeyPatch, closed_pipe: Callable[[int], TextIO]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", closed_pipe(8192))
+    assert ended("version") == 0
+    sys.stdout.flush()  # as at the interpreter's end
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, closed_pipe: Callable[[int], TextIO]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", closed_pipe(1))
+    assert ended("nonsense") == 2
+    sys.stderr.flush()
 
 
 def test_an_unknown_format_is_refused(run: Run) -> None:
