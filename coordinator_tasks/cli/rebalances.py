@@ -32,6 +32,7 @@ from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.topics import chosen_partitions, configuration
 from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
 from coordinator_tasks.signals import stopped_by
+from coordinator_tasks.tables import visible
 
 commands = typer.Typer()
 STEP_LEVEL = logging.WARNING
@@ -96,7 +97,7 @@ def run(context: typer.Context) -> None:
 
 
 def _print_step(report: transitions.TopicReport) -> None:
-    print(show.reports([report]), flush=True)
+    print(visible(str(show.reports([report]))), flush=True)
 
 
 def _log_step(report: transitions.TopicReport) -> None:

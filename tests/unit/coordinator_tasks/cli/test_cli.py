@@ -37,8 +37,10 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.protocol import holding
+from coordinator_tasks.service import loop, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import record_end, set_fleet
+from coordinator_tasks.service.transitions import TopicReport
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import AllowEverything
 from tests.fakes.consumers import FakeStatusClient
@@ -542,6 +544,24 @@ def test_what_others_wrote_cannot_command_the_terminal(run: Run, site: Site) -> 
     (found,) = json.loads(run("fleet", "--json")[1])
     assert found["arguments"] == ["\x1b[2J\u202e\nx"]
     assert "\u202e" not in run("fleet", "--json")[1]
+
+
+def test_what_others_wrote_cannot_command_the_terminal_of_run(
+    run: Run, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stable(run, site, "consumer-a", "consumer-b")
+    isolated = Directive("consumer-b", Isolation("mallory\x1b[2J", "disk", site.clock.now()))
+    site.zk.transact([Create(site.paths.directive("consumer-b"), encode_directive(isolated))])
+
+    def looped(c: Coordinator, _stop: object, _who: str, tell: Callable[[TopicReport], None]) -> None:
+        for report in transitions.preview(c, ["orders"]):
+            tell(report)
+
+    monkeypatch.setattr(loop, "run", looped)
+    code, out, _ = run("run")
+    assert code == 0
+    assert r"mallory\u001b[2J" in out
+    assert "\x1b" not in out
 
 
 def test_a_dry_run_says_why_each_partition_would_move_and_why_the_others_stay(run: Run, site: Site) -> None:
