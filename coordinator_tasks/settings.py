@@ -159,7 +159,9 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         "consumer_kafka": _group(environ, "CONSUMER_KAFKA_", dots=True),
     }
     _check_groups(given)
-    return settings_of({**given, **{name: {**given.get(name, {}), **more} for name, more in from_environment.items()}})
+    return settings_of(
+        {**given, **{name: {**(given.get(name) or {}), **more} for name, more in from_environment.items()}}
+    )
 
 
 def allowed_from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -192,13 +194,14 @@ def _object(text: str, origin: str) -> dict[str, Any]:
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
-    """Settings from plain data (strings or JSON values); raises `BadSettings` with the field's name."""
+    """Settings from plain data (strings or JSON values; null = not given); raises `BadSettings` with the field's name."""
     unknown = sorted(given.keys() - _OWN_FIELDS - _TIMES - _GROUPS)
     if unknown:
         raise BadSettings(
             f"the settings have no field {unknown[0]!r}; the known ones are {sorted(_OWN_FIELDS | _TIMES | _GROUPS)}"
         )
     _check_groups(given)
+    given = _present(given)
     own: dict[str, Any] = {name: str(given[name]) for name in _OWN_FIELDS if name in given}
     own |= {name: _texts(given.get(name, {})) for name in _TEXTS}
     times = {name: _converted(name, given[name], 0.0) for name in _TIMES if name in given}
@@ -214,8 +217,14 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     )
 
 
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _texts(given: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): ";".join(value) if isinstance(value, list) else str(value) for key, value in given.items()}
+    return {
+        str(key): ";".join(value) if isinstance(value, list) else str(value) for key, value in _present(given).items()
+    }
 
 
 def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,7 +262,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
 
 def _check_groups(given: Mapping[str, Any]) -> None:
     for name in _GROUPS:
-        if not isinstance(given.get(name, {}), Mapping):
+        if given.get(name) is not None and not isinstance(given[name], Mapping):
             raise BadSettings(f"the setting {name!r} is no object; write it as name and value pairs")
 
 
@@ -268,7 +277,9 @@ def _dataclass(default: V, group: str, given: Mapping[str, Any]) -> V:
     unknown = sorted(given.keys() - known)
     if unknown:
         raise BadSettings(f"{group} has no field {unknown[0]!r}; the known ones are {sorted(known)}")
-    values = {name: _converted(f"{group}.{name}", value, getattr(default, name)) for name, value in given.items()}
+    values = {
+        name: _converted(f"{group}.{name}", value, getattr(default, name)) for name, value in _present(given).items()
+    }
     return type(default)(**values)
 
 

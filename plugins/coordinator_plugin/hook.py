@@ -57,7 +57,7 @@ class CoordinatorHook(BaseHook):
 
 def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
     """The settings in a ZooKeeper connection; raises `Refused`."""
-    extra: Mapping[str, Any] = connection.extra_dejson
+    extra = _present(connection.extra_dejson)
     for name, says in (("allowed", "what may be launched"), ("budget", "what may move without approval")):
         if name in extra:
             raise Refused(
@@ -72,7 +72,7 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
                 f"the connection {connection.conn_id!r} gives {name!r} as {type(group).__name__}; write it in the extra as an "
                 "object in braces, or leave it out"
             )
-        own[name] = {**group}
+        own[name] = _present(group)
     if connection.login:
         own["zookeeper_access"] = {
             "user": connection.login,
@@ -88,7 +88,7 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
 
 def kafka_settings(connection: "Connection") -> dict[str, str]:
     """The librdkafka settings in a Kafka connection; raises `Refused`."""
-    settings = {name: _text(value) for name, value in connection.extra_dejson.items() if "." in name}
+    settings = {name: _text(value) for name, value in _present(connection.extra_dejson).items() if "." in name}
     settings.setdefault("bootstrap.servers", _addresses(connection, default_port=9092))
     if not settings["bootstrap.servers"]:
         raise Refused(f"the connection {connection.conn_id!r} has no host; set it to a Kafka broker's host:port")
@@ -104,6 +104,11 @@ def _addresses(connection: "Connection", default_port: int) -> str:
     port = connection.port or default_port
     hosts = [one.strip() for one in host.split(",") if one.strip()]
     return ",".join(one if ":" in one else f"{one}:{port}" for one in hosts) + slash + chroot
+
+
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not null: a setting that is null counts as not given."""
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _text(value: object) -> str:

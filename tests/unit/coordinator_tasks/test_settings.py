@@ -126,6 +126,30 @@ def test_a_file_with_a_mistake_is_refused_with_its_place(tmp_path: Path, data: A
     assert "\n" not in str(raised.value)
 
 
+def test_a_setting_that_is_null_is_as_if_it_were_not_there(tmp_path: Path) -> None:
+    data = {
+        "kafka": {"bootstrap.servers": "b:2", "sasl.username": None},
+        "zookeeper_access": {"user": None, "consumers": None},
+        "policy": {"settle_s": None, "hold_absent": None},
+        "allowed": None,
+        "parameters": None,
+        "status_token": None,
+        "session_timeout_s": None,
+    }
+    given = {"COORDINATOR_SETTINGS": settings_file(tmp_path, {**data, "cluster": "mall", "zookeeper": "a:1"})}
+    assert settings_from_environment(given) == Settings("mall", "a:1", {"bootstrap.servers": "b:2"})
+    for name in ("cluster", "zookeeper", "kafka"):
+        least = {"cluster": "mall", "zookeeper": "a:1", "kafka": {"bootstrap.servers": "b:2"}}
+        with pytest.raises(Refused, match=r"name is empty|address is set"):
+            settings_of({**least, name: None})
+
+
+@pytest.mark.parametrize("data", [{"clutser": None}, {"policy": {"settle": None}}])
+def test_an_unknown_field_that_is_null_is_still_named(tmp_path: Path, data: Any) -> None:
+    with pytest.raises(Refused, match=r"no field '(clutser|settle)'"):
+        settings_from_environment({**LEAST, "COORDINATOR_SETTINGS": settings_file(tmp_path, data)})
+
+
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(Refused, match=r"/nowhere cannot be read.*check COORDINATOR_SETTINGS"):
         settings_from_environment({"COORDINATOR_SETTINGS": "/nowhere"})

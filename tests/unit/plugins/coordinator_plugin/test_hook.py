@@ -37,6 +37,21 @@ def test_every_secret_of_the_connections_reaches_the_settings_and_none_is_shown(
     assert not any(secret in repr(settings) for secret in ("p1", "p2", "t0"))
 
 
+def test_a_setting_of_a_connection_that_is_null_is_as_if_it_were_not_there() -> None:
+    zookeeper = Connection(
+        conn_id="zk", conn_type="generic", host="zk1", login="u", password="p1",
+        extra=json.dumps({"chroot": None, "status_token": None, "zookeeper_access": {"user": None}, "policy": None}),
+    )  # fmt: skip
+    kafka = Connection(
+        conn_id="k", conn_type="kafka", host="b1", login="alice", password="p2",
+        extra=json.dumps({"bootstrap.servers": None, "security.protocol": "SASL_SSL", "sasl.username": None}),
+    )  # fmt: skip
+    plain = {**hook.zookeeper_settings(zookeeper), "cluster": "main", "kafka": hook.kafka_settings(kafka)}
+    settings = settings_of(plain)
+    assert (settings.zookeeper, settings.zookeeper_access.user, settings.status_token) == ("zk1:2181", "u", "")
+    assert (settings.kafka["bootstrap.servers"], settings.kafka["sasl.username"]) == ("b1:9092", "alice")
+
+
 def test_a_connection_does_not_say_what_may_be_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = json.dumps({"allowed": {"applications": "*"}})
     zookeeper = Connection(conn_id="zk", conn_type="generic", host="zk1", extra=extra)
