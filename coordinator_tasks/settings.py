@@ -203,7 +203,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     _check_groups(given)
     given = _present(given)
     own: dict[str, Any] = {name: str(given[name]) for name in _OWN_FIELDS if name in given}
-    own |= {name: _texts(given.get(name, {})) for name in _TEXTS}
+    own |= {name: _texts(name, given.get(name, {})) for name in _TEXTS}
     times = {name: _converted(name, given[name], 0.0) for name in _TIMES if name in given}
     return Settings(
         cluster=own.pop("cluster", ""),
@@ -221,10 +221,17 @@ def _present(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _texts(given: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        str(key): ";".join(value) if isinstance(value, list) else str(value) for key, value in _present(given).items()
-    }
+def _texts(group: str, given: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): _in_one(f"{group}.{key}", value) for key, value in _present(given).items()}
+
+
+def _in_one(name: str, value: object) -> str:
+    """The value as a text, a list with `;` between its texts."""
+    if not isinstance(value, list):
+        return str(value)
+    if not all(isinstance(one, str) for one in value):
+        raise BadSettings(f"the setting {name} is a list with something else than texts; write each of them in quotes")
+    return ";".join(value)
 
 
 def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:

@@ -150,6 +150,17 @@ def test_an_unknown_field_that_is_null_is_still_named(tmp_path: Path, data: Any)
         settings_from_environment({**LEAST, "COORDINATOR_SETTINGS": settings_file(tmp_path, data)})
 
 
+@pytest.mark.parametrize("group", ["kafka", "parameters", "consumer_zookeeper"])
+def test_a_list_with_something_else_than_texts_is_refused_without_its_value(group: str) -> None:
+    least = {"cluster": "shop", "zookeeper": "zk:1", "kafka": {"bootstrap.servers": "b:1"}}
+    given = {**least, group: {**least["kafka"], "names": ["secret", 2]}}  # type: ignore[dict-item]
+    with pytest.raises(
+        Refused, match=rf"the setting {group}\.names is a list with something else than texts"
+    ) as refused:
+        settings_of(given)
+    assert "secret" not in str(refused.value)
+
+
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(Refused, match=r"/nowhere cannot be read.*check COORDINATOR_SETTINGS"):
         settings_from_environment({"COORDINATOR_SETTINGS": "/nowhere"})
