@@ -1,6 +1,7 @@
 """Commands for a cluster in a file: take it, and try what would happen against it, without any server."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,14 +50,22 @@ def snapshot(
         found = snapshots.take(c)
         data = snapshots.encode(found)
     try:
-        with file.open("xb") as written:
-            written.write(data)
+        _write_new(file, data)
     except FileExistsError as error:
         raise Refused(f"{file} is there already; name another file, or remove it first") from error
     except OSError as error:
         raise Refused(f"{file} cannot be written: {error.strerror}; name a file that can") from error
     size = {"file": str(file), "bytes": len(data), "topics": len(found.site.topics), "left_out": dict(found.left_out)}
     listed(size, how_of(how, json), _taken, show.rows)
+
+
+def _write_new(file: Path, data: bytes) -> None:
+    """Write a file that is not there yet; if that fails, it is not there afterwards."""
+    with ExitStack() as on_error:
+        with file.open("xb") as written:
+            on_error.callback(file.unlink, missing_ok=True)
+            written.write(data)
+        on_error.pop_all()
 
 
 def _taken(size: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The way back, what would happen, and a cluster in a file, at a terminal: texts, JSON and exit codes."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -83,6 +84,29 @@ def test_a_snapshot_never_replaces_a_file(run: Run, file: str, tmp_path: Path) -
         run("snapshot", nowhere)[2]
         == f"error: KPC-010: {nowhere} cannot be written: No such file or directory; name a file that can\n"
     )
+
+
+class FullDisk(io.FileIO):
+    """Takes a part of what is written, and then nothing."""
+
+    def write(self, data: object) -> int:
+        super().write(b"{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_snapshot_that_could_not_be_written_leaves_no_part_of_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "shop.json"
+    with monkeypatch.context() as full:
+        full.setattr(Path, "open", lambda path, mode: FullDisk(str(path), mode))
+        code, _, error = run("snapshot", str(file))
+    assert (code, error) == (
+        2,
+        f"error: KPC-010: {file} cannot be written: No space left on device; name a file that can\n",
+    )
+    assert not file.exists()
+    assert run("snapshot", str(file))[0] == 0
 
 
 def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file: str, shop: Site) -> None:
