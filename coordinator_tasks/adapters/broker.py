@@ -39,6 +39,7 @@ _DENIED = frozenset(
 _MOVING = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )
+C = TypeVar("C")
 K = TypeVar("K")
 Futures: TypeAlias = Mapping[K, "concurrent.futures.Future[Any]"]
 Send: TypeAlias = Callable[[AdminClient, float], Futures[K]]
@@ -65,11 +66,9 @@ class Broker:
         self._client = self._new_client()
 
     def _new_client(self) -> AdminClient:
-        try:
-            # The library takes the callback among the settings, but its types do not say so.
-            return AdminClient({**self.usable, "error_cb": self._trouble}, logger=LIBRARY_LOG)  # type: ignore[dict-item]
-        except (KafkaException, ValueError, TypeError) as error:
-            raise BadSettings(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
+        # The library takes the callback among the settings, but its types do not say so.
+        settings: Any = {**self.usable, "error_cb": self._trouble}
+        return built(lambda: AdminClient(settings, logger=LIBRARY_LOG))
 
     def results(self, send: Send[K]) -> "_Results[K]":
         """Send a request; returns its futures' results or `KafkaException`s, by key.
@@ -197,7 +196,8 @@ class Broker:
             if reader is None:
                 own = {"group.id": group, "enable.auto.commit": False, "error_cb": partial(self._reader_trouble, group)}
                 isolation = "read_committed" if stable else "read_uncommitted"
-                reader = Consumer({**self.usable, **own, "isolation.level": isolation}, logger=LIBRARY_LOG)
+                settings = {**self.usable, **own, "isolation.level": isolation}
+                reader = built(lambda: Consumer(settings, logger=LIBRARY_LOG))
             self._readers[key] = reader
             if len(self._readers) > MAX_READERS:
                 del self._readers[next(iter(self._readers))]  # ends with its last user
@@ -232,6 +232,14 @@ class Broker:
         return KafkaUnavailable(
             f"Kafka at {self.address} could not answer for {about}: {cause.name()}, {cause.str()}; try again"
         )
+
+
+def built(client: Callable[[], C]) -> C:
+    """A client of the library; raises `BadSettings` for settings that it does not take. Consumers and producers refuse others."""
+    try:
+        return client()
+    except (KafkaException, ValueError, TypeError) as error:
+        raise BadSettings(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
 
 
 class _Results(Generic[K]):

@@ -15,7 +15,7 @@ from confluent_kafka import (
 from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._config import ConfigResource
 
-from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, Broker
+from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, Broker, built
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.kafka_rights import Resource, Right, transactional_ids
 from coordinator_tasks.core.names import MAX_PARTITION
@@ -114,7 +114,7 @@ class KafkaRights:
     def _begins_transactions(self, cluster: str) -> bool:
         """Initialize a producer under an id that no partition uses."""
         own = {"transactional.id": f"{transactional_ids(cluster)}doctor", "transaction.timeout.ms": "10000"}
-        producer = Producer({**self._broker.usable, **own}, logger=LIBRARY_LOG)
+        producer = built(lambda: Producer({**self._broker.usable, **own}, logger=LIBRARY_LOG))
         try:
             producer.init_transactions(self._broker.limit_s)
         except KafkaException as error:

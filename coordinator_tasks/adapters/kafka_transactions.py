@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S
+from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, built
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import encode_metadata
 from coordinator_tasks.core.errors import CommitFenced, KafkaUnavailable
@@ -119,7 +119,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
             "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
             "linger.ms": "0",
         }
-        return Producer({**usable, **own}, logger=LIBRARY_LOG)
+        return built(lambda: Producer({**usable, **own}, logger=LIBRARY_LOG))
 
     def _commit(self, topic: str, partition: int, entry: Committed) -> Exception | None:
         """Commit one partition; returns the error, if any."""

@@ -11,8 +11,10 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
 from coordinator_tasks.adapters import broker, kafka
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_rights import KafkaRights
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Refused
+from coordinator_tasks.core.errors import BadSettings, CoordinatorError, KafkaUnavailable, Refused
+from coordinator_tasks.core.kafka_rights import Resource, Right
 from coordinator_tasks.core.model import Committed, Token
 
 
@@ -123,6 +125,31 @@ def test_a_group_that_we_may_not_ask_for_is_named_as_that_and_no_other_group_wit
     assert made.committed({"g": {"t": [0]}}) == {"g": {}}
     monkeypatch.setattr(made._broker, "_reader", lambda *_: Reader(no_answer * 10))
     assert isinstance(made.committed({"g": {"t": [0]}})["g"], KafkaUnavailable), "the right was granted since"
+
+
+def test_settings_that_only_a_consumer_refuses_are_refused_by_us() -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "session.timeout.ms": "600000"}
+    answer = ConfluentKafkaAdmin(settings, limit_s=0.05).committed({"g": {"t": [0]}})["g"]
+    assert isinstance(answer, BadSettings)
+    assert "the Kafka settings are not usable" in str(answer)
+    assert "session.timeout.ms" in str(answer)
+
+
+@pytest.mark.parametrize("more", [{"acks": "1"}, {"message.timeout.ms": "300000"}])
+def test_settings_that_only_a_transactional_producer_refuses_are_refused_by_us(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+) -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", **more}
+    offsets, rights = TransactionalGroupOffsets(settings, "g", "c", limit_s=0.05), KafkaRights(settings, limit_s=0.05)
+    monkeypatch.setattr(offsets._broker, "_reader", lambda *_: Reader([]))
+    transactions = Right(Resource.TRANSACTIONAL_ID, "Write")
+    for ask in (
+        lambda: offsets.hold("t", "id-1", {0: Token(3, 1, "gen")}),
+        lambda: rights.has(transactions, "t", "g", "c"),
+    ):
+        with pytest.raises(BadSettings, match=f"not usable: .*{next(iter(more))}"):
+            ask()
+    assert offsets._begun == {}
 
 
 class Meanwhile(dict[int, Token]):
