@@ -82,7 +82,7 @@ def _consumed(one: ConsumerInterceptor, topic: str, batch: pa.RecordBatch) -> pa
         if isinstance(changed, pa.RecordBatch) and changed.schema.equals(batch.schema):
             return changed
         log.error("%s.on_consume returned other columns than it got: its result is not used", type(one).__name__)
-    except Exception:  # the edge of a user's function: its error never stops the stream
+    except BaseException:  # the edge of a user's function: neither its error nor its exit stops the stream
         log.exception("%s.on_consume failed: its result is not used", type(one).__name__)
     return batch
 

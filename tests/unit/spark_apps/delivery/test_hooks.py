@@ -28,6 +28,13 @@ class Failing(ConsumerInterceptor):
         raise SystemExit
 
 
+class Exiting(ConsumerInterceptor):
+    """Ends the process, as it believes."""
+
+    def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise SystemExit(1)
+
+
 class Renaming(ConsumerInterceptor):
     """Gives other columns."""
 
@@ -56,8 +63,8 @@ def test_interceptors_see_what_the_ones_before_left() -> None:
     assert noting.seen == [("orders", 2)]
 
 
-@pytest.mark.parametrize("wrong", [Failing(), Renaming()])
-def test_one_that_fails_or_gives_other_columns_is_left_out_and_logged(
+@pytest.mark.parametrize("wrong", [Failing(), Exiting(), Renaming()])
+def test_one_that_fails_exits_or_gives_other_columns_is_left_out_and_logged(
     wrong: ConsumerInterceptor, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
