@@ -57,7 +57,11 @@ def writes_to(outputs: Outputs) -> Callable[[F], F]:
 def outputs_of(build: object, settings: Mapping[str, str]) -> tuple[Dataset, ...]:
     """What a pipeline says that it writes; none if it says nothing."""
     outputs: Outputs | None = getattr(build, "outputs", None)
-    return () if outputs is None else tuple(outputs(settings))
+    try:
+        return () if outputs is None else tuple(outputs(settings))
+    except BaseException as error:  # noqa: BLE001 - the edge of a user's function: the query starts all the same
+        log.warning("what %s writes is not told: %s", getattr(build, "__name__", build), error)
+        return ()
 
 
 def topic_dataset(brokers: str, topic: str) -> Dataset:
@@ -67,12 +71,19 @@ def topic_dataset(brokers: str, topic: str) -> Dataset:
 
 
 def table_dataset(url: str, table: str) -> Dataset:
-    """A table of a database as sinks name it: `sqlite:///path` or `postgresql://user@host/name`."""
+    """A table of a database as sinks name it: `sqlite:///path` or `postgresql://user@host/name`, also with several hosts."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return Dataset("file", f"{Path(url.partition('///')[2]).absolute()}#{table}")
-    host = f"postgres://{parts.hostname or 'localhost'}:{parts.port or 5432}"
-    return Dataset(host, f"{parts.path[1:]}.public.{table}")
+    hosts = parts.netloc.rpartition("@")[2].lower().split(",")
+    return Dataset(f"postgres://{','.join(map(_with_port, hosts))}", f"{parts.path[1:]}.public.{table}")
+
+
+def _with_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    if not colon or port.endswith("]"):
+        name, port = host, ""
+    return f"{name or 'localhost'}:{port or 5432}"
 
 
 def file_dataset(path: str | Path) -> Dataset:

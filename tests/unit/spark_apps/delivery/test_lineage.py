@@ -152,6 +152,35 @@ def test_a_pipeline_says_what_it_writes() -> None:
     assert outputs_of(len, {}) == ()
 
 
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_what_a_pipeline_cannot_say_is_left_out_and_logged(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: object) -> list[Dataset]:
+        raise error("no such setting")
+
+    @writes_to(fails)
+    def build(stream: object, settings: object) -> object:
+        return stream, settings
+
+    assert outputs_of(build, {}) == ()
+    assert "what build writes is not told: no such setting" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("hosts", "named"),
+    [
+        ("db1:5433,db2:5432", "db1:5433,db2:5432"),
+        ("db1,db2:6432", "db1:5432,db2:6432"),
+        ("[::1],[::2]:6432", "[::1]:5432,[::2]:6432"),
+        ("", "localhost:5432"),
+    ],
+)
+def test_a_table_of_several_hosts_is_named_by_all_of_them(hosts: str, named: str) -> None:
+    """As OpenLineage's integration of JDBC does."""
+    assert table_dataset(f"postgresql://app:a,b:c@{hosts}/shop", "orders").namespace == f"postgres://{named}"
+
+
 def test_names_are_those_of_openlineage() -> None:
     assert topic_dataset("SASL_SSL://b:9093, a:9092", "t") == Dataset("kafka://a:9092", "t")
     assert table_dataset("postgresql://app@db/shop", "orders") == TABLE
