@@ -87,8 +87,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
     """Name, pattern and place of each pipeline; without name and pattern it is the default."""
-    found = [(key, "", place) for key, place in map(_pair, given.pipeline)]
-    found += [("", key, place) for key, place in map(_pair, given.pattern)]
+    found = [(key, "", place) for key, place in map(_with_place, given.pipeline)]
+    found += [("", key, place) for key, place in map(_with_place, given.pattern)]
     if given.default:
         found.append(("", "", given.default))
     if not found:
@@ -133,8 +133,14 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix("PIPELINE_"): value for key, value in environ.items() if key.startswith("PIPELINE_")}
 
 
+def _with_place(text: str) -> tuple[str, str]:
+    """The topics and the place of a pipeline: an expression may have the sign too."""
+    name, found, place = text.rpartition("=")
+    return (name, place) if found and name and ":" in place else _pair(text)
+
+
 def _pair(text: str) -> tuple[str, str]:
-    name, found, value = text.rpartition("=") if ":" in text.rpartition("=")[2] else text.partition("=")
+    name, found, value = text.partition("=")
     if not found or not name:
         raise Refused(f"{text!r} is not of the form name=value")
     return name, value
