@@ -24,6 +24,7 @@ from spark_apps.agent.settings import Pacing
 
 HOST, ADDRESS = "host", "address"
 """Words for `--advertise`."""
+MAX_PORT = 65_535
 
 
 def _settings_of(run_folder: str) -> str | None:
@@ -47,6 +48,17 @@ def _attribute(text: str) -> tuple[str, str]:
     if not name or not sign:
         raise argparse.ArgumentTypeError(f"{text!r} is no attribute; give name=value, such as tier=gold")
     return name, value
+
+
+def _listen(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    digits = port.isascii() and port.isdigit() and len(port) <= len(str(MAX_PORT))
+    if not host or not digits or int(port) > MAX_PORT:
+        raise Refused(
+            f"{text[:80]!r} is no address to listen at; give --listen host:port, such as 0.0.0.0:0 (0 = a free port)"
+        )
+    return host, int(port)
 
 
 def own_name(word: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -140,7 +152,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         "SESSION_TIMEOUT_S": given.session_timeout,
     }
     merged = {**environ, **{PREFIX + name: str(value) for name, value in overrides.items() if value is not None}}
-    host, _, port = given.listen.rpartition(":")
+    host, port = _listen(given.listen)
     by_word = given.advertise in (HOST, ADDRESS)
     return ConsumerSettings(
         site=settings_from_environment(merged),
@@ -149,8 +161,8 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         rack=given.rack,
         capacity=given.capacity,
         attributes=dict(given.attribute),
-        host=host.strip("[]") or "127.0.0.1",
-        port=int(port) if port.isdigit() else 0,
+        host=host,
+        port=port,
         advertised="" if by_word else given.advertise,
         own_name=own_name(given.advertise, environ) if by_word else "",
         run_folder=given.run_folder,

@@ -108,7 +108,7 @@ class StatusServer:
         try:
             wrap = certificate.wrap if certificate else None
             self._server = BoundedServer((host, port), type("BoundHandler", (_Handler,), given), wrap)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             raise Refused(f"the status interface cannot listen on {host}:{port} ({error}); choose another") from error
         bound = self._server.server_address[1]
         shown = own_name or host

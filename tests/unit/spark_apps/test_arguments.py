@@ -46,6 +46,26 @@ def test_what_is_none_is_refused_with_what_it_may_be(
     assert said in capsys.readouterr().err
 
 
+def test_the_interface_listens_where_it_is_told_to() -> None:
+    for listen, host, port in (
+        ("0.0.0.0:0", "0.0.0.0", 0),
+        ("[::1]:65535", "::1", 65535),
+        ("db-host:80", "db-host", 80),
+    ):
+        told = given("--listen", listen)
+        assert (told.host, told.port) == (host, port)
+    assert (given().host, given().port) == ("127.0.0.1", 0)
+
+
+@pytest.mark.parametrize(
+    "listen", ["0.0.0.0", ":80", "80", "", "[]:80", "h:", "h:80a", "h:-1", "h:65536", "h:\u0663", "h:" + "9" * 5_000]
+)
+def test_an_address_without_a_host_or_a_port_is_refused(listen: str) -> None:
+    """It is not taken for loopback, on which no other host could ask."""
+    with pytest.raises(Refused, match=r"is no address to listen at; give --listen host:port, such as 0\.0\.0\.0:0"):
+        given(f"--listen={listen}")
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -285,6 +285,12 @@ def test_an_address_open_to_the_network_demands_a_token(consumer: Consumer) -> N
     StatusServer(interface, "0.0.0.0", tokens=StatusTokens("secret")).close()
 
 
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_port_that_there_is_not_is_refused(port: int) -> None:
+    with pytest.raises(Refused, match=rf"cannot listen on 127\.0\.0\.1:{port}.*; choose another"):
+        StatusServer(Interface(), port=port)
+
+
 def test_a_closed_server_refuses(consumer: Consumer) -> None:
     one = StatusServer(serving(consumer))
     one.close()
