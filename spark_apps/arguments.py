@@ -157,7 +157,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
     return ConsumerSettings(
         site=settings_from_environment(merged),
         consumer=given.consumer,
-        topics=tuple(one for one in given.topics.split(",") if one),
+        topics=tuple(name for one in given.topics.split(",") if (name := one.strip())),
         rack=given.rack,
         capacity=given.capacity,
         attributes=dict(given.attribute),

@@ -46,6 +46,10 @@ def test_what_is_none_is_refused_with_what_it_may_be(
     assert said in capsys.readouterr().err
 
 
+def test_blanks_between_topics_belong_to_none() -> None:
+    assert given("--topics", " orders, clicks-.* ,, ").topics == ("orders", "clicks-.*")
+
+
 def test_the_interface_listens_where_it_is_told_to() -> None:
     for listen, host, port in (
         ("0.0.0.0:0", "0.0.0.0", 0),
