@@ -9,6 +9,7 @@ import ipaddress
 import math
 import os
 import socket
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,16 @@ def _capacity(text: str) -> float:
         value = math.nan
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no capacity; give a number from 0 on, such as 2")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; give a number of seconds from 0 on, such as 30")
     return value
 
 
@@ -113,25 +124,25 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
         help="name=value for a strategy of your own; any number",
     )
     parser.add_argument("--session-timeout", type=float, help="seconds of the ZooKeeper session")
-    parser.add_argument("--start-timeout", type=float, default=60.0, help="seconds that a start waits for ZooKeeper")
-    parser.add_argument("--close-timeout", type=float, default=30.0, help="seconds that a leave waits for hand-offs")
+    parser.add_argument("--start-timeout", type=_seconds, default=60.0, help="seconds that a start waits for ZooKeeper")
+    parser.add_argument("--close-timeout", type=_seconds, default=30.0, help="seconds that a leave waits for hand-offs")
     parser.add_argument(
         "--max-poll-interval",
-        type=float,
+        type=_seconds,
         default=300.0,
         help="seconds without progress, after which the consumer stops",
     )
     parser.add_argument(
         "--stop-timeout",
-        type=float,
+        type=_seconds,
         default=120.0,
         help="seconds to finish the batch of a revoked partition",
     )
     parser.add_argument(
-        "--slow-batch", type=float, default=30.0, help="seconds after which a batch is reported as slow"
+        "--slow-batch", type=_seconds, default=30.0, help="seconds after which a batch is reported as slow"
     )
     parser.add_argument(
-        "--batch-interval", type=float, default=Pacing().batch_interval_s, help="minimum seconds between two batches"
+        "--batch-interval", type=_seconds, default=Pacing().batch_interval_s, help="minimum seconds between two batches"
     )
     parser.add_argument(
         "--measure-bytes", action="store_true", help="sample records; plans can then use bytes per second"

@@ -70,6 +70,25 @@ def test_an_address_without_a_host_or_a_port_is_refused(listen: str) -> None:
         given(f"--listen={listen}")
 
 
+TIMES = ("start-timeout", "close-timeout", "max-poll-interval", "stop-timeout", "slow-batch", "batch-interval")
+
+
+@pytest.mark.parametrize("value", ["nan", "-1", "inf", "1e300", "soon"])
+@pytest.mark.parametrize("name", TIMES)
+def test_a_time_that_nobody_can_wait_is_refused(name: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is later than `nan`: a consumer with that never left."""
+    with pytest.raises(SystemExit):
+        given(f"--{name}={value}")
+    assert f"'{value}' is no time; give a number of seconds from 0 on, such as 30" in capsys.readouterr().err
+
+
+def test_a_time_may_be_none_and_a_part_of_a_second() -> None:
+    told = given(*(f"--{name}={number / 2}" for number, name in enumerate(TIMES)))
+    limits = told.agent_timing
+    assert (told.start_timeout_s, limits.close_timeout_s, limits.stalled_s) == (0, 0.5, 1)
+    assert (limits.stop_s, limits.slow_batch_s, told.pacing.batch_interval_s) == (1.5, 2, 2.5)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
