@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator_tasks.core.errors import Refused
 from spark_apps import main
 
 LEAST = ("--consumer", "a", "--cluster", "c", "--zookeeper", "z:1", "--kafka", "k:1")
@@ -17,3 +18,22 @@ def test_a_setting_is_split_at_its_first_sign(text: str) -> None:
 def test_a_pattern_may_have_the_sign_too() -> None:
     given = main._parse([*LEAST, "--pattern", "(?:a|b=)+=shop.pipelines:build", "--pipeline", "orders=shop:build"])
     assert main._pipelines(given) == [("orders", "", "shop:build"), ("", "(?:a|b=)+", "shop.pipelines:build")]
+
+
+@pytest.mark.parametrize("option", ["--set", "--option"])
+def test_a_setting_that_is_given_twice_is_refused(option: str) -> None:
+    with pytest.raises(Refused, match=f"{option} database is given twice; give it once"):
+        main._how(main._parse([*LEAST, option, "database=a", f"{option}=database=b"]))
+
+
+@pytest.mark.parametrize("option", ["--pipeline", "--pattern"])
+def test_a_pipeline_that_is_given_twice_is_refused(option: str) -> None:
+    given = main._parse([*LEAST, option, "orders=shop:a", option, "clicks=shop:a", option, "orders=shop:b"])
+    with pytest.raises(Refused, match=f"{option} orders is given twice; give it once"):
+        main._pipelines(given)
+
+
+def test_the_same_name_of_different_kinds_is_not_twice() -> None:
+    told = main._parse([*LEAST, "--pipeline", "a=s:b", "--pattern", "a=s:b", "--set", "a=1", "--option", "a=2"])
+    assert len(main._pipelines(told)) == 2
+    assert (main._how(told).pipeline["a"], main._how(told).options["a"]) == ("1", "2")
