@@ -8,7 +8,8 @@ gaps. After a control record at the end of a range no record may ever come; the 
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The work of one task. Spark sends it with the task, so it holds no secret."""
+    """The work of one task. Spark sends it with the task, so it holds no secret.
+
+    `kafka`: the consumer's and the topic's settings of the client; `options`: those of the source, which override the file's.
+    """
 
     topic: str
     ranges: tuple[Range, ...]
@@ -89,6 +93,7 @@ class Job:
     incarnation: int = 0
     fail_on_data_loss: bool = True
     progress_timeout_s: float = 120.0
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -102,12 +107,14 @@ class _Kept:
 _idle: dict[tuple[tuple[str, Any], ...], _Kept] = {}
 
 
-def client_settings(kafka: Mapping[str, str], settings_file: str) -> dict[str, Any]:
-    """All settings of the executor's Kafka client, in rising priority: defaults, options, the file, the fixed ones.
+def client_settings(
+    kafka: Mapping[str, str], settings_file: str, options: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """All settings of the executor's Kafka client, in rising priority: defaults, a job's, the file, the options, the fixed ones.
 
     Raises `BadSettings` if a log-in by password has none: librdkafka would try until the time-out.
     """
-    settings = {**DEFAULT_SETTINGS, **kafka, **load_settings(settings_file), **FIXED_SETTINGS}
+    settings = {**DEFAULT_SETTINGS, **kafka, **load_settings(settings_file), **options, **FIXED_SETTINGS}
     mechanism = str(settings.get("sasl.mechanism", settings.get("sasl.mechanisms", ""))).upper()
     by_password = mechanism == "PLAIN" or mechanism.startswith("SCRAM-")
     if (
@@ -127,7 +134,7 @@ def read(job: Job) -> Iterator[pa.RecordBatch]:
 
     Raises `DataLost`, or `ReadFailed` after `progress_timeout_s` without progress or when Kafka refuses.
     """
-    kept = _take(client_settings(job.kafka, job.settings_file))
+    kept = _take(client_settings(job.kafka, job.settings_file, job.options))
     try:
         yield from _Reading(job, kept).batches()
         kept.client.unassign()

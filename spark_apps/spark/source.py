@@ -132,13 +132,12 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         attached = self._connected().attached
-        kafka = {**attached.kafka, **self._options.kafka}
         return [
             Task(
                 Job(
                     topic=self._options.topic,
                     ranges=group,
-                    kafka=kafka,
+                    kafka=attached.kafka,
                     settings_file=self._options.settings_file or self._agent.settings_file,
                     include_headers=self._options.include_headers,
                     include_assignment=self._options.include_assignment,
@@ -146,6 +145,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     incarnation=self._agent.incarnation,
                     fail_on_data_loss=attached.fail_on_data_loss,
                     progress_timeout_s=self._options.progress_timeout_s,
+                    options=self._options.kafka,
                 )
             )
             for group in plan_tasks(decode_offset(end))

@@ -1,6 +1,9 @@
 """What the source plans for executors: the tasks of a batch, as the agent and its delivery want them. No Spark."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -11,6 +14,7 @@ from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery import Delivery
 from spark_apps.records.agent_socket import AgentServer
 from spark_apps.records.batches import BatchOffset, Range, encode_offset
+from spark_apps.records.reader import Job, client_settings
 from spark_apps.spark.source import AgentAddress, AssignedStreamReader, Task
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
@@ -26,6 +30,19 @@ def server() -> Iterator[AgentServer]:
     one.close()
 
 
+def planned(server: AgentServer, delivery: Delivery, node: TopicNode = NODE, **options: str) -> Job:
+    """What the one task of a batch is given."""
+    offsets = FakeKafka().offsets("g")
+    runner = TopicRunner("t", node, Identity("a", "c", 1), FakeClock(), lambda _: offsets, bool, brokers="k:1")
+    runner.close()
+    runner.agree(delivery)
+    server.serve("t", runner)
+    reader = AssignedStreamReader({"subscribe": "t", **options}, AgentAddress(str(server.path), "a", 1))
+    (task,) = reader.partitions(encode_offset(BatchOffset("t")), encode_offset(BATCH))
+    reader.stop()
+    return cast(Task, task).job
+
+
 @pytest.mark.parametrize(
     ("delivery", "option", "stops"),
     [
@@ -38,13 +55,27 @@ def server() -> Iterator[AgentServer]:
 def test_an_executor_leaves_out_lost_records_only_if_the_delivery_allows_it(
     server: AgentServer, delivery: Delivery, option: str, stops: bool
 ) -> None:
-    offsets = FakeKafka().offsets("g")
-    runner = TopicRunner("t", NODE, Identity("a", "c", 1), FakeClock(), lambda _: offsets, bool, brokers="k:1")
-    runner.close()
-    runner.agree(delivery)
-    server.serve("t", runner)
-    address = AgentAddress(str(server.path), "a", 1)
-    reader = AssignedStreamReader({"subscribe": "t", "failOnDataLoss": option}, address)
-    (task,) = reader.partitions(encode_offset(BatchOffset("t")), encode_offset(BATCH))
-    assert cast(Task, task).job.fail_on_data_loss is stops
-    reader.stop()
+    assert planned(server, delivery, failOnDataLoss=option).fail_on_data_loss is stops
+
+
+def test_the_settings_file_goes_before_the_topics_properties_and_the_options_before_the_file(
+    server: AgentServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "kafka.json"
+    file.touch(mode=0o600)
+    file.write_text(
+        json.dumps({"bootstrap.servers": "outer:1", "check.crcs": "true", "fetch.wait.max.ms": "9", "linger.ms": "5"})
+    )
+    properties = {"check.crcs": "false", "fetch.wait.max.ms": "7", "queued.min.messages": "8"}
+    options = {"kafka.bootstrap.servers": "inner:1", "kafka.fetch.max.wait.ms": "6", "kafkaSettingsFile": str(file)}
+    job = planned(server, Delivery.AT_LEAST_ONCE, replace(NODE, properties=properties), **options)
+    expected = {
+        "bootstrap.servers": "inner:1",
+        "check.crcs": "true",
+        "fetch.wait.max.ms": "6",
+        "linger.ms": "5",
+        "queued.min.messages": "8",
+        "group.id": "g",
+        "enable.auto.commit": False,
+    }
+    assert client_settings(job.kafka, job.settings_file, job.options).items() >= expected.items()
