@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         builds = [(name, pattern, load_build(place)) for name, pattern, place in _pipelines(given)]
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # under spark-submit a JVM runs already
             os.environ["JAVA_HOME"] = str(find_java().home)
-        spark = session.configure(SparkSession.builder.appName(settings.consumer)).getOrCreate()
+        builder = SparkSession.builder.appName(settings.consumer)
+        spark = session.configure(builder, idempotent_sink=given.idempotent_sink).getOrCreate()
         spark.sparkContext.setLogLevel(given.log_level)
         try:
             with TemporaryDirectory(prefix="consumer-packages-") as folder:

@@ -34,6 +34,12 @@ class Builder(dict[str, str]):
         self[name] = value
         return self
 
+    def appName(self, _: str) -> "Builder":  # noqa: N802 (Spark's name)
+        return self
+
+    def getOrCreate(self) -> Any:  # noqa: N802
+        raise Refused("there is no Spark")
+
 
 @pytest.mark.parametrize("value", ["true", "TRUE"])
 def test_speculative_execution_is_refused_unless_the_sink_bears_it(value: str) -> None:
@@ -49,6 +55,19 @@ def test_it_is_switched_off_where_it_is_refused() -> None:
         builder = Builder()
         session.configure(cast(Any, builder), idempotent_sink=declared)
         assert builder.get(session.SPECULATION) == expected
+
+
+@pytest.mark.parametrize(("declared", "expected"), [((), "false"), (("--idempotent-sink",), None)])
+def test_the_application_leaves_it_to_spark_if_the_sink_bears_it(
+    declared: tuple[str, ...], expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = Builder()
+    monkeypatch.setattr(main, "SparkSession", SimpleNamespace(builder=builder))
+    monkeypatch.setattr(main, "load_build", lambda _: None)
+    monkeypatch.setattr(main, "set_up_logs", lambda _: None)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert main.main([*GIVEN, *declared]) == main.REFUSED_EXIT
+    assert builder.get(session.SPECULATION) == expected
 
 
 def test_the_path_of_a_socket_fits_wherever_the_temporary_folder_is() -> None:
