@@ -8,6 +8,7 @@ gaps. After a control record at the end of a range no record may ever come; the 
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +36,8 @@ OVERHEAD_BYTES = 32
 POLL_S = 0.02
 LOOKUP_TIMEOUT_S = 10.0
 NUDGE_S = 10.0
+CUT_S = 35.0
+"""Before that a log that ends at a position counts for nothing: for 30 s (`replica.lag.time.max.ms`), a new leader may know less."""
 MOST_DISCARDED = 20_000
 """So many messages behind the ends of finished ranges are skipped; then those partitions are fetched no more."""
 GROUP = "assigned-kafka-reader"
@@ -190,6 +193,7 @@ class _Reading:
         self._discarded = 0
         self._assigned_at = 0.0
         self._damaged: set[tuple[int, int]] = set()
+        self._at_end: set[int] = set()  # partitions whose log's end the client has reached
 
     @property
     def _client(self) -> Client:
@@ -217,7 +221,7 @@ class _Reading:
             elif now - progress_at > self._job.progress_timeout_s:
                 raise self._stalled()
             if now - max(progress_at, self._assigned_at) > self._nudge_s:
-                self._nudge(again=self._assigned_at > progress_at)
+                self._nudge(progress_at, now)
             elif self._discarded > MOST_DISCARDED:
                 self._assign()
         if waiting:
@@ -233,13 +237,15 @@ class _Reading:
         self._assigned_at = time.monotonic()
         self._discarded = 0
 
-    def _nudge(self, again: bool) -> None:
-        """Ask again from the positions after a long time without records; the second time with another client.
+    def _nudge(self, since: float, now: float) -> None:
+        """Nothing has come since then: look for logs that were cut, and ask again; the second time with another client.
 
         When its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch some partition again, even
         after a new assignment.
         """
-        if again:
+        if now - since > min(CUT_S, self._job.progress_timeout_s / 2):
+            self._miss_cut()
+        if self._assigned_at > since:
             self._replace_client(fast=isinstance(self._client, FastClient))
         self._assign()
 
@@ -326,6 +332,7 @@ class _Reading:
         error, code = problem.error, problem.error.code()
         if code == _EOF:
             self._reach(problem.partition, problem.offset)
+            self._at_end.add(problem.partition)
         elif code in _OUT_OF_RANGE:
             if problem.partition in self._open:
                 self._recover(self._open[problem.partition])
@@ -342,9 +349,22 @@ class _Reading:
             self._damaged.add(place)
             self._lost(one, f"the records at offset {problem.offset} are damaged ({_shown(problem.error)})")
 
+    def _miss_cut(self) -> None:
+        """A log may have been cut at the position of a range. It ends there, and no error ever says so."""
+        for partition in sorted(self._at_end & self._open.keys()):
+            with suppress(KafkaException):  # it is known at another time
+                first, last = self._client.bounds(self._job.topic, partition, LOOKUP_TIMEOUT_S)
+                if 0 <= last <= self._position[partition]:
+                    self._lose(self._open[partition], first, last)
+
     def _recover(self, one: Range) -> None:
         """The position is not in the log: raise `DataLost`, or log it and continue with the remaining records."""
-        first, last = self._client.bounds(self._job.topic, one.partition, LOOKUP_TIMEOUT_S)
+        self._lose(one, *self._client.bounds(self._job.topic, one.partition, LOOKUP_TIMEOUT_S))
+        if self._open:
+            self._assign()
+
+    def _lose(self, one: Range, first: int, last: int) -> None:
+        """The range lost records: raise `DataLost`, or move its position to those that the log has from `first` to before `last`."""
         position = int(self._position[one.partition])
         if position < first:
             resumed = min(first, one.end)
@@ -362,8 +382,6 @@ class _Reading:
             )
         self._lost(one, problem)
         self._reach(one.partition, resumed)
-        if self._open:
-            self._assign()
 
     def _lost(self, one: Range, problem: str) -> None:
         lost = DataLost(self._job.topic, one.partition, range(one.start, one.end), problem)

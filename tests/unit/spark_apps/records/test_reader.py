@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 from numpy.typing import NDArray
 
-from spark_apps.errors import DataLost, lost_records
+from spark_apps.errors import DataLost, ReadFailed, lost_records
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
 from spark_apps.records.columns import Records
@@ -160,3 +160,36 @@ def test_a_refused_position_is_told_by_what_the_log_has(
     with pytest.raises(DataLost) as raised:
         read(client, monkeypatch, Range(0, 0, 5, 1))
     assert lost_records(f"DataLost: {raised.value}") == (0, says)
+
+
+def end_at(partition: int, offset: int) -> Problem:
+    return Problem(KafkaError(KafkaError._PARTITION_EOF), partition, offset)
+
+
+def cut_at(monkeypatch: pytest.MonkeyPatch, last: int, fail_on_data_loss: bool = True) -> list[tuple[int, int]]:
+    """What is read of two partitions up to 5, if the log of the first seems to end at 3 and Kafka says that it ends at `last`."""
+    client = Client([(0, 0), (0, 1), (0, 2), end_at(0, 3), (1, 0)], *[[end_at(0, 3)] for _ in range(3)])
+    client.log = (0, last)
+    ranges = Range(0, 0, 5, 1), Range(1, 0, 1, 1)
+    return read(client, monkeypatch, *ranges, fail_on_data_loss=fail_on_data_loss, progress_timeout_s=0.3)
+
+
+def test_a_log_that_was_cut_at_the_position_has_lost_the_rest_of_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka refuses only positions behind the log's end."""
+    with pytest.raises(DataLost) as raised:
+        cut_at(monkeypatch, 3)
+    said = "offsets 3 to 4 are not there, the log ends at 3 (truncated or recreated)"
+    assert lost_records(f"DataLost: {raised.value}") == (0, said)
+
+
+def test_a_log_that_was_cut_is_read_up_to_its_end_where_losses_are_allowed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert cut_at(monkeypatch, 3, fail_on_data_loss=False) == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    assert "offsets 3 to 4 are not there, the log ends at 3" in caplog.text
+
+
+@pytest.mark.parametrize("last", [5, -1001], ids=["the log has them", "Kafka does not say"])
+def test_records_that_only_do_not_come_are_not_lost(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
+    with pytest.raises(ReadFailed, match="partition 0: at 3, wanted up to 4"):
+        cut_at(monkeypatch, last, fail_on_data_loss=False)
