@@ -77,8 +77,10 @@ class TopicRunner:
 
     def agree(self, delivery: Delivery, sink: TransactionalSink | None = None, hooks: Hooks | None = None) -> None:
         """Before anything is granted: how the topic is delivered, and which hooks are called."""
-        self._sink = sink
-        if self._callbacks is not None:  # a query that starts again agrees again
+        former, self._sink = self._sink, sink
+        if former is not None and former is not sink:  # a query that starts again agrees again
+            _close(former)
+        if self._callbacks is not None:
             self._callbacks.close()
         if hooks is not None and hooks.any:
             self._callbacks = Callbacks(self.ownership, hooks, self._turn, self.edit)
@@ -256,3 +258,10 @@ class TopicRunner:
 
     def detach(self, reader: str) -> None:
         """Nothing to do: the consumer notices the query's end, and a reader may be replaced."""
+
+
+def _close(sink: TransactionalSink) -> None:
+    try:
+        getattr(sink, "close", bool)()
+    except BaseException:  # the edge of a site's sink: the query starts all the same
+        log.exception("%s.close failed", type(sink).__name__)

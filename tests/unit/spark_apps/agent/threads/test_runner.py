@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from structlog.contextvars import get_contextvars
@@ -14,6 +15,7 @@ from coordinator_tasks.core.model import Committed, Handoff, TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
+from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.records.batches import Range
 from spark_apps.records.options import parse_options
 from tests.fakes.clock import FakeClock
@@ -236,3 +238,30 @@ def test_what_was_read_under_the_former_group_is_committed_there_first(connected
     runner.edit(lambda ownership: ownership.batches.cover(1))
     assert comes(lambda: ("h", "t", 0) in stored)
     assert {group: offset for (group, _, _), (offset, _) in stored.items()} == {"g": 60, "h": 0}
+
+
+class Closing:
+    """A sink, as far as its end is concerned."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.closed = 0
+        self.error = error
+
+    def close(self) -> None:
+        self.closed += 1
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [None, OSError("gone"), SystemExit(1)])
+def test_a_query_that_starts_again_closes_the_sink_that_it_had(
+    error: BaseException | None, connected: Connected
+) -> None:
+    """Each start makes the pipeline again, and with it a sink with connections of its own."""
+    former, following = Closing(error), Closing()
+    for sink in (former, former, following, following):
+        connected.runner.agree(Delivery.EXACTLY_ONCE, cast(TransactionalSink, sink))
+    assert (former.closed, following.closed) == (1, 0)
+    connected.runner.agree(Delivery.EXACTLY_ONCE, cast(TransactionalSink, object()))
+    connected.runner.agree(Delivery.AT_LEAST_ONCE)
+    assert (former.closed, following.closed) == (1, 1)
