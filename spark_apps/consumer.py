@@ -120,9 +120,9 @@ class Consumer(TopicReaders[TopicQuery]):
             )
             source.register(self._spark, address)
             ending.callback(self._bind_to_nobody)
-            root = self._how.checkpoints or tempfile.mkdtemp(prefix="consumer-checkpoints-")
-            self._checkpoints = Path(root) / identity.cluster / identity.consumer / str(identity.incarnation)
-            ending.callback(shutil.rmtree, self._checkpoints, ignore_errors=True)
+            root = Path(self._how.checkpoints or tempfile.mkdtemp(prefix="consumer-checkpoints-"))
+            self._checkpoints = root / identity.cluster / identity.consumer / str(identity.incarnation)
+            ending.callback(shutil.rmtree, self._checkpoints if self._how.checkpoints else root, ignore_errors=True)
             self._ending = ending.pop_all()
         return self
 

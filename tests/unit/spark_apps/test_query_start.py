@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -137,6 +138,30 @@ def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.M
     assert ended.is_set()
     assert time.monotonic() - began < 5
     answers.set()
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["a temporary folder", "a given one"])
+def test_a_consumer_leaves_nothing_of_its_checkpoints(
+    given: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    @contextmanager
+    def opened(_: object) -> Iterator[object]:
+        yield SimpleNamespace(identity=SimpleNamespace(consumer="a", cluster="c", incarnation=1))
+
+    monkeypatch.setattr(consumer, "open_process", opened)
+    monkeypatch.setattr("spark_apps.spark.session.check", lambda *_, **__: [])
+    temporary, own = tmp_path / "temporary", tmp_path / "own"
+    for folder in (temporary, own):
+        folder.mkdir()
+    monkeypatch.setattr(consumer, "tempfile", SimpleNamespace(mkdtemp=lambda **_: str(temporary)))
+    context = SimpleNamespace(master="local[2]", getConf=dict)
+    spark = SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=bool))
+    how = SparkSettings(checkpoints=str(own) if given else "")
+    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
+    with Consumer(cast(Any, spark), ConsumerSettings(site, "a"), how) as made:
+        (made._checkpoints / "orders" / "1").mkdir(parents=True)
+    assert temporary.exists() is given
+    assert [one.name for one in own.rglob("*")] == (["c", "a"] if given else [])
 
 
 def losing(monkeypatch: pytest.MonkeyPatch, tasks: list[int]) -> tuple[list[int], Runner, TopicQuery]:
