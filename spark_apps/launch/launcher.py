@@ -118,7 +118,8 @@ def _stand_alone(request: LaunchRequest, writer: int) -> None:
 
 def _run(request: LaunchRequest, writer: int) -> int:
     def tell(**said: object) -> None:
-        os.write(writer, json.dumps(said).encode())
+        with contextlib.suppress(BrokenPipeError):  # the caller is gone, and the consumer is there
+            os.write(writer, json.dumps(said).encode())
         os.close(writer)
 
     lock = os.open(request.folder.lock, os.O_RDWR | os.O_CREAT, 0o600)

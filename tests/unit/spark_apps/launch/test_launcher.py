@@ -125,6 +125,24 @@ def test_a_second_launch_of_a_living_one_changes_nothing(consumer: Launched) -> 
     assert "driver is up" in consumer.folder.log.read_text()
 
 
+def test_a_launcher_whose_caller_is_gone_supervises_the_consumer_all_the_same(tmp_path: Path) -> None:
+    """The caller may be killed, or give up, before it has the answer."""
+    folder = RunFolder.of(tmp_path, "shop", "c1")
+    folder.make()
+    alone = (
+        "import os, pathlib, sys\n"
+        "from coordinator_tasks.run_folder import RunFolder\n"
+        "from spark_apps.launch import launcher\n"
+        "reader, writer = os.pipe()\n"
+        "os.close(reader)\n"
+        "folder = RunFolder(pathlib.Path(sys.argv[1]))\n"
+        "launcher._stand_alone(launcher.LaunchRequest('shop', 'c1', folder, ('sh', '-c', 'exit 7')), writer)\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", alone, str(folder.path)], env=environ, timeout=20, check=True)
+    eventually(lambda: folder.exit_code() == 7)
+
+
 def test_kill_9_of_the_driver_ends_the_whole_tree_and_is_reported(consumer: Launched) -> None:
     launcher_pid, driver, helper = up(consumer)
     os.kill(driver, signal.SIGKILL)
