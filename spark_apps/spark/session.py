@@ -105,7 +105,7 @@ def ship_packages(spark: SparkSession, folder: Path) -> Path:
     The driver's environment does not reach them. The zip overrides packages that they have.
     """
     target = folder / "spark_apps.zip"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for package in ("spark_apps", "coordinator_tasks"):
             for file in sorted((ROOT / package).rglob("*.py")):
                 archive.write(file, file.relative_to(ROOT))

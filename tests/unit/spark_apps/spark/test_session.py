@@ -2,6 +2,7 @@
 
 import os
 import uuid
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -91,3 +92,22 @@ def test_a_consumer_asks_for_it_before_it_does_anything_else(monkeypatch: pytest
         with pytest.raises(ZeroDivisionError), Consumer(speculating, SETTINGS, how):
             pass
     assert not main._how(main._parse(GIVEN)).idempotent_sink
+
+
+@pytest.mark.parametrize("seconds", [0, 2**33], ids=["before 1980", "after 2107"])
+def test_packages_are_shipped_whatever_the_time_of_their_files(
+    seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Images that are built reproducibly have one time for all files, such as 1970."""
+    for package in ("spark_apps", "coordinator_tasks"):
+        file = tmp_path / package / "inner" / "__init__.py"
+        file.parent.mkdir(parents=True)
+        file.write_text("HERE = True\n")
+        os.utime(file, (seconds, seconds))
+    monkeypatch.setattr(session, "ROOT", tmp_path)
+    shipped: list[str] = []
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(addPyFile=shipped.append))
+    with zipfile.ZipFile(session.ship_packages(cast(Any, spark), tmp_path)) as archive:
+        assert archive.namelist() == ["spark_apps/inner/__init__.py", "coordinator_tasks/inner/__init__.py"]
+        assert archive.read("spark_apps/inner/__init__.py") == b"HERE = True\n"
+    assert shipped == [str(tmp_path / "spark_apps.zip")]
