@@ -25,7 +25,7 @@ from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, LOOK_S, MAX_READE
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
 from coordinator_tasks.core.errors import CoordinatorError, GroupInUse
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
-from coordinator_tasks.core.ports import GroupAnswer, Wanted
+from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 
 _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})  # unknown, or no possible name
 _NO_LEADER = frozenset(
@@ -108,15 +108,6 @@ class _Client:
                 found.setdefault(one.topic, {})[one.partition] = decode_metadata(one.offset, _metadata(one))
         return {**found, **failed}
 
-    def _committed_of(
-        self, group: str, topic: str, partitions: Collection[int], *, stable: bool
-    ) -> dict[int, Committed]:
-        """The same of one topic; raises why Kafka does not say it."""
-        found = self._committed(group, {topic: partitions}, stable=stable).get(topic, {})
-        if isinstance(found, CoordinatorError):
-            raise found
-        return found
-
     def group_members(self, group: str) -> tuple[str, ...]:
         answers = self._broker.of_coordinator(
             lambda client, time_out: client.describe_consumer_groups([group], request_timeout=time_out),
@@ -188,7 +179,7 @@ class ConfluentGroupOffsets(_Client):
             self._isolation = IsolationLevel.READ_COMMITTED
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        return self._committed_of(self._group, topic, partitions, stable=False)
+        return committed_of(self._committed(self._group, {topic: partitions}), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:  # noqa: ARG002
         """Nothing: the broker does not fence these commits."""

@@ -20,6 +20,7 @@ from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import encode_metadata
 from coordinator_tasks.core.errors import CommitFenced, KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 TRANSACTION_TIMEOUT_MS = 10_000  # then the broker aborts a dead owner's transaction, if nobody takes the partition
@@ -49,7 +50,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
         """Waits for open transactions: Kafka may show an acknowledged commit a moment later."""
-        return self._committed_of(self._group, topic, partitions, stable=True)
+        return committed_of(self._committed(self._group, {topic: partitions}, stable=True), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
         for made in (self._producers, self._begun):

@@ -167,6 +167,14 @@ GroupAnswer: TypeAlias = Mapping[str, TopicAnswer] | CoordinatorError
 """Topic → partition → its committed offset, or why it is not known."""
 
 
+def committed_of(answer: GroupAnswer, topic: str) -> Mapping[int, Committed]:
+    """One topic's committed offsets in its group's answer; raises why Kafka does not say them."""
+    found = answer if isinstance(answer, CoordinatorError) else answer.get(topic, {})
+    if isinstance(found, CoordinatorError):
+        raise found
+    return found
+
+
 class KafkaAdmin(Protocol):
     """What the coordinator asks the brokers; raises `KafkaUnavailable`."""
 

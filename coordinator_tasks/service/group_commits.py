@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 from coordinator_tasks.core.lag_moments import Seen
-from coordinator_tasks.core.ports import GroupAnswer, Wanted
+from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures
-from coordinator_tasks.service.observe import offsets_of
 
 
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
@@ -19,7 +18,7 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
             wanted.setdefault(one.group, {})[one.topic] = one.partitions
     for group, answer in _committed(c, wanted).items():
         try:
-            told = {topic: offsets_of(answer, topic) for topic in wanted[group]}
+            told = {topic: committed_of(answer, topic) for topic in wanted[group]}
             ends = {topic: c.kafka.bounds(topic, partitions) for topic, partitions in wanted[group].items()}
         except (KafkaUnavailable, Refused) as error:
             unknown[group] = error.told

@@ -6,9 +6,10 @@ from urllib.parse import urlsplit
 
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.core.model import TopicConfig, TopicNode
+from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.observe import load_members, offsets_of
+from coordinator_tasks.service.observe import load_members
 from coordinator_tasks.service.topics import chosen_partitions, configuration, list_topics
 
 
@@ -72,7 +73,7 @@ def _of_topic(
 ) -> Iterator[PartitionOffset]:
     partitions = chosen_partitions(c, config, asked)
     answer = c.kafka.committed({config.group_id: {config.topic: partitions}})[config.group_id]
-    committed = offsets_of(answer, config.topic)
+    committed = committed_of(answer, config.topic)
     ends = {p: bound[1] for p, bound in c.kafka.bounds(config.topic, partitions).items()}
     for p in partitions:
         at = committed[p].offset if p in committed else None

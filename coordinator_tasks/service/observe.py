@@ -31,7 +31,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import is_consumer
-from coordinator_tasks.core.ports import Check, GroupAnswer
+from coordinator_tasks.core.ports import Check, committed_of
 from coordinator_tasks.core.protocol import claims as claim_steps
 from coordinator_tasks.core.znodes import children, find_many, put, written
 from coordinator_tasks.service import store
@@ -267,15 +267,7 @@ def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets
     found: dict[str, Offsets] = {}
     for view in views:
         try:
-            found[view.topic] = offsets_of(answers[view.config.group_id], view.topic)
+            found[view.topic] = committed_of(answers[view.config.group_id], view.topic)
         except CoordinatorError as error:
             found[view.topic] = error if isinstance(error, Refused) else None
-    return found
-
-
-def offsets_of(answer: GroupAnswer, topic: str) -> Mapping[int, Committed]:
-    """One topic's committed offsets in its group's answer; raises why Kafka does not say them."""
-    found = answer if isinstance(answer, CoordinatorError) else answer.get(topic, {})
-    if isinstance(found, CoordinatorError):
-        raise found
     return found

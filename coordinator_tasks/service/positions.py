@@ -14,10 +14,10 @@ from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, LookAgai
 from coordinator_tasks.core.model import Actor, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.partition_text import agreed, counted, named
+from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.observe import offsets_of
 from coordinator_tasks.service.position_rules import Position, PositionKind, before_1970, position
 from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
 from coordinator_tasks.service.transitions import Outcome, TopicReport
@@ -127,7 +127,7 @@ def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]
     if len(wanted) > MAX_AT_ONCE:
         raise BadOffsets(f"{len(wanted)} partitions are too many for one reset; name at most {MAX_AT_ONCE} at once")
     answer = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]
-    committed = offsets_of(answer, topic)
+    committed = committed_of(answer, topic)
     before = {p: committed[p].offset if p in committed else None for p in wanted}
     bounds = c.kafka.bounds(topic, wanted)
     targets = _asked(c, topic, place, before, bounds) if isinstance(place, Position) else place
