@@ -22,7 +22,17 @@ REQUEST_S = 10.0
 MAX_HEAD_BYTES = 16 * 1024
 DROP_S = 0.2  # how long the thread of a dropped connection may take to end
 
+MAX_PORT = 65_535
+
 log = logging.getLogger(__name__)
+
+
+def host_and_port(text: str) -> tuple[str, int] | None:
+    """The parts of `host:port`, without the brackets of IPv6; `None` if it is no such address."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    digits = port.isascii() and port.isdigit() and len(port) <= len(str(MAX_PORT))
+    return (host, int(port)) if host and digits and int(port) <= MAX_PORT else None
 
 
 class BoundedServer(ThreadingHTTPServer):

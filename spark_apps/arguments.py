@@ -16,6 +16,7 @@ from pathlib import Path
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.http_connections import host_and_port
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import PREFIX
 from coordinator_tasks.wiring import settings_from_environment
@@ -25,7 +26,6 @@ from spark_apps.agent.settings import Pacing
 
 HOST, ADDRESS = "host", "address"
 """Words for `--advertise`."""
-MAX_PORT = 65_535
 
 
 def _settings_of(run_folder: str) -> str | None:
@@ -62,14 +62,12 @@ def _attribute(text: str) -> tuple[str, str]:
 
 
 def _listen(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]")
-    digits = port.isascii() and port.isdigit() and len(port) <= len(str(MAX_PORT))
-    if not host or not digits or int(port) > MAX_PORT:
+    found = host_and_port(text)
+    if found is None:
         raise Refused(
             f"{text[:80]!r} is no address to listen at; give --listen host:port, such as 0.0.0.0:0 (0 = a free port)"
         )
-    return host, int(port)
+    return found
 
 
 def own_name(word: str, environ: Mapping[str, str] = os.environ) -> str:

@@ -23,7 +23,7 @@ from coordinator_tasks.cli.base import RUN, given_settings, opened
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.exposition import CONTENT_TYPE
-from coordinator_tasks.http_connections import BoundedHandler, BoundedServer
+from coordinator_tasks.http_connections import BoundedHandler, BoundedServer, host_and_port
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.overview import ConsumerOverview
 from coordinator_tasks.service.survey import Survey, Surveyor
@@ -106,17 +106,17 @@ def _targets(consumers: Iterable[ConsumerOverview]) -> Iterator[dict[str, object
 @contextmanager
 def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
     """Answer for the block; gives the server's URL. Raises `Refused` for an address that cannot be used."""
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    address = host_and_port(listen)
+    if address is None:
         raise Refused(f"{listen!r} is no address to listen at; write host:port, such as 127.0.0.1:9308")
-    host = host.strip("[]")
+    host = address[0]
     if not tokens.all() and not _is_loopback(host):
         raise Refused(
             f"the metrics would be served at {host} without a token, open to the network; set a status token, "
             "or listen at 127.0.0.1"
         )
     try:
-        server = BoundedServer((host, int(port)), type("BoundHandler", (_Handler,), {"page": page, "tokens": tokens}))
+        server = BoundedServer(address, type("BoundHandler", (_Handler,), {"page": page, "tokens": tokens}))
     except OSError as error:
         raise Refused(f"the metrics cannot be served at {listen} ({error}); choose another address") from error
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
