@@ -115,11 +115,11 @@ def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
     )
 
 
-def _title(contender: str, result: Mapping[str, Any], first: Mapping[str, Any], of_loop: str = "") -> str:
+def _title(contender: str, result: Mapping[str, Any], first: Mapping[str, Any], loop: str = "") -> str:
     """A row's: who, by what its transitions were run, and the machine's processor if that of the first result is another."""
     machine = f"on {result['processor']}" if _machine(result) != _machine(first) else ""
     batches = f"a batch every {result['batch_interval_s']:g} s" if contender == SPARK else ""
-    by = "under Airflow" if result.get("airflow") else of_loop
+    by = "under Airflow" if result.get("airflow") else loop
     return ", ".join(filter(None, (TITLES[contender], batches, by, machine)))
 
 

@@ -187,7 +187,7 @@ def _consumers(c: Coordinator) -> Consumers:
 
 
 def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Goes once through everybody: a topic's row that did it would do it for each of thousands of topics."""
+    """Of all topics at once: there may be thousands, and each one's row would go through all consumers."""
     found: dict[str, int] = {}
     for said in (topic for one in listed if one.health for topic in one.topics):
         if said.lag_records is not None:

@@ -37,7 +37,7 @@ POLL_S = 0.02
 LOOKUP_TIMEOUT_S = 10.0
 NUDGE_S = 10.0
 CUT_S = 35.0
-"""Before that a log that ends at a position counts for nothing: for 30 s (`replica.lag.time.max.ms`), a new leader may know less."""
+"""A log has to end at a position for so long to count as cut: a new leader may know less of it for 30 s (`replica.lag.time.max.ms`)."""
 MOST_DISCARDED = 20_000
 """So many messages behind the ends of finished ranges are skipped; then those partitions are fetched no more."""
 GROUP = "assigned-kafka-reader"
@@ -344,8 +344,9 @@ class _Reading:
     def _miss_damaged(self, problem: Problem) -> None:
         """Records of an open range are damaged: raise `DataLost`, or log it once."""
         one, place = self._open.get(problem.partition), (problem.partition, problem.offset)
-        wanted = one is not None and problem.offset < one.end and place not in self._damaged
-        if one is not None and wanted and problem.error.code() in _DAMAGED:
+        if one is None or problem.error.code() not in _DAMAGED or place in self._damaged:
+            return
+        if problem.offset < one.end:
             self._damaged.add(place)
             self._lost(one, f"the records at offset {problem.offset} are damaged ({_shown(problem.error)})")
 

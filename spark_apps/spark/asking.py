@@ -12,7 +12,10 @@ V = TypeVar("V")
 
 
 class Asking:
-    """One question at a time, for one caller."""
+    """One question at a time, for one caller.
+
+    A `ThreadPoolExecutor` would wait for its thread, and so for the JVM, when the process ends.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
