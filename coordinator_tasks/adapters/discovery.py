@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_member, encode_claim, encode_member
 from coordinator_tasks.core.errors import (
+    CoordinatorError,
     DiscoveryUnavailable,
     IdInUse,
     Malformed,
@@ -18,7 +19,7 @@ from coordinator_tasks.core.model import IdClaim, Member
 from coordinator_tasks.core.names import Paths, is_consumer
 from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation, Watcher, ZooKeeper
 from coordinator_tasks.core.protocol.claims import drawn, in_use, predecessor, registered, same_process
-from coordinator_tasks.core.znodes import compare_and_set, put
+from coordinator_tasks.core.znodes import compare_and_set, find_many, put
 
 _POLL_S = 0.5
 IsGone = Callable[[str], bool]
@@ -35,20 +36,18 @@ class ZooKeeperDiscovery:
         self._strange: frozenset[str] = frozenset()
 
     def members(self) -> Mapping[str, Member]:
+        denied: dict[str, CoordinatorError] = {}
         try:
             self._zk.sync()
             names = self._consumers(self._zk.children(self._paths.members))
-            nodes = self._zk.get_many([self._paths.member(name) for name in names])
+            nodes = find_many(self._zk, {name: self._paths.member(name) for name in names}, denied)
         except NodeMissing:
             return {}
         except StoreUnavailable as error:
             raise DiscoveryUnavailable(f"the registry of consumers is in ZooKeeper: {error}") from error
         # A node that vanishes between the two reads is an absent consumer.
-        return {
-            name: _read_or_named(self._paths.member(name), node, name)
-            for name, node in zip(names, nodes, strict=True)
-            if node is not None
-        }
+        found = {name: _read_or_named(self._paths.member(name), node, name) for name, node in nodes.items()}
+        return found | {name: _unreadable(name, error) for name, error in denied.items()}
 
     def _consumers(self, children: Sequence[str]) -> list[str]:
         """The children with a consumer's name. Any other child is no registration: logged once, and left as it is."""
@@ -199,7 +198,11 @@ def _read_or_named(path: str, node: Node, consumer: str) -> Member:
     try:
         return _read(path, node, consumer)
     except Malformed as error:
-        return Member(consumer, 0, "", "", problem=str(error))
+        return _unreadable(consumer, error)
+
+
+def _unreadable(consumer: str, error: CoordinatorError) -> Member:
+    return Member(consumer, 0, "", "", problem=str(error))
 
 
 def _read(path: str, node: Node, consumer: str) -> Member:

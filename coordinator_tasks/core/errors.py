@@ -211,3 +211,7 @@ class UnknownVersion(Malformed):
     code = "KPC-051"
 
     remedy = "install the release that has written it here as well"
+
+
+UNREADABLE = (Malformed, NoAccess)
+"""What one node that cannot be read raises: of its data, or of a missing right."""

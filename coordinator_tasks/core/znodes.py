@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, NodeMissing
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, NoAccess, NodeMissing
 from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKeeper
 
 MAX_ATTEMPTS = 20
@@ -20,10 +20,26 @@ def children(zk: ZooKeeper, path: str) -> list[str]:
         return []
 
 
-def find_many(zk: ZooKeeper, paths: Mapping[K, str]) -> dict[K, Node]:
-    """The nodes at these paths, by their keys; a missing node is left out."""
-    nodes = zk.get_many(list(paths.values()))
+def find_many(zk: ZooKeeper, paths: Mapping[K, str], denied: dict[K, CoordinatorError] | None = None) -> dict[K, Node]:
+    """The nodes at these paths, by their keys; a missing node is left out.
+
+    `denied` gets the nodes that this account may not read, which are left out too; without it, the first one is raised.
+    """
+    try:
+        nodes = zk.get_many(list(paths.values()))
+    except NoAccess:
+        if denied is None:
+            raise
+        return {key: node for key, path in paths.items() if (node := _found(zk, key, path, denied)) is not None}
     return {key: node for key, node in zip(paths, nodes, strict=True) if node is not None}
+
+
+def _found(zk: ZooKeeper, key: K, path: str, denied: dict[K, CoordinatorError]) -> Node | None:
+    try:
+        return zk.find(path)
+    except NoAccess as error:
+        denied[key] = error
+        return None
 
 
 def numbered(zk: ZooKeeper, folder: str) -> list[str]:

@@ -12,7 +12,7 @@ from coordinator_tasks.adapters.zookeeper_rights import wrong_access_lists
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.codecs.member_codec import decode_claim
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.names import Paths, is_consumer, is_topic
 from coordinator_tasks.core.partition_text import counted, shown
@@ -90,7 +90,12 @@ def _sizes(
     grow = (paths.assignments, paths.states, paths.configs, paths.fleets, paths.upgrades, paths.growths)
     folders = grow[:1] if side is Side.CONSUMER else grow
     wanted = [f"{folder}/{name}" for folder in folders for name in children(zk, folder)]
-    sizes = {path: len(node.data) for path, node in find_many(zk, {path: path for path in wanted}).items()}
+    denied: dict[str, CoordinatorError] = {}
+    sizes = {path: len(node.data) for path, node in find_many(zk, {path: path for path in wanted}, denied).items()}
+    if denied:
+        named = "; ".join(map(str, list(denied.values())[:_SHOWN]))
+        more = f" ({len(denied)} of {len(wanted)} nodes)" if len(denied) > 1 else ""
+        yield Finding("ZooKeeper nodes", Result.FAILED, named + more, MEND)
     path, size = max(sizes.items(), key=lambda item: item[1], default=(paths.base, 0))
     said = f"the largest of {len(sizes)} nodes, {path}, has {size:,} bytes: {size / JUTE_BYTES:.0%} of jute.maxbuffer's default"
     needed = max(JUTE_BYTES, math.ceil(size / ROOMY))
@@ -151,9 +156,9 @@ def _clocks(zk: KazooZooKeeper, paths: Paths) -> Finding:
 def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     """By each consumer's last registration: its claim has its own time, and ZooKeeper stamps the node of that transaction."""
     names = [name for name in children(zk, paths.members) if is_consumer(name)]
-    members = find_many(zk, {name: paths.member(name) for name in names})
+    members = find_many(zk, {name: paths.member(name) for name in names}, {})
     apart: dict[str, float] = {}
-    for name, node in find_many(zk, {name: paths.id(name) for name in members}).items():
+    for name, node in find_many(zk, {name: paths.id(name) for name in members}, {}).items():
         with suppress(Malformed):  # `status` names it
             claim = decode_claim(paths.id(name), node.data, name, node.stat.version)
             if claim.registrations:
@@ -180,10 +185,13 @@ def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     A record has the time of the look that it was made from, and ZooKeeper stamps its node.
     """
     topics = [name for name in children(zk, paths.histories) if is_topic(name)][:_MOST_HISTORIES]
-    newest = {topic: max(numbered(zk, paths.history(topic)), default="") for topic in topics}
+    newest: dict[str, str] = {}
+    for topic in topics:
+        with suppress(NoAccess):  # the check of the access lists names it
+            newest[topic] = max(numbered(zk, paths.history(topic)), default="")
     wanted = {topic: f"{paths.history(topic)}/{name}" for topic, name in newest.items() if name}
     apart: dict[str, float] = {}
-    for topic, node in find_many(zk, wanted).items():
+    for topic, node in find_many(zk, wanted, {}).items():
         with suppress(Malformed):  # `history` names it
             record = decode_record(wanted[topic], node.data, int(newest[topic]))
             one = record.actor.run or record.actor.who or record.actor.kind
@@ -213,7 +221,7 @@ def changed_at(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
     found = {}
     for asset, watched in folders.items():
         names = [f"{folder}/{name}" for folder in watched for name in children(zk, folder)]
-        times = [node.stat.modified_at for node in find_many(zk, {path: path for path in names}).values()]
+        times = [node.stat.modified_at for node in find_many(zk, {path: path for path in names}, {}).values()]
         if times:
             found[asset] = max(times)
     return found
@@ -223,7 +231,7 @@ def idle_for(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
     """Managed topic that nobody owns any partition of → for how many seconds, at least; what cannot be read is left out."""
     paths_of = {name: paths.topic(name) for name in children(zk, paths.assignments) if is_topic(name)}
     found, now = {}, time.time()
-    for name, node in find_many(zk, paths_of).items():
+    for name, node in find_many(zk, paths_of, {}).items():
         with suppress(Malformed):  # `topics` names it
             if node.data and not (one := decode_node(paths_of[name], node.data)).assignments and not one.removed:
                 found[name] = max(0.0, now - node.stat.modified_at)
@@ -235,7 +243,7 @@ def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, str]:
     found = {}
     folder = paths.configs if side is Side.COORDINATOR else paths.assignments
     paths_of = {name: f"{folder}/{name}" for name in children(zk, folder) if is_topic(name)}
-    for name, node in find_many(zk, paths_of).items():
+    for name, node in find_many(zk, paths_of, {}).items():
         if not node.data:
             continue
         decode = decode_config if side is Side.COORDINATOR else decode_node

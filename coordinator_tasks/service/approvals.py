@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 
 from coordinator_tasks.core.budget import counted_moves, why_over
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine.decision import Decision, Verdict
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Move, MoveKind, TopicConfig
@@ -74,6 +74,6 @@ def _predicted(c: Coordinator, topic: str, moves: list[Move]) -> dict[MoveKind, 
         return {}
     try:
         past = learned(history.records(c, topic, LEARNED_RECORDS))
-    except Malformed:
+    except UNREADABLE:
         past = ()
     return {kind: predict(past, kind) for kind in {one.kind for one in moves}}

@@ -7,7 +7,7 @@ waited would keep the way back waiting as well.
 from collections.abc import Collection, Iterator, Sequence
 
 from coordinator_tasks.core.codecs.growth_codec import Growth
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.growth import Decision, Kind
 from coordinator_tasks.core.machine import restarts
 from coordinator_tasks.core.machine.split import kept
@@ -73,7 +73,7 @@ def _acting(c: Coordinator) -> Iterator[Growth]:
     for app in growth_store.growing(c):
         try:
             growth = growth_store.find(c, app)
-        except Malformed:
+        except UNREADABLE:
             continue  # the look at the growth reports it
         if growth is not None and growth.limits.act and _acted(growth):
             yield growth

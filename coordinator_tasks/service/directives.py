@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_directive
-from coordinator_tasks.core.errors import Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess, NotManaged, Refused
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.machine.rollback import duration
@@ -237,8 +237,11 @@ def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> 
         if claim is None or (member is not None and member.problem):
             continue  # nobody can say whether it runs nothing
         confirmed = _runs_nothing(directive, claim, member, answers.get(directive.consumer), topics)
-        if confirmed and _lift(c, directive, claim, topics):
-            done.append(directive.consumer)
+        try:
+            if confirmed and _lift(c, directive, claim, topics):
+                done.append(directive.consumer)
+        except NoAccess as error:
+            problems.append(f"{directive.consumer} is not readmitted: {error}")
     return tuple(done)
 
 
@@ -250,15 +253,15 @@ def _is_due(directive: Directive, now: float) -> bool:
 def _read_topics(c: Coordinator, problems: list[str]) -> _Topics:
     c.zk.sync()
     names = filter(is_topic, c.zk.children(c.paths.assignments))
-    found = find_many(c.zk, {name: c.paths.topic(name) for name in names})
+    unreadable: dict[str, CoordinatorError] = {}
+    found = find_many(c.zk, {name: c.paths.topic(name) for name in names}, unreadable)
     nodes: dict[str, TopicNode | None] = {}
-    unreadable: set[str] = set()
     for name, node in found.items():
         try:
             nodes[name] = store.read_node(c.paths.topic(name), node)
         except Malformed as error:
-            problems.append(f"nobody who may run topic {name} is readmitted: {error}")
-            unreadable.add(name)
+            unreadable[name] = error
+    problems += [f"nobody who may run topic {name} is readmitted: {error}" for name, error in unreadable.items()]
     return _Topics(nodes, {name: node.stat.version for name, node in found.items()}, frozenset(unreadable))
 
 

@@ -12,7 +12,7 @@ from coordinator_tasks.core.codecs.member_codec import (
     encode_claim,
     encode_fleet,
 )
-from coordinator_tasks.core.errors import BadFleet, Malformed, NotManaged
+from coordinator_tasks.core.errors import BadFleet, CoordinatorError, Malformed, NotManaged
 from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, IdClaim
@@ -174,8 +174,10 @@ def _check_apart(fleet: Fleet, other: Fleet) -> None:
 
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
     """All fleets, sorted by application; the `problem` of a fleet says what of it is unreadable, or why it is not launched."""
-    nodes = find_many(c.zk, {app: c.paths.fleet(app) for app in filter(is_app, children(c.zk, c.paths.fleets))})
-    found = (_read_or_named(c.paths.fleet(app), app, node) for app, node in nodes.items())
+    denied: dict[str, CoordinatorError] = {}
+    nodes = find_many(c.zk, {app: c.paths.fleet(app) for app in filter(is_app, children(c.zk, c.paths.fleets))}, denied)
+    found = [_read_or_named(c.paths.fleet(app), app, node) for app, node in nodes.items()]
+    found += [Fleet(app, "", (), problem=str(error)) for app, error in denied.items()]
     return tuple(replace(fleet, problem=fleet.problem or why_not_launched(c, fleet)) for fleet in found)
 
 
@@ -248,12 +250,16 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
         return ()
     members = c.discovery.members()
     absent = [(fleet, consumer) for fleet, consumer in wanted if consumer not in members]
-    claims_found = find_many(c.zk, {consumer: c.paths.id(consumer) for _, consumer in absent})
-    directives_found = find_many(c.zk, {consumer: c.paths.directive(consumer) for _, consumer in absent})
+    denied: dict[str, CoordinatorError] = {}
+    claims_found = find_many(c.zk, {consumer: c.paths.id(consumer) for _, consumer in absent}, denied)
+    directives_found = find_many(c.zk, {consumer: c.paths.directive(consumer) for _, consumer in absent}, denied)
+    problems += [f"{consumer} is not launched: {error}" for consumer, error in denied.items()]
     launches = []
     for fleet, consumer in absent:
         try:
-            if _is_due(c, consumer, claims_found.get(consumer), directives_found.get(consumer)):
+            if consumer not in denied and _is_due(
+                c, consumer, claims_found.get(consumer), directives_found.get(consumer)
+            ):
                 launches.append(_launch(fleet, consumer))
         except Malformed as error:
             problems.append(f"{consumer} is not launched: {error}")

@@ -6,7 +6,7 @@
 from collections.abc import Collection, Iterator
 
 from coordinator_tasks.core.codecs.lag_moment_codec import decode_lag_moment, encode_lag_moment
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.lag_moments import (
     EVERY_S,
@@ -56,13 +56,15 @@ def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
 def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] | None = None) -> list[LagMoment]:
     """The moments of this minute and the last `most`, oldest first; `problems`: path → why one cannot be read."""
     paths = [c.paths.lag(slot_of(now - EVERY_S * back)) for back in range(min(most + 1, KEPT))]
-    found = []
-    for path, node in find_many(c.zk, dict(zip(paths, paths, strict=True))).items():
+    found, denied = [], dict[str, CoordinatorError]()
+    for path, node in find_many(c.zk, dict(zip(paths, paths, strict=True)), denied).items():
         try:
             found.append(decode_lag_moment(path, node.data))
         except Malformed as error:
             if problems is not None:
                 problems[path] = error.told
+    if problems is not None:
+        problems |= {path: error.told for path, error in denied.items()}
     oldest = now - EVERY_S * (most + 1)
     return sorted((one for one in found if oldest < one.at <= now), key=lambda one: one.at)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs import member_codec
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine.life import interfaces, with_leave
 from coordinator_tasks.core.machine.presence import absence_of, note_absence, note_refusal, presence
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
@@ -133,14 +133,15 @@ def _load(
     unclear: dict[str, str],
 ) -> dict[str, V]:
     paths = {consumer: path_of(consumer) for consumer in consumers if is_consumer(consumer)}
-    found: dict[str, V] = {}
-    for consumer, node in find_many(c.zk, paths).items():
+    found, denied = dict[str, V](), dict[str, CoordinatorError]()
+    for consumer, node in find_many(c.zk, paths, denied).items():
         if not node.data and node.stat.version == 0:
             continue  # never written; a node that somebody has emptied is unreadable
         try:
             found[consumer] = decode(paths[consumer], node.data, consumer, node.stat.version)
         except Malformed as error:
             unclear[consumer] = str(error)
+    unclear.update({consumer: str(error) for consumer, error in denied.items()})
     return found
 
 
@@ -155,18 +156,25 @@ def note_absences(c: Coordinator, world: World, holders: Mapping[str, frozenset[
         for consumer, held in holders.items()
         if consumer not in world.claims and consumer not in world.unclear
     }
-    claims = dict(world.claims)
+    claims, unclear = dict(world.claims), dict(world.unclear)
     for consumer, claim in {**world.claims, **lost}.items():
         updated = _noted(c, world, claim, holders.get(consumer, frozenset()), asked_at)
-        if updated != claim and (written := put_claim(c, claim, updated)) is not None:
-            claims[consumer] = written
-    world = replace(world, claims=claims)
+        try:
+            if updated != claim and (written := put_claim(c, claim, updated)) is not None:
+                claims[consumer] = written
+        except NoAccess as error:
+            unclear[consumer] = str(error)
+    world = replace(world, claims=claims, unclear=unclear)
     isolated = {}
     for consumer, incarnation in _overdue(c, world, holders):
-        directive = _isolate(c, world, consumer, incarnation)
+        try:
+            directive = _isolate(c, world, consumer, incarnation)
+        except NoAccess as error:
+            unclear[consumer] = str(error)
+            continue
         if directive is not None:
             isolated[consumer] = directive
-    return replace(world, directives={**world.directives, **isolated})
+    return replace(world, directives={**world.directives, **isolated}, unclear=unclear)
 
 
 def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], asked_at: float) -> IdClaim:

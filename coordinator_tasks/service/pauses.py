@@ -12,7 +12,7 @@ from typing import TypeAlias
 from coordinator_tasks.core import pauses
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.history_codec import decode_record, with_pauses
-from coordinator_tasks.core.errors import LookAgain, Malformed
+from coordinator_tasks.core.errors import UNREADABLE, LookAgain, Malformed, NoAccess
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     Move,
@@ -136,7 +136,7 @@ class _Ended:
 def _lately_stable(c: Coordinator, topics: Collection[str]) -> list[str]:
     paths = {topic: c.paths.state(topic) for topic in sorted(set(topics)) if is_topic(topic)}
     found: list[str] = []
-    for topic, node in find_many(c.zk, paths).items():
+    for topic, node in find_many(c.zk, paths, {}).items():
         try:
             state = codec.decode_state(paths[topic], node.data)
         except Malformed:
@@ -151,7 +151,7 @@ def _ended(c: Coordinator, topic: str) -> _Ended | None:
     try:
         node = store.read_node(c.paths.topic(topic), c.zk.find(c.paths.topic(topic)))
         written = _last_records(c, topic)
-    except Malformed:
+    except UNREADABLE:
         return None
     if node is None or not written or written[-1].record.target is not State.STABLE:
         return None
@@ -189,8 +189,8 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
         offset, version = _zookeeper_time(c, path, node)
         found = pauses.merged(record.pauses, _measured(c, ended, answers, ready, offset))
         c.zk.transact([SetData(path, with_pauses(path, node.data, found), version)])
-    except LookAgain:
-        return False  # somebody else completes it, or it was pruned
+    except (LookAgain, NoAccess):
+        return False  # somebody else completes it, it was pruned, or it may not be written
     fresh = tuple(one for one in found.measured if one.partition in ready)
     known = record.pauses is not None and record.pauses.unmoved is not None
     told(ended.topic, Pauses(fresh, found.missing, None if known else found.unmoved))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine import what_if
 from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
 from coordinator_tasks.core.machine.world import Policy
@@ -139,7 +139,7 @@ def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
     """The moves of a topic with a known pause, the newest first; none if its history cannot be read."""
     try:
         return learned(history.records(c, topic, LEARNED_RECORDS))
-    except Malformed:
+    except UNREADABLE:
         return ()
 
 

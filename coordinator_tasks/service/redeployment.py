@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
-from coordinator_tasks.core.errors import BadFleet, LookAgain, Malformed
+from coordinator_tasks.core.errors import BadFleet, LookAgain, Malformed, Refused
 from coordinator_tasks.core.model import Directive, Draining, Fleet, State
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, shown
@@ -89,7 +89,7 @@ def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
         if fleet.replaced and not fleet.problem:
             try:
                 yield from _step(c, fleet)
-            except (Malformed, LookAgain) as error:
+            except (Malformed, Refused, LookAgain) as error:
                 (problems if problems is not None else []).append(f"the redeployment of {fleet.app} waits: {error}")
 
 

@@ -5,8 +5,10 @@ open says nothing of new ones. So this only opens a new connection to each consu
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
+from coordinator_tasks.core.errors import NoAccess
 from coordinator_tasks.core.machine.presence import note_refusal
 from coordinator_tasks.core.model import Member, Silence
 from coordinator_tasks.service.coordinator import Coordinator
@@ -26,5 +28,6 @@ def note(c: Coordinator, members: Mapping[str, Member], before: frozenset[str] |
         now = c.clock.now()
         since_at = note_refusal(claim, members[consumer], refused.get(consumer), same_boot(c, claim), now)
         if since_at != claim.refused_at:
-            put_claim(c, claim, replace(claim, refused_at=since_at))
+            with suppress(NoAccess):  # each look at the consumers names it
+                put_claim(c, claim, replace(claim, refused_at=since_at))
     return frozenset(refused)

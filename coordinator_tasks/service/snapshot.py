@@ -15,7 +15,7 @@ from coordinator_tasks.core.codecs import codec, member_codec
 from coordinator_tasks.core.codecs.history_codec import decode_record, encode_record
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
-from coordinator_tasks.core.errors import Malformed, Refused, UnknownVersion
+from coordinator_tasks.core.errors import UNREADABLE, Malformed, Refused, UnknownVersion
 from coordinator_tasks.core.fields import Fields, dump
 from coordinator_tasks.core.machine.what_if import MAX_PARTITIONS, Site
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
@@ -67,7 +67,7 @@ def take(c: Coordinator) -> Snapshot:
     for topic in site.topics:
         try:
             records[topic] = history.records(c, topic, MAX_RECORDS)
-        except Malformed as error:
+        except UNREADABLE as error:
             left_out[topic] = f"its history is left out: {error}"
     return Snapshot(c.paths.cluster, c.clock.now(), c.policy, site, records, left_out)
 

@@ -100,10 +100,10 @@ def read_node(path: str, node: Node | None) -> TopicNode | None:
 
 
 def load_nodes(zk: ZooKeeper, paths: Paths, topics: Collection[str]) -> dict[str, TopicNode]:
-    """The nodes of these topics; a missing or malformed one is left out."""
+    """The nodes of these topics; one that is missing or cannot be read is left out: `load` of that topic reports it."""
     found: dict[str, TopicNode] = {}
-    for topic, node in find_many(zk, {topic: paths.topic(topic) for topic in topics if is_topic(topic)}).items():
-        with suppress(Malformed):  # `load` of that topic reports it
+    for topic, node in find_many(zk, {topic: paths.topic(topic) for topic in topics if is_topic(topic)}, {}).items():
+        with suppress(Malformed):
             if topic_node := read_node(paths.topic(topic), node):
                 found[topic] = topic_node
     return found

@@ -6,11 +6,12 @@ What has happened is counted from the histories since the first look. It writes 
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.buckets import PAUSE_S, Buckets
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import Malformed, NoAccess
 from coordinator_tasks.core.growth import Decision
 from coordinator_tasks.core.lag import EndPoints, LagStatus
 from coordinator_tasks.core.lag_moments import LagMoment, group_statuses, statuses
@@ -194,7 +195,11 @@ class _Events:
         self._open: dict[int, _Open] = {}
 
     def look(self) -> None:
-        """Count what is new; a record that cannot be read counts for nothing."""
+        """Count what is new; a record, or a history, that cannot be read counts for nothing."""
+        with suppress(NoAccess):  # who looks at the history says it
+            self._look()
+
+    def _look(self) -> None:
         if not is_topic(self._topic):
             return
         folder = self._c.zk.find(self._c.paths.history(self._topic))

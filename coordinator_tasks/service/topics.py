@@ -15,7 +15,6 @@ from coordinator_tasks.core.codecs.codec import decode_config, encode_config
 from coordinator_tasks.core.errors import (
     CoordinatorError,
     GroupInUse,
-    InvalidName,
     LookAgain,
     Malformed,
     Refused,
@@ -317,7 +316,7 @@ def _refreshed(
 ) -> Refreshed:
     try:
         found = _find(c.zk, c.paths, topic)
-    except (Malformed, InvalidName) as error:
+    except (Malformed, Refused) as error:
         return Refreshed(topic, problem=str(error))
     if found is None:
         return Refreshed(topic, problem=str(store.not_managed(c.zk, c.paths, topic)))
@@ -336,7 +335,7 @@ def _refreshed(
         return Refreshed(topic, problem=_recreated(config, described.topic_id))
     try:
         return Refreshed(topic, created=create_partitions(c, topic, described.partition_count, found[1]))
-    except LookAgain as error:
+    except (LookAgain, Refused) as error:
         return Refreshed(topic, problem=str(error))
 
 

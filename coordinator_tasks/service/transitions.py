@@ -279,13 +279,14 @@ class _Run:
         decision = _decide(c, stored, snapshot, self.steps, self.actor)
         self.pending[topic] = None
         if decision.verdict is Verdict.WRITE:
-            self.pending[topic] = 0.0
             try:
                 store.commit(self.c.zk, self.c.paths, stored, decision, snapshot.world)
             except LookAgain as error:
                 self.races[topic] += 1
+                self.pending[topic] = 0.0
                 return replace(_report(stored, decision), outcome=Outcome.OVERTAKEN, reason=str(error))
             self.writes[topic] += 1
+            self.pending[topic] = 0.0
         elif decision.wake_in_s > 0 and self.patient and not settled:
             self.pending[topic] = decision.wake_in_s
         else:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
-from coordinator_tasks.core.errors import BadRule, BadUpgrade, LookAgain, Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import BadRule, BadUpgrade, LookAgain, Malformed, Refused
 from coordinator_tasks.core.model import Directive, Draining, Split
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, because, shown
@@ -186,7 +186,7 @@ def _until_written(c: Coordinator, upgrade: Upgrade, attempt: Callable[[], list[
 def _others(c: Coordinator, upgrade: Upgrade) -> Iterator[str]:
     """The topics that the upgrade is not for, and that its begin has kept from the new consumers."""
     for topic in filter(is_topic, transitions.topics(c)):
-        with suppress(Malformed, NotManaged):
+        with suppress(Malformed, Refused):
             split = topics.configuration(c, topic).split
             if topic not in upgrade.topics and split is not None and split.app == upgrade.app:
                 yield topic

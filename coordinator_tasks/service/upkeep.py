@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, Refused
+from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, NoAccess, Refused
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.service import directives, history, pauses, redeployment, topics, upgrades
 from coordinator_tasks.service.coordinator import Coordinator
@@ -24,7 +24,12 @@ def upkeep(
     yield from redeploy(c)
     yield from upgrade(c)
     for topic in filter(is_topic, managed) if prune else ():
-        if count := history.prune(c, topic):
+        try:
+            count = history.prune(c, topic)
+        except NoAccess as error:
+            yield f"{topic}: old records stay: {error}"
+            continue
+        if count:
             yield f"{topic}: old records pruned: {count}"
     if prune and (count := history.prune_asked(c)):
         yield f"old records of what was asked for pruned: {count}"

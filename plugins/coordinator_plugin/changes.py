@@ -1,12 +1,14 @@
 """The data of ZooKeeper's watcher: a number for each node whose change may need a plan or a launch."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import TypeAlias
 
-from coordinator_tasks.core.errors import NodeMissing
+from coordinator_tasks.core.errors import NoAccess, NodeMissing
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
+from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.service.coordinator import Coordinator
 
 Seen: TypeAlias = dict[str, dict[str, int]]
@@ -21,7 +23,10 @@ class Scope(StrEnum):
 
 
 def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
-    """The present numbers; `watcher` is called once at the next change of any of them. Raises the `Unavailable` errors."""
+    """The present numbers; `watcher` is called once at the next change of any of them. Raises the `Unavailable` errors.
+
+    A node that this account may not read is left out: who works on it names it.
+    """
     c.discovery.watch(watcher)
     members = {name: int(member.registered_at * 1000) for name, member in c.discovery.members().items()}
     if scope is Scope.FLEET:
@@ -66,6 +71,8 @@ def _compared(kind: str, before: Mapping[str, int], now: Mapping[str, int], *, l
 def _children(c: Coordinator, folder: str, watcher: Watcher) -> Sequence[str]:
     try:
         return c.zk.children(folder, watcher)
+    except NoAccess:
+        return ()
     except NodeMissing:
         c.zk.find(folder, watcher)
         return ()
@@ -73,13 +80,17 @@ def _children(c: Coordinator, folder: str, watcher: Watcher) -> Sequence[str]:
 
 def _modified(c: Coordinator, folder: str, watcher: Watcher) -> dict[str, int]:
     """The folder's children with the transaction that changed each last; each is watched."""
-    found = {name: c.zk.find(f"{folder}/{name}", watcher) for name in _children(c, folder, watcher)}
-    return {name: node.stat.modified_zxid for name, node in found.items() if node is not None}
+    found: dict[str, int] = {}
+    for name in _children(c, folder, watcher):
+        with suppress(NoAccess):
+            if (node := c.zk.find(f"{folder}/{name}", watcher)) is not None:
+                found[name] = node.stat.modified_zxid
+    return found
 
 
 def _children_versions(c: Coordinator, topics: Sequence[str], watcher: Watcher) -> dict[str, int]:
     """Topics with the version of their partition lists."""
     for topic in topics:
         _children(c, c.paths.topic(topic), watcher)
-    nodes = c.zk.get_many([c.paths.topic(topic) for topic in topics])
-    return {topic: node.stat.children_version for topic, node in zip(topics, nodes, strict=True) if node is not None}
+    nodes = find_many(c.zk, {topic: c.paths.topic(topic) for topic in topics}, {})
+    return {topic: node.stat.children_version for topic, node in nodes.items()}

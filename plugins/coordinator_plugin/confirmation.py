@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from coordinator_plugin.report import waiting_lines
+from coordinator_tasks.core.errors import NoAccess
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.logs import about
@@ -118,7 +120,8 @@ def confirmations(
     if watcher is not None:
         c.discovery.watch(watcher)
         for topic in [topic for topic in named if is_topic(topic)][:MAX_WATCHED_TOPICS]:
-            c.zk.find(c.paths.state(topic), watcher)
+            with suppress(NoAccess):  # the look at the topic names it
+                c.zk.find(c.paths.state(topic), watcher)
     report = (transitions.await_closed if kind is WaitKind.CLOSED else transitions.await_started)(c, named)
     if not report.pending:
         return Confirmations(report)

@@ -11,7 +11,7 @@ from typing import Any
 
 from coordinator_plugin.steps import held_up
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.errors import Malformed, NotManaged
+from coordinator_tasks.core.errors import UNREADABLE, NotManaged
 from coordinator_tasks.core.machine.audit import Finding, Kind
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import is_topic
@@ -90,8 +90,10 @@ def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
     """Topic → a sentence about its last rebalances, of those that flap and can be read."""
     since = c.clock.now() - c.policy.flap_window_s
     found: dict[str, str] = {}
-    for topic, node in find_many(c.zk, {topic: c.paths.state(topic) for topic in topics if is_topic(topic)}).items():
-        with suppress(Malformed):
+    for topic, node in find_many(
+        c.zk, {topic: c.paths.state(topic) for topic in topics if is_topic(topic)}, {}
+    ).items():
+        with suppress(*UNREADABLE):
             if codec.decode_state(c.paths.state(topic), node.data).since_at < since:
                 continue
             recent = [one for one in history.rebalances(c, [topic], FLAPS) if one.began_at >= since]
@@ -142,7 +144,7 @@ def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -
     """`_stuck_since` of those topics that are stuck and can be read."""
     found: dict[str, tuple[str, float]] = {}
     for topic in filter(is_topic, topics):
-        with suppress(Malformed):
+        with suppress(*UNREADABLE):
             if (stuck := _stuck_since(c, topic, stable=stable)) is not None:
                 found[topic] = stuck
     return found

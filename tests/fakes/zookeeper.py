@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coordinator_tasks.adapters.zookeeper import check_size
-from coordinator_tasks.core.errors import NodeExists, NodeMissing, StoreUnavailable
+from coordinator_tasks.core.errors import NoAccess, NodeExists, NodeMissing, StoreUnavailable
 from coordinator_tasks.core.ports import (
+    Check,
     Clock,
     Connection,
     Create,
@@ -115,6 +116,8 @@ class FakeZooKeeper:
         self._lose_next: bool | None = None
         self.connection = Connection.CONNECTED
         self.closed = False
+        # Nodes that this session's account may do nothing with, and those that it may only read.
+        self.denied, self.read_only = set[str](), set[str]()
 
     # What a test does to it -------------------------------------------------------------------------------------------
 
@@ -151,6 +154,7 @@ class FakeZooKeeper:
 
     def get(self, path: str, watch: Watcher | None = None) -> Node:
         with self._request():
+            self._check(path)
             node = self._server.node(path)
             if watch is not None:
                 self._server.watch(path, False, self, watch)
@@ -170,6 +174,7 @@ class FakeZooKeeper:
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         with self._request():
+            self._check(path)
             names = sorted(self._server.node(path).children)
             if watch is not None:
                 self._server.watch(path, True, self, watch)
@@ -185,6 +190,8 @@ class FakeZooKeeper:
         with self._request():
             if lose is False:
                 raise _lost()
+            for operation in operations:
+                self._check_write(operation)
             results, fired = self._server.apply(operations, self._number)
         _fire(fired)
         if lose:
@@ -229,6 +236,18 @@ class FakeZooKeeper:
         if self.closed or self.connection is not Connection.CONNECTED:
             raise StoreUnavailable("ZooKeeper does not answer; nothing was sent")
         return self._server.lock
+
+    def _check(self, path: str, *, write: bool = False) -> None:
+        if path in self.denied or (write and path in self.read_only):
+            raise NoAccess(
+                f"{path} may not be used by this ZooKeeper account; check the account, or the node's access list"
+            )
+
+    def _check_write(self, operation: Operation) -> None:
+        """The right to create and to delete a node is its parent's."""
+        of_parent = isinstance(operation, Create | Delete)
+        path = operation.path.rpartition("/")[0] if of_parent else operation.path
+        self._check(path, write=not isinstance(operation, Check))
 
     def _tell(self, connection: Connection) -> None:
         self.connection = connection

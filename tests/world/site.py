@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import decode_claim, encode_claim
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine import invariants
 from coordinator_tasks.core.model import (
     Actor,
@@ -68,7 +68,7 @@ class Process:
 
     def read(self, topic: str) -> None:
         """Read the topic node and the own directive, and accept what the rules let it accept."""
-        with suppress(Malformed):  # one that cannot be read changes nothing
+        with suppress(*UNREADABLE):  # one that cannot be read changes nothing
             isolation = self.site.isolation(self.member.consumer)
             self.isolated = isolation is not None and isolation.incarnation in (0, self.member.incarnation)
         node = self.zk.find(self.site.paths.topic(topic))

@@ -12,7 +12,7 @@ from coordinator_ui import pages
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, fleet, observe, overview, transitions
+from coordinator_tasks.service import audit, directives, fleet, lag_moments, observe, overview, transitions
 from coordinator_tasks.service.transitions import Outcome
 from tests.world.site import LOOP, Site, stable_site
 
@@ -30,6 +30,12 @@ NODES: dict[str, Callable[[Paths], str]] = {
     "members": lambda paths: paths.member("b"),
     "ids": lambda paths: paths.id("b"),
     "directives": lambda paths: paths.directive("b"),
+}
+TOPIC_NODES: dict[str, Callable[[Paths], str]] = {
+    "config": lambda paths: paths.config("payments"),
+    "state": lambda paths: paths.state("payments"),
+    "assignments": lambda paths: paths.topic("payments"),
+    "history": lambda paths: paths.history("payments"),
 }
 ETL = Fleet("etl", "etl.py", ("x", "z"))
 
@@ -76,6 +82,56 @@ def test_a_node_of_one_consumer_that_cannot_be_read_is_named_and_stops_nobody(ki
     assert {one.consumer: path in one.problem for one in overview.consumers(site.coordinator)}["b"]
     everything_else(site)
     assert site.zk.get(path).data == raw, "it is left as it is"
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_a_missing_right_on_a_node_of_one_consumer_is_named_and_stops_nobody(kind: str) -> None:
+    site = stable_site("a", "b")
+    path, before = NODES[kind](site.paths), of_b(site)
+    put(site, site.paths.directive("b"), b'{"version":1}')
+    site.zk.denied.add(path)
+    site.starts("c")
+    site.settles()
+    assert site.counts()["c"] >= 1, "everybody else is planned"
+    assert of_b(site) == before, "its partitions stay with it"
+    (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
+    assert any(path in sentence for sentence in report.left_out)
+    assert {one.consumer: path in one.problem for one in overview.consumers(site.coordinator)}["b"]
+    everything_else(site)
+
+
+def test_an_absence_that_may_not_be_noted_keeps_the_partitions_and_stops_nobody() -> None:
+    site = stable_site("a", "b")
+    before, path = of_b(site), site.paths.id("b")
+    site.dies("b", None)
+    site.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
+    site.zk.read_only.add(path)
+    site.starts("c")
+    for _ in range(3):
+        site.clock.advance(site.policy.absent_after_s)
+        site.settles()
+    assert (of_b(site), site.counts()["c"]) == (before, 1)
+    assert any(path in line for line in transitions.step(site.coordinator, ["orders"], LOOP)[0].left_out)
+
+
+@pytest.mark.parametrize("kind", TOPIC_NODES)
+def test_a_missing_right_on_a_node_of_one_topic_holds_that_topic_alone(kind: str) -> None:
+    site = stable_site("a", "b", names=("orders", "payments"))
+    c, path = site.coordinator, TOPIC_NODES[kind](site.paths)
+    site.dies("b")
+    site.kafka.add_partitions("orders", 2)
+    site.kafka.add_partitions("payments", 2)
+    site.zk.denied.add(path)
+    lines = reconcile(c).lines
+    assert "orders has 2 new partitions" in lines
+    assert any(path in line for line in lines)
+    orders, payments = transitions.step(c, ["orders", "payments"], LOOP)
+    assert (orders.outcome, payments.outcome) == (Outcome.WRITTEN, Outcome.HELD)
+    assert path in payments.reason
+    everything_else(site)
+    list(lag_moments.keep(c, ["orders", "payments"]))
+    audit.audit(c, between_s=0.0)
+    changes.observe(c, changes.Scope.TOPICS, lambda: None)
 
 
 @pytest.mark.parametrize("kind", ["ids", "directives"])
