@@ -1,5 +1,6 @@
 """Commands for committed offsets, with the columns and the options of `kafka-consumer-groups`."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
 from coordinator_tasks.cli.base import (
+    HELD_EXIT,
     Format,
     Json,
     Output,
@@ -20,7 +22,7 @@ from coordinator_tasks.cli.base import (
     read_file,
     say_how_to_execute,
 )
-from coordinator_tasks.core.errors import BadOffsets
+from coordinator_tasks.core.errors import BadOffsets, CoordinatorError
 from coordinator_tasks.core.names import check_topic
 from coordinator_tasks.service import group_offsets, position_rules, positions
 from coordinator_tasks.service.actions import ACTIONS
@@ -28,6 +30,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.offset_actions import wishes_of
 from coordinator_tasks.service.position_rules import MAX_FILE_CHARS, Position, PositionKind
 from coordinator_tasks.service.positions import Wish
+from coordinator_tasks.tables import visible
 
 commands = typer.Typer(name="offsets", help="Committed offsets, as users of kafka-consumer-groups know them.")
 Group = Annotated[str, typer.Option(help="Only topics of this consumer group.", show_default=False)]
@@ -48,8 +51,13 @@ def describe(
 ) -> None:
     """List committed offset, end of the log, lag and owner of each partition; without --topic, of all managed topics."""
     wanted = _topics(topic)
+    problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
-        listed(group_offsets.described(c, wanted, group), how_of(how, json), show.offsets)
+        listed(group_offsets.described(c, wanted, group, problems), how_of(how, json), show.offsets)
+    for name, problem in problems.items():
+        print(visible(f"{name} is not shown: {problem.told}"), file=sys.stderr)
+    if problems:
+        raise typer.Exit(HELD_EXIT)
 
 
 @commands.command()

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.errors import CoordinatorError, NotManaged, Refused
 from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.service import store
@@ -35,25 +35,38 @@ Wanted = Mapping[str, Collection[int]]
 """Topic → partitions, none = all; no topic = all that are managed."""
 
 
-def described(c: Coordinator, wanted: Wanted, group: str = "") -> list[PartitionOffset]:
+def described(
+    c: Coordinator, wanted: Wanted, group: str = "", problems: dict[str, CoordinatorError] | None = None
+) -> list[PartitionOffset]:
     """The partitions of the managed topics (or those wanted), by group, topic and number; `group` = only of this one.
 
-    Raises `NotManaged` (also for a group that no topic has), `Refused`, `Malformed`, and the `Unavailable` kinds.
+    `problems` gets the topics, of all that are managed, that cannot be shown. Raises `NotManaged` (also for a group that no
+    topic has), `Refused`, `Malformed`, and the `Unavailable` kinds.
     """
-    configs = chosen(c, wanted, group)
+    problems = None if wanted else problems
+    configs = chosen(c, wanted, group, problems)
     hosts = {name: urlsplit(member.address).hostname or "" for name, member in load_members(c, {}).items()}
     nodes = store.load_nodes(c.zk, c.paths, [config.topic for config in configs])
-    return [
-        row
-        for config in sorted(configs, key=lambda one: (one.group_id, one.topic))
-        for row in _of_topic(c, config, wanted.get(config.topic, ()), nodes.get(config.topic), hosts)
-    ]
+    rows: list[PartitionOffset] = []
+    for config in sorted(configs, key=lambda one: (one.group_id, one.topic)):
+        try:
+            rows += _of_topic(c, config, wanted.get(config.topic, ()), nodes.get(config.topic), hosts)
+        except Refused as error:
+            if problems is None:
+                raise
+            problems[config.topic] = error
+    return rows
 
 
-def chosen(c: Coordinator, wanted: Wanted, group: str = "") -> list[TopicConfig]:
-    """The topics that are wanted, those being removed left out unless they are named; `group` = only of this one."""
+def chosen(
+    c: Coordinator, wanted: Wanted, group: str = "", problems: dict[str, CoordinatorError] | None = None
+) -> list[TopicConfig]:
+    """The topics that are wanted, those being removed left out unless they are named; `group` = only of this one.
+
+    `problems`: as of `list_topics`.
+    """
     named = [configuration(c, topic) for topic in wanted]
-    configs = named or [one for one in list_topics(c) if not one.removed]
+    configs = named or [one for one in list_topics(c, problems) if not one.removed]
     for config in named:
         if group and config.group_id != group:
             raise NotManaged(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import offset_undo, positions
@@ -15,7 +16,9 @@ from coordinator_tasks.service.topics import list_topics
 
 def wishes_of(c: Coordinator, text: str) -> list[Wish]:
     """A reset of each topic in a file as Kafka's tool writes it. Raises `Refused`."""
-    groups = {one.topic: one.group_id for one in list_topics(c)}
+    unreadable: dict[str, CoordinatorError] = {}
+    groups = {one.topic: one.group_id for one in list_topics(c, unreadable)}
+    groups |= dict.fromkeys(unreadable, "")  # the reset of such a topic raises what is wrong with it
     return [Wish(topic, offsets) for topic, offsets in sorted(offsets_of(text, groups).items())]
 
 

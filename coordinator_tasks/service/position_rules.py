@@ -119,7 +119,7 @@ def before_1970(text: str) -> Refused:
 def offsets_of(text: str, groups: Mapping[str, str]) -> Offsets:
     """Read what Kafka's tool exports: lines of topic,partition,offset, or of group,topic,partition,offset.
 
-    `groups`: topic → the group that it is managed for. Raises `BadOffsets`, which names the line; it checks no offset against
+    `groups`: topic → the group that it is managed for, empty = not known. Raises `BadOffsets`, which names the line; it checks no offset against
     the log, and no partition against the topic.
     """
     if len(text) > MAX_FILE_CHARS:
@@ -160,7 +160,7 @@ def _problem(row: list[str], groups: Mapping[str, str]) -> str:
     topic, partition, at = row[-3:]
     if topic not in groups:
         return f"topic {_shown(topic)} is not managed here; leave its lines out, or add the topic"
-    if len(row) == 4 and row[0] != groups[topic]:
+    if len(row) == 4 and groups[topic] and row[0] != groups[topic]:
         return f"group {_shown(row[0])} is not that of topic {topic!r}, which is {groups[topic]!r}; correct it"
     if not _is_number(partition, MAX_PARTITION):
         return f"{_shown(partition)} is no partition; write {_LINE}"

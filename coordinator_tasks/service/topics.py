@@ -292,11 +292,21 @@ def chosen_partitions(
     return wanted
 
 
-def list_topics(c: Coordinator) -> tuple[TopicConfig, ...]:
-    """The managed topics, sorted by name, those being removed included. Raises `Malformed`."""
+def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> tuple[TopicConfig, ...]:
+    """The managed topics, sorted by name, those being removed included.
+
+    `problems` gets the topics whose configuration cannot be read; without it, the first one is raised.
+    """
     names = filter(is_topic, children(c.zk, c.paths.configs))
-    found = find_many(c.zk, {name: c.paths.config(name) for name in names})
-    return tuple(decode_config(c.paths.config(name), node.data) for name, node in found.items())
+    found: list[TopicConfig] = []
+    for name, node in find_many(c.zk, {name: c.paths.config(name) for name in names}, problems).items():
+        try:
+            found.append(decode_config(c.paths.config(name), node.data))
+        except Malformed as error:
+            if problems is None:
+                raise
+            problems[name] = error
+    return tuple(found)
 
 
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:

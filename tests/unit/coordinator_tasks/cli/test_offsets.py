@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.topics import add_topic
 from tests.fakes.cluster import PERSON
@@ -53,6 +54,36 @@ def test_describe_takes_topics_partitions_and_a_group(run: Run, shop: Shop) -> N
     some = json.loads(run("offsets", "describe", "--topic", "orders:0,2", "--json")[1])
     assert [one["partition"] for one in some] == [0, 2]
     assert len(json.loads(run("offsets", "describe", "--group", "web", "--json")[1])) == 1
+
+
+@pytest.mark.parametrize("broken", ["unreadable", "denied", "gone from Kafka"])
+def test_describe_names_a_topic_that_it_cannot_show_and_shows_the_others(run: Run, shop: Shop, broken: str) -> None:
+    shop.kafka.create_topic("clicks", 1)
+    add_topic(shop.coordinator, "clicks", "web", actor=PERSON)
+    path = shop.paths.config("clicks")
+    if broken == "unreadable":
+        shop.zk.transact([SetData(path, b"{")])
+    elif broken == "denied":
+        shop.zk.denied.add(path)
+    else:
+        shop.kafka.delete_topic("clicks")
+    code, out, err = run("offsets", "describe", "--json")
+    assert (code, {one["topic"] for one in json.loads(out)}) == (1, {"orders"})
+    assert err.startswith("clicks is not shown: KPC-0")
+    assert run("offsets", "describe", "--topic", "clicks")[0] in (2, 4)
+    assert run("offsets", "describe", "--group", "g")[0] in (0, 1)
+
+
+def test_an_import_reads_no_configuration_of_a_topic_that_is_not_in_the_file(
+    run: Run, shop: Shop, tmp_path: Path
+) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text("g,orders,0,20")
+    shop.zk.transact([Create(shop.paths.config("clicks"), b"{")])
+    assert run("offsets", "reset", "--from-file", str(file))[0] == 0
+    file.write_text("g,clicks,0,20")
+    code, _, err = run("offsets", "reset", "--from-file", str(file))
+    assert (code, shop.paths.config("clicks") in err) == (4, True)
 
 
 def test_a_reset_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> None:
