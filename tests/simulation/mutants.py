@@ -721,6 +721,18 @@ MUTANTS = (
     ),
     Mutant("recovery.needed", "draft.guarded = set(node.guarded)", "pass", "a recovery keeps the guards"),
     Mutant(
+        "recovery.needed",
+        "draft.seeks = dict(node.seeks) if view.state is None else draft_of(view, world.fresh).seeks",
+        "pass",
+        "a recovery keeps a reset that nobody has begun",
+    ),
+    Mutant(
+        "_adopt",
+        "begun = seek is None or one.running >= seek.epoch",
+        "begun = True",
+        "who runs on from before a reset stops when a recovery finds it",
+    ),
+    Mutant(
         "Deciding._lost_or_unowned",
         "if not kept and not restarted:",
         "if not kept:",

@@ -17,13 +17,14 @@ Rules:
   says what went into it, so that consumers of the older generations may accept it.
 - A partition is adopted if one consumer runs it, held it by the node, or committed it last: what runs is not
   disturbed. If several consumers do, it goes through the barrier. So the list of partitions must be complete.
+- A seek that nobody has begun is kept, under its own epoch: what was committed under a later one says that it is done.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator_tasks.core.machine.draft import Draft
+from coordinator_tasks.core.machine.draft import Draft, draft_of
 from coordinator_tasks.core.machine.presence import is_isolated
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import Token, TopicNode, TopicStatus
@@ -94,6 +95,9 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     draft = Draft(1 + max(old, newest), world.fresh, view.releases, supersedes=_supersedes(node, known))
     if node is not None:
         draft.guarded = set(node.guarded)
+        if node.topic_id == view.config.topic_id:
+            # Without the state, nobody knows which starts are confirmed: what a seek's owner runs and has committed tells.
+            draft.seeks = dict(node.seeks) if view.state is None else draft_of(view, world.fresh).seeks
     _adopt(draft, view, world, commits)
     return Recovery(cause, draft, _blockers(view, world, old + newest > 0), frozenset(objections))
 
@@ -287,7 +291,11 @@ def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _C
             # Only a running partition keeps its token: a restart under an old epoch would be fenced by its own commits.
             # A newer holding, by its answer or the node, may have begun since it was asked.
             newest = max(one.epoch, committed, stored[consumer].epoch if consumer in stored else 0)
-            keeps = 0 < one.running >= newest and not barred
+            seek = draft.seeks.get(partition)
+            begun = seek is None or one.running >= seek.epoch
+            keeps = 0 < one.running >= newest and begun and not barred
+            if keeps:
+                draft.seeks.pop(partition, None)
             draft.adopt(partition, consumer, one.running if keeps else draft.epoch)
         elif holders:
             draft.to_close[partition] = set(holders)

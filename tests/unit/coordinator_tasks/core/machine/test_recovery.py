@@ -5,10 +5,22 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_tasks.core.machine import machine
 from coordinator_tasks.core.machine.decision import Step, Verdict
-from coordinator_tasks.core.model import Committed, MoveKind, State, Token, TopicDescription, TopicNode, TopicState
+from coordinator_tasks.core.model import (
+    Committed,
+    Explanation,
+    MoveKind,
+    Seek,
+    State,
+    Token,
+    TopicDescription,
+    TopicNode,
+    TopicState,
+)
 from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.protocol.holding import Reading, accepts
+from tests.fakes.cluster import PERSON
 from tests.world.scene import TOPIC, Scene, running, stable
 
 
@@ -108,6 +120,70 @@ def test_a_recovery_keeps_the_guards() -> None:
     scene.fresh = "5eed5eed5eed5eed"
     assert "restored" in scene.step().reason
     assert picture(scene).guarded == guarded != frozenset()
+
+
+def sought(scene: Scene, partition: int) -> Seek:
+    """A person has sent this partition to another offset."""
+    plan = Explanation("reset", "id-1", "reset of 1 partition")
+    decision = scene.write(machine.seek(scene.view(), scene.world(), scene.policy, PERSON, {partition: 9}, plan))
+    assert decision.verdict is Verdict.WRITE
+    return picture(scene).seeks[partition]
+
+
+def recovers(scene: Scene) -> None:
+    """Another consumer has acted on a later epoch than the one that is stored."""
+    scene.fresh = "5eed5eed5eed5eed"
+    scene.joins("z").acts("z").says("z", acted_epoch=picture(scene).epoch + 3)
+    assert "restored" in scene.step().reason
+
+
+def test_a_recovery_keeps_the_reset_of_a_partition_that_nobody_owns() -> None:
+    scene = stable("a").dies("a")
+    scene.step()
+    assert picture(scene).assignments == {}
+    seek = sought(scene, 0)
+    recovers(scene)
+    assert picture(scene).seeks == {0: seek}
+    assert picture(scene).assignments[0] == "z"
+
+
+def test_a_recovery_keeps_a_reset_that_its_owner_has_not_begun_and_lets_it_begin() -> None:
+    scene = stable("a")
+    seek = sought(scene, 0)
+    recovers(scene)
+    assert picture(scene).seeks == {0: seek}
+    assert (picture(scene).assignments[0], picture(scene).since[0]) == ("a", picture(scene).epoch)
+
+
+def test_a_recovery_lets_who_runs_on_from_before_a_reset_begin_it() -> None:
+    scene = stable("a").dies("a")
+    scene.step()
+    seek = sought(scene, 0)
+    scene.joins("z").acts("z").says("z", acted_epoch=picture(scene).epoch + 3, running=running({0: 1}), held={0: 1})
+    scene.step()
+    assert (picture(scene).seeks, picture(scene).assignments[0]) == ({0: seek}, "z")
+    assert picture(scene).since[0] == picture(scene).epoch
+
+
+@pytest.mark.parametrize("confirmed", [True, False], ids=["confirmed", "not confirmed yet"])
+def test_a_recovery_does_not_repeat_a_reset_that_its_owner_has_begun(confirmed: bool) -> None:
+    scene = stable("a")
+    sought(scene, 0)
+    scene.acts("a")
+    if confirmed:
+        scene.settles()
+    since = picture(scene).since
+    recovers(scene)
+    assert (picture(scene).seeks, picture(scene).since) == ({}, since)
+
+
+def test_a_recovery_of_a_state_that_was_lost_keeps_a_reset_that_waits() -> None:
+    scene = stable("a")
+    seek = sought(scene, 0)
+    scene.state = None
+    scene.fresh = "5eed5eed5eed5eed"
+    scene.step()
+    assert picture(scene).seeks == {0: seek}
 
 
 def test_only_the_state_was_lost() -> None:
