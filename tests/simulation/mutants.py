@@ -746,13 +746,13 @@ MUTANTS = (
     ),
     Mutant(
         "of_plan",
-        "- restarts.away(node, world).keys()",
+        "- restarts.away(view, world).keys()",
         "",
         "the absence of a planned restart causes no plan",
     ),
     Mutant(
         "causes.digest",
-        "| restarts.away(view.node, world)",
+        "| restarts.away(view, world)",
         "",
         "the absence of a planned restart changes no plan's digest",
     ),

@@ -47,7 +47,7 @@ def hold(view: TopicView) -> str:
 def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
     """Sixteen hexadecimal digits over everything a plan is made from, apart from who the targets are."""
     config = view.config
-    counted = {c: world.members[c] for c in able} | restarts.away(view.node, world)
+    counted = {c: world.members[c] for c in able} | restarts.away(view, world)
     members = {
         c: [counted[c].capacity, counted[c].rack, sorted(counted[c].attributes.items())]
         for c in sorted(counted if not config.frozen else ())
@@ -114,7 +114,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     if config.frozen:
         return Due(_paused(view) or "configuration changed") if changed else None
     joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)
-    left = sorted(state.targets.keys() - able.keys() - restarts.away(node, world).keys() | _to_drain(world, draft))
+    left = sorted(state.targets.keys() - able.keys() - restarts.away(view, world).keys() | _to_drain(world, draft))
     if joined or left:
         return Due(_membership(joined, left, world), _events(joined, left, world))
     if changed:

@@ -186,7 +186,8 @@ class Deciding:
         if self.view.config.removed:
             finish(self.draft)
         moved = bool(self.draft.moves)
-        counted = dict(self.state.targets) if self.view.config.frozen else able
+        waited = {c: i for c, i in self.state.targets.items() if c in restarts.away(self.view, self.world)}
+        counted = dict(self.state.targets) if self.view.config.frozen else waited | able
         same = not moved and not self.ended and counted == self.state.targets and self._same_for_consumers()
         if same and not self._is_noted(planned):
             return self._restart() or self._plain_again()  # the plan would be the same
@@ -243,7 +244,7 @@ class Deciding:
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:
         """A plan for changed loads, if the topic has been Stable for long and the strategy would move something."""
         settled = self.state.state is State.STABLE and not self.view.config.frozen and not self.view.config.removed
-        settled = settled and not restarts.away(self.view.node, self.world)
+        settled = settled and not restarts.away(self.view, self.world)
         patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
         if patience is None or self.world.now - self.state.since_at < patience:
             return None

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from coordinator_tasks.core.assignors.explain import RolledBack
 from coordinator_tasks.core.machine.rollback import duration
-from coordinator_tasks.core.machine.world import World
-from coordinator_tasks.core.model import PlannedRestart, TopicNode
+from coordinator_tasks.core.machine.world import TopicView, World
+from coordinator_tasks.core.model import PlannedRestart
 from coordinator_tasks.core.partition_text import because
 
 
@@ -14,10 +14,12 @@ def said(restart: PlannedRestart) -> str:
     return f"back within {duration(round(restart.until_at - restart.at))}, asked by {restart.by}{because(restart.why)}"
 
 
-def away(node: TopicNode | None, world: World) -> dict[str, PlannedRestart]:
-    """The owners that are away for a planned restart: their partitions wait for them."""
+def away(view: TopicView, world: World) -> dict[str, PlannedRestart]:
+    """The owners and targets that are away for a planned restart: nobody is planned anew without them."""
     found = {}
-    for consumer, incarnation in node.incarnations.items() if node is not None else ():
+    targets = view.state.targets if view.state is not None else {}
+    owners = view.node.incarnations if view.node is not None else {}
+    for consumer, incarnation in {**targets, **owners}.items():
         life = world.life(consumer, incarnation)
         if life.restart is not None and life.kept_until:
             found[consumer] = life.restart

@@ -53,6 +53,34 @@ def test_partitions_wait_for_the_restart_and_nobody_else_is_touched(how: Ending)
     assert touched == {p for p, owner in before.items() if owner == "b"}
 
 
+def test_the_restart_of_one_that_owns_nothing_causes_no_plan() -> None:
+    site = stable_site("a", "b", "c", partitions=2)
+    assert site.counts() == {"a": 1, "b": 1}
+    expect(site, "c")
+    site.dies("c")
+    state = site.state()
+    site.settles()
+    assert site.state() == state
+    site.starts("d")
+    site.settles()
+    state = site.state()
+    assert (state.cause, state.targets) == ("joined: d", {"a": 1, "b": 1, "c": 1, "d": 1})
+    site.settles()
+    assert site.state() == state
+    site.starts("c")
+    site.settles()
+    assert (site.state().cause, site.counts()) == ("joined: c", {"a": 1, "b": 1})
+
+
+def test_one_that_owns_nothing_and_never_restarts_is_no_target_when_the_time_is_over() -> None:
+    site = stable_site("a", "b", "c", partitions=2)
+    expect(site, "c")
+    site.dies("c")
+    site.clock.advance(WITHIN_S)
+    site.settles()
+    assert (site.state().cause, site.state().targets) == ("no longer a target: c", {"a": 1, "b": 1})
+
+
 def test_a_silent_host_is_not_isolated_before_its_restart_is_due() -> None:
     site = stable_site("a", "b")
     expect(site)
