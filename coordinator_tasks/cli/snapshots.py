@@ -1,7 +1,7 @@
 """Commands for a cluster in a file: take it, and try what would happen against it, without any server."""
 
+import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,12 +60,17 @@ def snapshot(
 
 
 def _write_new(file: Path, data: bytes) -> None:
-    """Write a file that is not there yet; if that fails, it is not there afterwards."""
-    with ExitStack() as on_error:
-        with file.open("xb") as written:
-            on_error.callback(file.unlink, missing_ok=True)
+    """Write a file that is not there yet; it has its name once it is whole."""
+    if os.path.lexists(file):
+        raise FileExistsError
+    scratch = file.with_name(f".snapshot.{os.getpid()}")
+    scratch.unlink(missing_ok=True)  # of a process that was killed
+    try:
+        with scratch.open("xb") as written:
             written.write(data)
-        on_error.pop_all()
+        scratch.rename(file)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def _taken(size: Mapping[str, Any]) -> str:

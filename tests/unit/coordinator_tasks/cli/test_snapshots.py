@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,8 +106,30 @@ def test_a_snapshot_that_could_not_be_written_leaves_no_part_of_it(
         2,
         f"error: KPC-010: {file} cannot be written: No space left on device; name a file that can\n",
     )
-    assert not file.exists()
+    assert list(tmp_path.iterdir()) == []
     assert run("snapshot", str(file))[0] == 0
+
+
+class Watched(io.FileIO):
+    """Notes at each write which files of its folder are not hidden."""
+
+    def __init__(self, path: Path, mode: str, seen: list[str]) -> None:
+        super().__init__(str(path), mode)
+        self.folder, self.seen = path.parent, seen
+
+    def write(self, data: Any) -> int:
+        self.seen += [one.name for one in self.folder.iterdir() if not one.name.startswith(".")]
+        return super().write(data)
+
+
+def test_a_snapshot_has_its_name_only_when_it_is_whole(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    with monkeypatch.context() as watched:
+        watched.setattr(Path, "open", lambda path, mode: Watched(path, mode, seen))
+        assert run("snapshot", str(tmp_path / "shop.json"))[0] == 0
+    assert (seen, [one.name for one in tmp_path.iterdir()]) == ([], ["shop.json"])
 
 
 def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file: str, shop: Site) -> None:
