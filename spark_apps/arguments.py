@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,6 +150,16 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def once(argument: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The pairs by name; raises `Refused` for a name that comes twice."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise Refused(f"{argument} {name} is given twice; give it once")
+        found[name] = value
+    return found
+
+
 def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ConsumerSettings:
     """The settings of this consumer; raises `Refused` with the name of the setting that is missing or wrong."""
     overrides = {
@@ -169,7 +179,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         topics=tuple(name for one in given.topics.split(",") if (name := one.strip())),
         rack=given.rack,
         capacity=given.capacity,
-        attributes=dict(given.attribute),
+        attributes=once("--attribute", dict.fromkeys(given.attribute)),  # a fleet's version may be named once more
         host=host,
         port=port,
         advertised="" if by_word else given.advertise,

@@ -9,7 +9,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +24,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
 from spark_apps.agent.process.consumer_process import ConsumerSettings
-from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
+from spark_apps.arguments import add_consumer_arguments, consumer_settings, once, set_up_logs
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import Build
@@ -88,8 +88,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
     """Name, pattern and place of each pipeline; without name and pattern it is the default."""
-    found = [(key, "", place) for key, place in _once("--pipeline", map(_with_place, given.pipeline)).items()]
-    found += [("", key, place) for key, place in _once("--pattern", map(_with_place, given.pattern)).items()]
+    found = [(key, "", place) for key, place in once("--pipeline", map(_with_place, given.pipeline)).items()]
+    found += [("", key, place) for key, place in once("--pattern", map(_with_place, given.pattern)).items()]
     if given.default:
         found.append(("", "", given.default))
     if not found:
@@ -119,8 +119,8 @@ def _hooks(given: argparse.Namespace) -> Hooks:
 def _how(given: argparse.Namespace) -> SparkSettings:
     kafka = RunFolder(Path(given.run_folder)).kafka
     return SparkSettings(
-        options=_once("--option", map(_pair, given.option)),
-        pipeline={**_from_environment(os.environ), **_once("--set", map(_pair, given.set))},
+        options=once("--option", map(_pair, given.option)),
+        pipeline={**_from_environment(os.environ), **once("--set", map(_pair, given.set))},
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
         idempotent_sink=given.idempotent_sink,
@@ -132,16 +132,6 @@ def _how(given: argparse.Namespace) -> SparkSettings:
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Pipeline settings that may be secret: `PIPELINE_<name>` in the environment."""
     return {key.removeprefix("PIPELINE_"): value for key, value in environ.items() if key.startswith("PIPELINE_")}
-
-
-def _once(argument: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The pairs by name; raises `Refused` for a name that comes twice."""
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        if name in found:
-            raise Refused(f"{argument} {name} is given twice; give it once")
-        found[name] = value
-    return found
 
 
 def _with_place(text: str) -> tuple[str, str]:

@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        conf = dict(_pair(one) for one in given.conf)
+        conf = _settings(given.conf)
         host = Host(given.base.absolute(), given.master, given.submit, tuple(given.app), conf, given.stop_limit)
         settings = settings_from_environment()
         logs.set_up(settings.log_format)
@@ -255,11 +255,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if left else 0
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise Refused(f"--conf {text!r} is not name=value; write it like --conf spark.cores.max=2")
-    return name, value
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Refused(f"--conf {text!r} is not name=value; write it like --conf spark.cores.max=2")
+        if name in found:
+            raise Refused(f"--conf {name} is given twice; give it once")
+        found[name] = value
+    return found
 
 
 if __name__ == "__main__":

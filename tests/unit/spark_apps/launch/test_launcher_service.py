@@ -174,7 +174,12 @@ def test_secrets_stand_in_private_files_only(c: Coordinator, host: Host, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [(["--conf", "x"], "--conf 'x' is not name=value"), ([], "the cluster name is empty")]
+    ("arguments", "says"),
+    [
+        (["--conf", "x"], "--conf 'x' is not name=value"),
+        (["--conf", "a=1", "--conf", "a=2"], "--conf a is given twice; give it once"),
+        ([], "the cluster name is empty"),
+    ],
 )
 def test_wrong_settings_are_one_line(
     arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
