@@ -167,6 +167,8 @@ def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None
     for group in found.unknown:
         families.gauge("burrow_kafka_consumer_status", said, {"cluster": cluster, "consumer_group": group}, 0)
     for group, status in found.groups.items():
+        if group in found.unknown:
+            continue  # what was judged a minute ago is none of now
         labels = {"cluster": cluster, "consumer_group": group}
         total = sum(one.lag for one in found.lags if one.group == group)
         families.gauge("burrow_kafka_consumer_status", said, labels, status or 0)

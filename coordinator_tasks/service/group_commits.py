@@ -4,30 +4,46 @@ from collections.abc import Collection, Iterator, Mapping
 
 from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 from coordinator_tasks.core.lag_moments import Seen
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures
 
 
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
-    """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why."""
+    """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why.
+
+    A topic that is gone from Kafka has none. One that this account may not ask for hides no other of its group.
+    """
+    gone = _gone(c, [one.topic for one in topics])
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
     owners = {one.topic: one.owners for one in topics}
     for one in topics:
-        if one.group and one.partitions:
+        if one.group and one.partitions and one.topic not in gone:
             wanted.setdefault(one.group, {})[one.topic] = one.partitions
     for group, answer in _committed(c, wanted).items():
-        try:
-            told = {topic: committed_of(answer, topic) for topic in wanted[group]}
-            ends = {topic: c.kafka.bounds(topic, partitions) for topic, partitions in wanted[group].items()}
-        except (KafkaUnavailable, Refused) as error:
-            unknown[group] = error.told
-            continue
-        for topic, committed in told.items():
+        for topic, partitions in wanted[group].items():
+            try:
+                committed, ends = committed_of(answer, topic), c.kafka.bounds(topic, partitions)
+            except Refused as error:
+                unknown[group] = error.told
+                continue
+            except KafkaUnavailable as error:
+                unknown[group] = error.told
+                break  # each further topic would wait as long
             for partition, entry in sorted(committed.items()):
-                if partition in ends[topic]:
-                    owner, end = owners[topic].get(partition, ""), ends[topic][partition][1]
+                if partition in ends:
+                    owner, end = owners[topic].get(partition, ""), ends[partition][1]
                     yield Seen(group, topic, partition, owner, entry.offset, end)
+
+
+def _gone(c: Coordinator, topics: Collection[str]) -> set[str]:
+    """The topics that are not in Kafka."""
+    try:
+        found = c.kafka.describe([topic for topic in topics if is_topic(topic)], {}) if topics else {}
+    except (KafkaUnavailable, Refused):
+        return set()
+    return {topic for topic, described in found.items() if described is None}
 
 
 def _committed(c: Coordinator, wanted: Wanted) -> Mapping[str, GroupAnswer]:

@@ -104,6 +104,9 @@ def test_a_partition_whose_owner_tells_its_lag_has_only_burrows_series_here() ->
 def test_a_group_that_kafka_does_not_tell_of_is_unknown() -> None:
     raw = text(replace(NOTHING, unknown={"g": "the brokers do not answer"}))
     assert values(raw, "burrow_kafka_consumer_status", consumer_group="g") == [0]
+    raw = text(replace(NOTHING, unknown={"g": "the brokers do not answer"}, groups={"g": LagStatus.OK}))
+    assert values(raw, "burrow_kafka_consumer_status", consumer_group="g") == [0], "a former status is none of now"
+    assert values(raw, "burrow_kafka_consumer_lag_total") == []
 
 
 def test_what_the_growth_policy_finds_right_is_a_metric_in_shadow_mode_too() -> None:

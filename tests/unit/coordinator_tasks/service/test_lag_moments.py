@@ -150,6 +150,19 @@ def test_the_lag_in_seconds_is_known_once_the_log_has_grown(behind: Site) -> Non
     assert late == [None, 130.0, 190.0]
 
 
+@pytest.mark.parametrize("how", ["gone", "denied"])
+def test_a_topic_of_which_kafka_tells_nothing_hides_no_other_of_its_group(behind: Site, how: str) -> None:
+    behind.add_topic("clicks")
+    behind.settles()
+    if how == "gone":
+        behind.kafka.delete_topic("clicks")
+    else:
+        behind.kafka.denied = {"clicks"}
+    lines = list(lag_moments.keep(behind.coordinator, ["clicks", "orders"]))
+    assert 10 in kept(behind)[-1].topics["orders"].lags
+    assert [line.startswith("the lag of group g is not known: KPC-021") for line in lines] == [True] * (how == "denied")
+
+
 def test_without_kafka_the_moment_is_empty_and_the_reason_is_said(behind: Site) -> None:
     behind.clock.advance(EVERY_S)
     behind.kafka.down = True
