@@ -140,6 +140,14 @@ def exit_if_unowned(found: Mapping[str, Sequence[int]]) -> None:
         raise typer.Exit(HELD_EXIT)
 
 
+def exit_if_left_out(problems: Sequence[str]) -> None:
+    """Print what could not be read on standard error; exit with `HELD_EXIT` if there is any."""
+    for problem in problems:
+        print(visible(f"left out: {problem}"), file=sys.stderr)
+    if problems:
+        raise typer.Exit(HELD_EXIT)
+
+
 def say_how_to_execute() -> None:
     """On standard error, behind what would be done."""
     print("nothing was changed; add --execute to do it", file=sys.stderr)

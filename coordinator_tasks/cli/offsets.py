@@ -1,6 +1,5 @@
 """Commands for committed offsets, with the columns and the options of `kafka-consumer-groups`."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,11 +10,11 @@ import typer
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
 from coordinator_tasks.cli.base import (
-    HELD_EXIT,
     Format,
     Json,
     Output,
     actor,
+    exit_if_left_out,
     how_of,
     listed,
     opened,
@@ -30,7 +29,6 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.offset_actions import wishes_of
 from coordinator_tasks.service.position_rules import MAX_FILE_CHARS, Position, PositionKind
 from coordinator_tasks.service.positions import Wish
-from coordinator_tasks.tables import visible
 
 commands = typer.Typer(name="offsets", help="Committed offsets, as users of kafka-consumer-groups know them.")
 Group = Annotated[str, typer.Option(help="Only topics of this consumer group.", show_default=False)]
@@ -54,10 +52,7 @@ def describe(
     problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
         listed(group_offsets.described(c, wanted, group, problems), how_of(how, json), show.offsets)
-    for name, problem in problems.items():
-        print(visible(f"{name} is not shown: {problem.told}"), file=sys.stderr)
-    if problems:
-        raise typer.Exit(HELD_EXIT)
+    exit_if_left_out([f"{name}: {problem.told}" for name, problem in problems.items()])
 
 
 @commands.command()

@@ -19,6 +19,7 @@ from coordinator_tasks.cli.base import (
     Topics,
     actor,
     exit_if_held,
+    exit_if_left_out,
     how_of,
     listed,
     managed,
@@ -117,14 +118,17 @@ def history(
     json: Json = False,
 ) -> None:
     """Show which partitions moved, from whom to whom, why, and how long it took; newest first."""
+    problems: list[str] = []
     with opened(context) as c:
         if actions:
-            listed(asked.asked(c, topic or "", limit), how_of(how, json), partial(show.asked, about=topic or ""))
-            return
-        found = history_service.rebalances(c, [topic] if topic else (), limit)
-        if topic and not found:
-            managed(c, [topic])
-        listed(found, how_of(how, json), show.history, show.history_rows)
+            told = asked.asked(c, topic or "", limit, problems)
+            listed(told, how_of(how, json), partial(show.asked, about=topic or ""))
+        else:
+            found = history_service.rebalances(c, [topic] if topic else (), limit, None if topic else problems)
+            if topic and not found:
+                managed(c, [topic])
+            listed(found, how_of(how, json), show.history, show.history_rows)
+    exit_if_left_out(problems)
 
 
 for action in (*WHAT_IF_ACTIONS, *APPROVAL_ACTIONS):

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, cast
 
 from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
+from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, Asked, Change
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat, ZooKeeper
 from coordinator_tasks.core.znodes import newest_first, numbered
@@ -30,9 +31,12 @@ def recording(c: Coordinator, action: str, about: str, actor: Actor, why: str = 
     return replace(c, zk=cast(ZooKeeper, _Recorder(c, Asked(action, about, actor, 0.0, why))))
 
 
-def asked(c: Coordinator, about: str = "", limit: int = 100) -> tuple[Asked, ...]:
-    """What was asked for, newest first; `about` = only of this topic, consumer or fleet. Raises `Malformed`."""
-    return tuple(islice((one for one in _backwards(c) if about in ("", one.about)), limit))
+def asked(c: Coordinator, about: str = "", limit: int = 100, problems: list[str] | None = None) -> tuple[Asked, ...]:
+    """What was asked for, newest first; `about` = only of this topic, consumer or fleet.
+
+    `problems` gets the records that cannot be read; without it, the first one is raised.
+    """
+    return tuple(islice((one for one in _backwards(c, problems) if about in ("", one.about)), limit))
 
 
 def done_by(c: Coordinator, action: str, about: str, actor: Actor) -> bool:
@@ -48,9 +52,14 @@ def names(c: Coordinator) -> list[str]:
     return numbered(c.zk, c.paths.asked)
 
 
-def _backwards(c: Coordinator) -> Iterator[Asked]:
+def _backwards(c: Coordinator, problems: list[str] | None) -> Iterator[Asked]:
     for name, path, node in newest_first(c.zk, c.paths.asked, names(c), _CHUNK):
-        yield decode_asked(path, node.data, int(name))
+        try:
+            yield decode_asked(path, node.data, int(name))
+        except Malformed as error:
+            if problems is None:
+                raise
+            problems.append(error.told)
 
 
 @dataclass(frozen=True, slots=True)

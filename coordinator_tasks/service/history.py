@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import LookAgain
+from coordinator_tasks.core.errors import UNREADABLE, LookAgain
 from coordinator_tasks.core.model import Actor, Move, Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
@@ -50,9 +50,21 @@ def recorded(c: Coordinator) -> list[str]:
     return list(filter(is_topic, children(c.zk, c.paths.histories)))
 
 
-def rebalances(c: Coordinator, topics: Collection[str] = (), limit: int = 20) -> tuple[Rebalance, ...]:
-    """The newest rebalances of these topics (none = all), newest first, at most `limit` of them, each one whole."""
-    found = [one for topic in sorted(topics) or recorded(c) for one in _of_topic(c, topic, limit)]
+def rebalances(
+    c: Coordinator, topics: Collection[str] = (), limit: int = 20, problems: list[str] | None = None
+) -> tuple[Rebalance, ...]:
+    """The newest rebalances of these topics (none = all), newest first, at most `limit` of them, each one whole.
+
+    `problems` gets what keeps a topic's records from being read; without it, the first one is raised.
+    """
+    found: list[Rebalance] = []
+    for topic in sorted(topics) or recorded(c):
+        try:
+            found += _of_topic(c, topic, limit)
+        except UNREADABLE as error:
+            if problems is None:
+                raise
+            problems.append(error.told)
     return tuple(sorted(found, key=lambda one: (-one.began_at, one.topic))[:limit])
 
 

@@ -204,6 +204,18 @@ def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site)
     assert max(map(len, out.splitlines())) <= 120
 
 
+def test_a_record_that_cannot_be_read_hides_nothing_of_other_topics_and_requests(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    clicks, asked = site.paths.record("clicks", 0), f"{site.paths.asked}/0000000009"
+    site.zk.ensure(site.paths.history("clicks"))
+    site.zk.transact([Create(clicks, b"{"), Create(asked, b"{")])
+    for arguments, path in ((("history",), clicks), (("history", "--actions"), asked)):
+        code, out, err = run(*arguments, "--json")
+        assert (code, len(json.loads(out)), err.startswith("left out: ")) == (1, 1, True)
+        assert path in err
+    assert run("history", "clicks")[0] == 4
+
+
 def test_the_last_consumer_that_is_drained_keeps_everything_and_the_lists_say_so(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     run("drain", "consumer-a", "--why", "new host")
