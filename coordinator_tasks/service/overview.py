@@ -108,7 +108,7 @@ def topics(c: Coordinator, names: Collection[str] = ()) -> list[TopicOverview]:
 def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> TopicOverview:
     try:
         view = store.load(c.zk, c.paths, name).view
-    except (Malformed, Refused) as error:
+    except (Malformed, Refused, LookAgain) as error:
         return TopicOverview(name, problem=error.told)
     owners = Counter(view.node.assignments.values() if view.node is not None else ())
     moving = moving_in(view)

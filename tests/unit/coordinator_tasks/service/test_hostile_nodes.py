@@ -9,10 +9,11 @@ from coordinator_plugin import changes
 from coordinator_plugin.reconcile import reconcile
 from coordinator_ui import pages
 
+from coordinator_tasks.core.errors import LookAgain
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import audit, directives, fleet, lag_moments, observe, overview, transitions
+from coordinator_tasks.core.ports import Create, SetData, ZooKeeper
+from coordinator_tasks.service import audit, directives, fleet, lag_moments, observe, overview, store, transitions
 from coordinator_tasks.service.transitions import Outcome
 from tests.world.site import LOOP, Site, stable_site
 
@@ -98,6 +99,21 @@ def test_a_missing_right_on_a_node_of_one_consumer_is_named_and_stops_nobody(kin
     assert any(path in sentence for sentence in report.left_out)
     assert {one.consumer: path in one.problem for one in overview.consumers(site.coordinator)}["b"]
     everything_else(site)
+
+
+def test_a_topic_that_changes_all_the_time_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = stable_site("a", "b", names=("orders", "payments"))
+
+    def load(zk: ZooKeeper, paths: Paths, topic: str) -> store.Stored:
+        if topic == "payments":
+            raise LookAgain(f"{paths.topic(topic)} changed 20 times while it was being read")
+        return loaded(zk, paths, topic)
+
+    loaded = store.load
+    monkeypatch.setattr(store, "load", load)
+    orders, payments = overview.topics(site.coordinator)
+    assert (orders.owners, orders.problem) == ({"a": 2, "b": 2}, "")
+    assert "changed 20 times" in payments.problem
 
 
 def test_an_absence_that_may_not_be_noted_keeps_the_partitions_and_stops_nobody() -> None:
