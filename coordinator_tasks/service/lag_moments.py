@@ -6,7 +6,7 @@
 from collections.abc import Collection, Iterator
 
 from coordinator_tasks.core.codecs.lag_moment_codec import decode_lag_moment, encode_lag_moment
-from coordinator_tasks.core.errors import CoordinatorError, Malformed
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess
 from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.lag_moments import (
     EVERY_S,
@@ -49,8 +49,13 @@ def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
     if len(raw) > MAX_BYTES:
         yield f"the lags of this minute are not kept: they take {len(raw)} bytes, and a node has at most {MAX_BYTES}"
         return
-    c.zk.ensure(c.paths.lags)
-    written(c.zk, [put(path, raw, there.stat.version if there is not None else -1)])  # or another one has written it
+    try:
+        c.zk.ensure(c.paths.lags)
+        written(
+            c.zk, [put(path, raw, there.stat.version if there is not None else -1)]
+        )  # or another one has written it
+    except NoAccess as error:
+        yield f"the lags of this minute are not kept: {error}"
 
 
 def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] | None = None) -> list[LagMoment]:

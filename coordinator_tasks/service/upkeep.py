@@ -1,6 +1,7 @@
 """The periodic work beside the transitions, for the plain loop and for Airflow's `reconcile`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, NoAccess, Refused
 from coordinator_tasks.core.names import is_topic
@@ -23,16 +24,20 @@ def upkeep(
     pauses.complete(c, managed, told)
     yield from redeploy(c)
     yield from upgrade(c)
-    for topic in filter(is_topic, managed) if prune else ():
-        try:
-            count = history.prune(c, topic)
-        except NoAccess as error:
-            yield f"{topic}: old records stay: {error}"
-            continue
-        if count:
-            yield f"{topic}: old records pruned: {count}"
-    if prune and (count := history.prune_asked(c)):
-        yield f"old records of what was asked for pruned: {count}"
+    if prune:
+        for topic in filter(is_topic, managed):
+            yield from _pruned(topic, partial(history.prune, c, topic))
+        yield from _pruned("what was asked for", partial(history.prune_asked, c))
+
+
+def _pruned(of: str, prune: Callable[[], int]) -> Iterator[str]:
+    try:
+        count = prune()
+    except NoAccess as error:
+        yield f"{of}: old records stay: {error}"
+        return
+    if count:
+        yield f"{of}: old records pruned: {count}"
 
 
 def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:

@@ -101,6 +101,16 @@ def test_a_missing_right_on_a_node_of_one_consumer_is_named_and_stops_nobody(kin
     everything_else(site)
 
 
+def test_what_may_not_be_kept_of_lags_and_requests_is_named_and_ends_no_upkeep() -> None:
+    site = stable_site("a")
+    folders = [site.paths.lags, site.paths.asked]
+    for folder in folders:
+        site.zk.ensure(folder)
+    site.zk.denied.update(folders)
+    lines = reconcile(site.coordinator).lines
+    assert [any(folder in line for line in lines) for folder in folders] == [True, True]
+
+
 def test_a_topic_that_changes_all_the_time_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     site = stable_site("a", "b", names=("orders", "payments"))
 
