@@ -59,7 +59,7 @@ def test_the_largest_node_is_named_with_its_share_of_the_limit(cluster: Cluster)
     assert limit.says == "each server takes a request of 1,048,575 bytes"
 
 
-def test_a_node_that_this_account_may_not_read_is_named_beside_the_size_of_the_others(cluster: Cluster) -> None:
+def test_a_node_that_this_account_may_not_read_is_named_beside_the_others_size(cluster: Cluster) -> None:
     path = cluster.paths.topic("payments")
     cluster.zk.transact([Create(path), Create(cluster.paths.topic("orders"), b"x" * 9)])
     cluster.zk.denied.add(path)
