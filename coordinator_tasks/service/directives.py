@@ -27,11 +27,10 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.ports import Check, Operation
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put, written
-from coordinator_tasks.service import store
+from coordinator_tasks.service import frozen, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import with_consumer, without
 from coordinator_tasks.service.observe import load_claims, load_directives
-from coordinator_tasks.service.topics import configuration
 
 MAX_ISOLATED_S = 366 * 86_400.0
 
@@ -125,21 +124,15 @@ def would_expect_restart(
         raise Refused(
             f"{consumer} is {asked}, so it keeps nothing for a restart; {end} it first, or restart it as it is"
         )
+    if moves and (kept := frozen.why_kept(c, [consumer])):
+        raise Refused(f"{kept}, or let the partitions wait")
     partitions: dict[str, frozenset[int]] = {}
     for topic, node in store.load_nodes(c.zk, c.paths, children(c.zk, c.paths.configs)).items() if moves else ():
         if mine := frozenset(p for p, owner in node.assignments.items() if owner == consumer):
-            _check_unfrozen(c, topic)
             partitions[topic] = mine
     now = c.clock.now()
     found = PlannedRestart(by, why, now, now + within_s, member.incarnation, moves, partitions)
     return replace(found, capacity=member.capacity, rack=member.rack, attributes=member.attributes)
-
-
-def _check_unfrozen(c: Coordinator, topic: str) -> None:
-    if configuration(c, topic).frozen:
-        raise Refused(
-            f"topic {topic} is frozen, so nothing of it moves away and returns; unfreeze it, or let the partitions wait"
-        )
 
 
 def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str) -> Directive:

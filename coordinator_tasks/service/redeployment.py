@@ -15,7 +15,7 @@ from coordinator_tasks.core.partition_text import agreed, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.znodes import compare_and_set, find_many, put, written
 from coordinator_tasks.service import fleet as fleets
-from coordinator_tasks.service import store, topics, transitions
+from coordinator_tasks.service import frozen, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import read_directive
 from coordinator_tasks.service.observe import load_claims
@@ -51,18 +51,9 @@ def would_redeploy(c: Coordinator, app: str) -> Redeployed:
             f"{next(iter(live))} is the only live consumer of the fleet {app!r}: it keeps its partitions until another one is "
             f"there, so it cannot be replaced; scale the fleet to {LEAST} first"
         )
-    _check_moves(c, live)
+    if problem := frozen.why_kept(c, live):
+        raise BadFleet(problem)
     return Redeployed(found, live)
-
-
-def _check_moves(c: Coordinator, consumers: Collection[str]) -> None:
-    """Raises `BadFleet` if one of these consumers has partitions of a frozen topic: it would keep them, and never leave."""
-    for topic, node in store.load_nodes(c.zk, c.paths, transitions.topics(c)).items():
-        owners = sorted(set(node.assignments.values()).intersection(consumers))
-        if owners and topics.configuration(c, topic).frozen:
-            raise BadFleet(
-                f"topic {topic!r} is frozen, so {shown(owners)} would keep its partitions and never leave; unfreeze it first"
-            )
 
 
 def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:

@@ -13,7 +13,7 @@ from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.upgrade import Event, Rule, Seen, TopicSeen, Upgrade, more
 from coordinator_tasks.core.znodes import compare_and_set, put
 from coordinator_tasks.service import fleet as fleets
-from coordinator_tasks.service import store, topics, transitions, upgrade_store
+from coordinator_tasks.service import frozen, store, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import read_directive
 from coordinator_tasks.service.redeployment import pending, still_run
@@ -258,34 +258,24 @@ def _owned(
         except NotManaged:
             owned.pop(topic, None)
             continue
+        if config.removed and topic not in owned:
+            continue
+        _check_split(config)
         if topic in owned:
             _check_topic(config)
-        elif config.removed:
-            continue
-        else:
-            _check_other(config, fleet)
+        # At the end the old consumers give away everything, also of a topic that the upgrade is not for.
+        if problem := frozen.why_frozen(config, fleet.consumers):
+            raise BadUpgrade(problem)
         configs[topic] = config, version
     return owned, configs
 
 
 def _check_topic(config: TopicConfig) -> None:
     topic = config.topic
-    _check_split(config)
     if config.removed:
         raise BadUpgrade(f"topic {topic!r} is being removed, so nothing of it can move; leave it out")
-    if config.frozen:
-        raise BadUpgrade(f"topic {topic!r} is frozen, so nothing of it would move; unfreeze it first")
     if config.rollback is not None:
         raise BadUpgrade(f"a roll back of topic {topic!r} is in force and says who has what; `unpin {topic}` first")
-
-
-def _check_other(config: TopicConfig, fleet: Fleet) -> None:
-    """Of a topic that the upgrade is not for: the old consumers have to give it away as well at the end."""
-    _check_split(config)
-    if config.frozen:
-        raise BadUpgrade(
-            f"topic {config.topic!r} is frozen, so {shown(fleet.consumers)} could not give it away and leave; unfreeze it first"
-        )
 
 
 def _check_split(config: TopicConfig) -> None:

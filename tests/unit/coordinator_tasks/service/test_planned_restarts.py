@@ -339,9 +339,7 @@ def test_what_cannot_be_is_refused_and_nothing_changes() -> None:
 def test_partitions_of_a_frozen_topic_cannot_move_away_meanwhile() -> None:
     site = stable_site("a", "b")
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-    with pytest.raises(
-        Refused, match="topic orders is frozen, so nothing of it moves away and returns; unfreeze it, or let"
-    ):
+    with pytest.raises(Refused, match="topic 'orders' is frozen, so b keeps its partitions; unfreeze it, or let"):
         expect(site, moves=True)
     expect(site)
 
