@@ -20,9 +20,12 @@ def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
     return f"topic {config.topic!r} is frozen, so {shown(sorted(owners))} {keep} its partitions; unfreeze it"
 
 
-def why_kept(c: Coordinator, consumers: Collection[str]) -> str:
-    """Why one of these consumers keeps partitions, by the first such topic; empty = none does. Raises `Malformed`."""
-    for topic, node in store.load_nodes(c.zk, c.paths, children(c.zk, c.paths.configs)).items():
+def why_kept(c: Coordinator, consumers: Collection[str], topics: Collection[str] = ()) -> str:
+    """Why one of these consumers keeps partitions, by the first such topic of these (none = all); empty = none does.
+
+    Raises `Malformed`.
+    """
+    for topic, node in store.load_nodes(c.zk, c.paths, topics or children(c.zk, c.paths.configs)).items():
         owners = set(node.assignments.values()).intersection(consumers)
         with suppress(NotManaged):  # removed at this moment
             if owners and (why := why_frozen(configuration(c, topic), owners)):

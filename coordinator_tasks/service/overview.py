@@ -4,7 +4,7 @@ An unreadable topic or consumer shows its problem instead of its figures, and hi
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
+    Fleet,
     IdClaim,
     Member,
     State,
@@ -26,7 +27,7 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.partition_text import because
-from coordinator_tasks.service import overrides, store, transitions
+from coordinator_tasks.service import overrides, redeployment, store, transitions, upgrade_store, upgrades
 from coordinator_tasks.service.consumer_pages import NO_PAGES, ConsumerPages, pages_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, fleets, why_not_launched
@@ -78,8 +79,8 @@ class ConsumerOverview:
     registered), or `not started` (it is wanted, but never launched).
 
     `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
-    `ended`: why its last life ended, if it is gone; `reports`: what is wrong with its registration, and its own reports
-    that concern no topic; `release`: of this product, `code`: the fleet's version of the code; empty = not registered, or an
+    `ended`: why its last life ended, if it is gone; `reports`: why its replacement waits, what is wrong with its
+    registration, and its own reports that concern no topic; `release`: of this product, `code`: the fleet's version of the code; empty = not registered, or an
     older release. `pages`: its Spark UI and its driver's log.
     """
 
@@ -163,7 +164,8 @@ def moving_in(view: TopicView) -> set[int]:
 class Look:
     """One look at a cluster: its topics' nodes, everybody in it with their answers, and the fleets' consumers.
 
-    `held`: consumer → the largest incarnation that is granted anything; `wanted`: consumer of a fleet → why it is not launched.
+    `held`: consumer → the largest incarnation that is granted anything; `wanted`: consumer of a fleet → why it is not launched;
+    `kept`: consumer → why the redeployment or upgrade that replaces it waits.
     """
 
     nodes: Mapping[str, TopicNode]
@@ -171,6 +173,7 @@ class Look:
     everybody: tuple[str, ...]
     held: Mapping[str, int]
     wanted: Mapping[str, str]
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 def look(c: Coordinator) -> Look:
@@ -179,7 +182,8 @@ def look(c: Coordinator) -> Look:
     directives = load_directives(c, unclear)
     members = load_members(c, unclear)
     held = {consumer: max(granted) for consumer, granted in holders_of(nodes).items()}
-    wanted = {consumer: why_not_launched(c, fleet) for fleet in fleets(c) for consumer in fleet.consumers}
+    every = fleets(c)
+    wanted = {consumer: why_not_launched(c, fleet) for fleet in every for consumer in fleet.consumers}
     asked_of = {
         d.consumer
         for d in directives.values()
@@ -189,7 +193,17 @@ def look(c: Coordinator) -> Look:
     claims = load_claims(c, everybody, unclear)
     answers = c.statuses.ask(interfaces(everybody, members, claims))
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
-    return Look(nodes, world, tuple(everybody), held, wanted)
+    return Look(nodes, world, tuple(everybody), held, wanted, dict(_kept(c, every)))
+
+
+def _kept(c: Coordinator, every: Iterable[Fleet]) -> Iterator[tuple[str, str]]:
+    """Who is replaced by a redeployment or an upgrade that waits, and what for; one that cannot be read is left out."""
+    for fleet in every:
+        with suppress(Malformed, Refused):
+            if fleet.replaced and (why := redeployment.why_waits(c, fleet)):
+                yield min(redeployment.pending(c, fleet)), f"the redeployment of {fleet.app} waits: {why}"
+            if fleet.runs and (why := upgrades.why_waits(c, upgrade := upgrade_store.read(c, fleet.app))):
+                yield from ((one, f"the upgrade of {fleet.app} waits: {why}") for one in upgrades.giving(upgrade))
 
 
 def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview]:
@@ -199,7 +213,14 @@ def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview
     """
     seen = look(c) if seen is None else seen
     found = (_consumer(c, who, seen.world, seen.nodes, seen.held.get(who, 0)) for who in seen.everybody)
-    return [replace(one, problem=one.problem or seen.wanted.get(one.consumer, "")) for one in found]
+    return [
+        replace(
+            one,
+            problem=one.problem or seen.wanted.get(one.consumer, ""),
+            reports=(*filter(None, [seen.kept.get(one.consumer)]), *one.reports),
+        )
+        for one in found
+    ]
 
 
 def _consumer(

@@ -75,13 +75,34 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
 
 
 def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
-    """Do the next step of every redeployment, at most one consumer of each fleet; a line for each step."""
+    """Do the next step of every redeployment, at most one consumer of each fleet; a line for each step.
+
+    What one waits for is added to `problems`.
+    """
     for fleet in fleets.fleets(c):
         if fleet.replaced and not fleet.problem:
             try:
                 yield from _step(c, fleet)
+                waits = why_waits(c, fleet)
             except (Malformed, Refused, LookAgain) as error:
-                (problems if problems is not None else []).append(f"the redeployment of {fleet.app} waits: {error}")
+                waits = str(error)
+            if waits and problems is not None:
+                problems.append(f"the redeployment of {fleet.app} waits: {waits}")
+
+
+def why_waits(c: Coordinator, fleet: Fleet) -> str:
+    """Whom or what a redeployment waits for, and what to do; empty = it goes on, or is over. Raises `Malformed`."""
+    left = pending(c, fleet)
+    if not left:
+        return ""
+    if len(fleet.consumers) < LEAST:
+        return f"{min(left)} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
+    if absent := sorted(set(fleet.consumers) - c.discovery.members().keys()):
+        are = agreed(len(absent), "is", "are")
+        return (
+            f"{shown(absent)} {are} not registered; `status` says why, and it goes on when {shown(absent)} {are} there"
+        )
+    return frozen.why_kept(c, [min(left)])
 
 
 def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
@@ -103,7 +124,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     if absent or not all_stable(c):
         return  # the one before is not there yet, or partitions move
     consumer = min(left)
-    if len(fleet.consumers) < LEAST:
+    if len(fleet.consumers) < LEAST or frozen.why_kept(c, [consumer]):
         return
     draining = Draining(fleet.app, _WHY, c.clock.now())
     wanted = replace(mine[consumer], draining=draining)

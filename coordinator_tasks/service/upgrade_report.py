@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.model import Unmoved
 from coordinator_tasks.core.partition_text import because, counted, named, shown
 from coordinator_tasks.core.upgrade import Phase, Upgrade
-from coordinator_tasks.service import history, upgrade_store
+from coordinator_tasks.service import history, upgrade_store, upgrades
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_REBALANCES = 200
@@ -55,13 +56,14 @@ class PartitionStall:
 class UpgradeReport:
     """`moved`: the moves since it began; `control`: topic → the longest stall of those that did not move meanwhile.
 
-    `partitions`: all that the fleet had before anything moved, sorted.
+    `partitions`: all that the fleet had before anything moved, sorted. `waits`: what it waits for, and what to do; empty = it goes on.
     """
 
     upgrade: Upgrade
     moved: tuple[MovedPartition, ...]
     control: dict[str, Unmoved]
     partitions: tuple[PartitionStall, ...] = ()
+    waits: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -75,6 +77,7 @@ class UpgradeReport:
         said += [
             f"{one.phase.value}{f', {one.step_said}' if held else ''}{f'; paused: {one.paused}' if one.paused else ''}"
         ]
+        said += [f"it waits: {self.waits}"] if self.waits else []
         said += [f"it goes back: {one.reason}"] if one.reason else []
         return said + [f"after {event.at - one.began_at:.0f} s: {event.text}" for event in one.events]
 
@@ -114,7 +117,11 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
         unmoved = one.pauses.unmoved if one.pauses is not None else None
         if unmoved is not None and unmoved.longest_s > control.get(one.topic, unmoved).longest_s - 1e-9:
             control[one.topic] = unmoved
-    return UpgradeReport(upgrade, tuple(moved), control, tuple(_partitions(upgrade, moved, every)))
+    try:
+        waits = upgrades.why_waits(c, upgrade)
+    except (Malformed, Refused) as error:
+        waits = error.told
+    return UpgradeReport(upgrade, tuple(moved), control, tuple(_partitions(upgrade, moved, every)), waits)
 
 
 def _partitions(

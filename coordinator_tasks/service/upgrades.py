@@ -28,7 +28,7 @@ from coordinator_tasks.core.upgrade import (
 )
 from coordinator_tasks.core.znodes import compare_and_set, put
 from coordinator_tasks.service import fleet as fleets
-from coordinator_tasks.service import topics, transitions, upgrade_store
+from coordinator_tasks.service import frozen, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import read_directive
 from coordinator_tasks.service.upgrade_look import configurations, judged, look
@@ -124,7 +124,7 @@ def _too_late(old: Upgrade) -> str:
 
 
 def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[str] | None = None) -> Iterator[str]:
-    """Do the next steps of the upgrades of these fleets (`None` = all); a line for each. What stops one is added to `problems`.
+    """Do the next steps of the upgrades of these fleets (`None` = all); a line for each. What one waits for is added to `problems`.
 
     Raises the `Unavailable` kinds.
     """
@@ -132,8 +132,41 @@ def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[st
     for app in upgrade_store.fleets_with_upgrades(c) if apps is None else apps:
         try:
             yield from advance_one(c, app)
+            waits = why_waits(c, upgrade_store.read(c, app))
         except (Malformed, Refused, LookAgain) as error:
-            problems.append(f"the upgrade of {app} waits: {error}")
+            waits = str(error)
+        if waits:
+            problems.append(f"the upgrade of {app} waits: {waits}")
+
+
+def giving(upgrade: Upgrade) -> tuple[str, ...]:
+    """Who gives partitions away in the present phase."""
+    old, new = upgrade.old_consumers, upgrade.new_consumers
+    gives = {Phase.MOVING: old, Phase.DRAINING: old, Phase.RETURNING: new}
+    return () if upgrade.paused else gives.get(upgrade.phase, ())
+
+
+def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
+    """What keeps partitions from moving, and what to do; empty = nothing, or it is over or paused.
+
+    Raises `Malformed`, and `BadFleet` if the fleet cannot be read.
+    """
+    gives, moving = giving(upgrade), upgrade.phase is Phase.MOVING
+    kept = frozen.why_kept(c, gives, upgrade.topics if moving else ()) if gives else ""
+    if kept or moving or not gives:
+        return kept
+    members = c.discovery.members()
+    still = [one for one in gives if one in members]
+    others = [one for one in fleets.fleet_of(c, upgrade.app).consumers if one not in gives]
+    if still and not members.keys() & set(others):
+        lacking = upgrade.old_consumers if upgrade.phase is Phase.RETURNING else upgrade.new_consumers
+        back = f"bring one back with `undrain {lacking[0]} --fleet {upgrade.app}`"
+        remedy = f"`status` says why {shown(others)} {agreed(len(others), 'is', 'are')} not" if others else back
+        return f"no other consumer of the fleet is there to take what {shown(still)} {agreed(len(still), 'has', 'have')}; {remedy}"
+    if still and c.clock.now() - upgrade.since_at >= upgrade.patience_s:
+        has, it = agreed(len(still), "has", "have"), agreed(len(still), "it still has", "they still have")
+        return f"{shown(still)} {has} not left for {upgrade.patience_s:g} s; `topics` and `status` say what {it}"
+    return ""
 
 
 def advance_one(c: Coordinator, app: str) -> Iterator[str]:

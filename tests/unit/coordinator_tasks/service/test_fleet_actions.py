@@ -380,6 +380,55 @@ def test_who_has_partitions_of_a_frozen_topic_is_not_replaced(site: Shop) -> Non
         redeployment.would_redeploy(site.coordinator, APP)
 
 
+def notes(shop: Shop) -> dict[str, tuple[str, ...]]:
+    """Consumer → what `status` and the pages report of it, of those with a report."""
+    return {one.consumer: one.reports for one in overview.consumers(shop.coordinator) if one.reports}
+
+
+def test_a_redeployment_waits_for_a_topic_that_is_frozen_later_and_says_so(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    overrides.set_frozen(c, "orders", frozen=True, actor=PERSON)
+    says = "the redeployment of billing waits: topic 'orders' is frozen, so a keeps its partitions; unfreeze it"
+    assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {"a": (says,)}
+    assert directives.read_directive(c, "a").draining is None, "it would give away its other topics, and stay"
+    overrides.set_frozen(c, "orders", frozen=False, actor=PERSON)
+    assert len(list(upkeep.redeploy(c))) == 1
+    overrides.set_frozen(c, "orders", frozen=True, actor=PERSON)
+    assert list(upkeep.redeploy(c)) == [says], "also if it is frozen while a drains"
+    overrides.set_frozen(c, "orders", frozen=False, actor=PERSON)
+    assert (list(upkeep.redeploy(c)), notes(site)) == ([], {})
+
+
+def test_a_redeployment_of_a_fleet_that_is_scaled_to_one_says_that_it_waits(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    scaling.scale(c, APP, 1, by="kim", why="")
+    says = (
+        "the redeployment of billing waits: a is the only consumer of the fleet, so it keeps its partitions; scale the "
+        "fleet to 2"
+    )
+    assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {"a": (says,)}
+    directives.undrain(c, "b", APP)
+    assert (list(upkeep.redeploy(c)), notes(site)) == ([], {})
+
+
+def test_a_redeployment_says_which_consumer_it_waits_for(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    left(site, "a", 1)
+    says = "the redeployment of billing waits: a is not registered; `status` says why, and it goes on when a is there"
+    assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {"b": (says,)}
+    site.join("a")
+    assert list(upkeep.redeploy(c)) == [
+        "b gives its partitions away and ends, to be launched again as the fleet billing says now"
+    ]
+
+
 def test_a_fleet_without_a_live_consumer_has_nothing_to_replace(shop: Cluster) -> None:
     found = ACTIONS["redeploy"].run(shop.coordinator, {"app": APP}, PERSON, dry_run=False)
     assert found.text == "no consumer of billing lives: there is nothing to replace"

@@ -30,6 +30,7 @@ from coordinator_tasks.service import (
     directives,
     fleet,
     overrides,
+    overview,
     positions,
     redeployment,
     rollback,
@@ -957,6 +958,74 @@ def test_a_run_that_follows_does_the_steps_until_it_ends_or_pauses(site: Upgradi
     ended, lines = watch(site.coordinator, {"app": APP})
     assert ended
     assert "Starting; paused: by kim: night" in list(lines)
+
+
+def told_of_wait(site: UpgradingSite) -> str:
+    """What the command, the log of whoever does the steps, the log of Airflow's run, and `status` say of it alike."""
+    watch = ACTIONS["upgrade"].watch
+    assert watch is not None
+    (said,) = upkeep.upgrade(site.coordinator)
+    assert list(watch(site.coordinator, {"app": APP})[1]) == [said]
+    assert (
+        said.replace("the upgrade of billing waits", "it waits") in upgrade_report.report(site.coordinator, APP).lines
+    )
+    assert said in {text for one in overview.consumers(site.coordinator) for text in one.reports}
+    return said
+
+
+def test_an_upgrade_says_which_topic_keeps_the_old_consumers_from_leaving() -> None:
+    site = upgrading_site(partitions=4, names=("orders", "payments"))
+    to_v2(site, topics=("orders",), steps=(100,))
+    site.turns_until(at(Phase.HOLDING))
+    overrides.set_frozen(site.coordinator, "payments", frozen=True, actor=PERSON)
+    site.turns_until(at(Phase.DRAINING))
+    site.turn()
+    waits = "the upgrade of billing waits: topic 'payments' is frozen, so b-1, b-2 keep its partitions; unfreeze it"
+    assert told_of_wait(site) == waits
+    overrides.set_frozen(site.coordinator, "payments", frozen=False, actor=PERSON)
+    assert site.ends().phase is Phase.DONE
+    assert "it waits" not in "".join(upgrade_report.report(site.coordinator, APP).lines)
+
+
+def test_a_step_that_does_not_move_says_so_before_its_patience_ends(site: UpgradingSite) -> None:
+    to_v2(site, steps=(50, 100))
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    site.turns_until(at(Phase.MOVING))
+    waits = "the upgrade of billing waits: topic 'orders' is frozen, so b-1, b-2 keep its partitions; unfreeze it"
+    assert told_of_wait(site) == waits
+    overrides.set_frozen(site.coordinator, "orders", frozen=False, actor=PERSON)
+    assert site.ends().phase is Phase.DONE
+
+
+def test_an_upgrade_without_consumers_that_could_take_the_rest_says_so(site: UpgradingSite) -> None:
+    site.lingering = {"b-2"}
+    to_v2(site, steps=(100,))
+    site.turns_until(at(Phase.DRAINING))
+    for consumer in NEW:
+        directives.drain(site.coordinator, consumer, by="kim", why="broken")
+    site.turn()
+    waits = (
+        "the upgrade of billing waits: no other consumer of the fleet is there to take what b-2 has; bring one back with "
+        "`undrain b-3 --fleet billing`"
+    )
+    assert told_of_wait(site) == waits
+    directives.undrain(site.coordinator, "b-3", APP)
+    site.lingering = set()
+    assert site.ends().phase is Phase.DONE
+
+
+def test_an_upgrade_says_who_has_not_left_for_long(site: UpgradingSite) -> None:
+    site.lingering = {"b-2"}
+    to_v2(site, steps=(100,), patience_s=120.0)
+    site.turns_until(at(Phase.DRAINING))
+    site.turn()
+    assert not list(upkeep.upgrade(site.coordinator))
+    site.clock.advance(120.0)
+    assert told_of_wait(site) == (
+        "the upgrade of billing waits: b-2 has not left for 120 s; `topics` and `status` say what it still has"
+    )
+    site.lingering = set()
+    assert site.ends().phase is Phase.DONE
 
 
 def test_upkeep_continues_an_upgrade(site: UpgradingSite) -> None:
