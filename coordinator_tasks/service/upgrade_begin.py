@@ -128,8 +128,12 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
         events=(event,),
         version=record.version if record is not None else -1,
     )
-    versions = {**fleet.versions, wish.name: new}
-    wanted = replace(fleet, consumers=(*fleet.consumers, *consumers), versions=versions, replaced={})
+    known = list(fleet.versions.items())
+    if wish.name not in fleet.versions:
+        known.insert(-1, (wish.name, new))  # the last one is the version before the present one, until this one is Done
+    wanted = replace(
+        fleet, consumers=(*fleet.consumers, *consumers), replaced={}, versions={**dict(known), wish.name: new}
+    )
     wanted = replace(wanted, runs=dict.fromkeys(consumers, wish.name))
     if problem := fleets.why_not_launched(c, wanted):
         raise BadFleet(problem)

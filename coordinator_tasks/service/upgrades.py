@@ -288,13 +288,12 @@ def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
     leaves = upgrade.old_consumers if upgrade.phase is Phase.DONE else upgrade.new_consumers
     consumers = tuple(one for one in fleet.consumers if one not in leaves)
     wanted = replace(fleet, consumers=consumers, runs={})
+    versions = dict(fleet.versions)
     if upgrade.phase is Phase.DONE:
-        others = {name: one for name, one in fleet.versions.items() if name not in (upgrade.old_name, upgrade.new_name)}
-        newest = list(others.items())[-(MAX_VERSIONS - 1) :]
-        wanted = fleets.in_version(wanted, upgrade.new)
-        wanted = replace(
-            wanted, name=upgrade.new_name, replaced={}, versions={**dict(newest), upgrade.old_name: upgrade.old}
-        )
+        wanted = replace(fleets.in_version(wanted, upgrade.new), name=upgrade.new_name, replaced={})
+        versions = {name: one for name, one in versions.items() if name not in (upgrade.old_name, upgrade.new_name)}
+        versions[upgrade.old_name] = upgrade.old
+    wanted = replace(wanted, versions=dict(list(versions.items())[-MAX_VERSIONS:]))
     return [SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version)]
 
 

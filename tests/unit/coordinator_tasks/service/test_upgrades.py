@@ -474,6 +474,18 @@ def test_a_fleet_keeps_the_versions_that_it_had_last(site: UpgradingSite) -> Non
     assert list(fleet.fleet_of(site.coordinator, APP).versions) == ["v10", "v11", "v12", "v13", "v1"]
 
 
+def test_versions_that_were_rolled_back_are_forgotten_before_the_one_that_it_had(site: UpgradingSite) -> None:
+    found = fleet.fleet_of(site.coordinator, APP)
+    versions = dict.fromkeys(("v9", "v10", "v11", "v12", "v0"), fleet.version_of(found))
+    site.zk.transact([SetData(site.paths.fleet(APP), encode_fleet(replace(found, versions=versions)))])
+    for number in range(2, 9):
+        to_v2(site, name=f"v{number}", version=FleetVersion("app.py", code=f"v{number}"), steps=(100,))
+        upgrades.roll_back(site.coordinator, APP, by="kim", why="")
+        assert site.ends().phase is Phase.ROLLED_BACK
+    after = fleet.fleet_of(site.coordinator, APP)
+    assert (list(after.versions), after.code) == (["v5", "v6", "v7", "v8", "v0"], "v1")
+
+
 # The site's own rule -------------------------------------------------------------------------------------------------
 
 
