@@ -67,7 +67,8 @@ def check(spark: SparkSession, *, idempotent_sink: bool = False) -> list[str]:
     Raises `Refused` for speculative execution without a sink that is declared idempotent or transactional: two
     attempts of one task would both write.
     """
-    speculates = (spark.conf.get(SPECULATION, "false") or "false").lower() == "true"
+    # Of the context, by which tasks run: a session over it may say something else. Spark takes blanks and `${...}`.
+    speculates = str(spark.sparkContext.getConf().get(SPECULATION, "false")).strip().lower() != "false"
     if speculates and not idempotent_sink:
         raise Refused(
             f"{SPECULATION} is on, and the sink is not declared idempotent or transactional: both attempts of a task "

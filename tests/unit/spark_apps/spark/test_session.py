@@ -23,9 +23,10 @@ GIVEN = ("--consumer", "a", "--cluster", "c", "--zookeeper", "zk:2181", "--kafka
 
 
 def running(**settings: str) -> Any:
-    """A session with ours and these settings; the names with _ for a point."""
+    """A session with ours and these settings, as its context has them; the names with _ for a point."""
     given = {**session.SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
-    return SimpleNamespace(conf=SimpleNamespace(get=given.get))
+    context = SimpleNamespace(getConf=lambda: SimpleNamespace(get=given.get))
+    return SimpleNamespace(conf=SimpleNamespace(get=given.get), sparkContext=context)
 
 
 class Builder(dict[str, str]):
@@ -42,13 +43,22 @@ class Builder(dict[str, str]):
         raise Refused("there is no Spark")
 
 
-@pytest.mark.parametrize("value", ["true", "TRUE"])
+@pytest.mark.parametrize("value", ["true", "TRUE", " true ", "${spark.mine}"])
 def test_speculative_execution_is_refused_unless_the_sink_bears_it(value: str) -> None:
     speculating = running(spark_speculation=value)
     with pytest.raises(Refused, match=r"set spark\.speculation=false, or declare the sink"):
         session.check(speculating)
     assert session.check(speculating, idempotent_sink=True) == []
-    assert session.check(running()) == session.check(running(spark_speculation="false")) == []
+    for off in (running(), running(spark_speculation="false"), running(spark_speculation=" False ")):
+        assert session.check(off) == []
+
+
+def test_what_a_session_over_a_running_context_says_of_it_counts_for_nothing() -> None:
+    """`getOrCreate` writes the builder's settings into such a session; the context keeps its own, by which tasks run."""
+    speculating = running(spark_speculation="true")
+    speculating.conf = running(spark_speculation="false").conf
+    with pytest.raises(Refused, match=r"spark\.speculation is on"):
+        session.check(speculating)
 
 
 def test_it_is_switched_off_where_it_is_refused() -> None:
