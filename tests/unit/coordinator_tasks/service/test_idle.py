@@ -2,8 +2,10 @@
 
 import pytest
 
+from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.core.model import Ending, Fleet, Silence, Unreachable
-from coordinator_tasks.service import fleet, idle
+from coordinator_tasks.service import fleet, idle, overview
+from spark_apps.spark.warm_up import FIRST_LIMIT_S
 from tests.world.site import Site, stable_site
 
 
@@ -20,6 +22,10 @@ def site() -> Site:
 
 def looked(site: Site) -> list[str]:
     return list(idle.give_up(site.coordinator, ["orders"]))
+
+
+def shown(site: Site) -> str:
+    return {one.consumer: one.presence for one in overview.consumers(site.coordinator)}["b"]
 
 
 def missing(site: Site) -> list[str]:
@@ -67,6 +73,22 @@ def test_who_holds_something_or_starts_or_is_in_no_fleet_is_left_alone(site: Sit
         site.clock.advance(60)
     assert (site.isolation("a"), site.isolation("b")) == (None, None)
     assert site.server.zxid == after > before
+
+
+def test_who_never_registers_is_launched_again_when_no_start_takes_as_long(site: Site) -> None:
+    """Its host has died during the start, so nobody reports its end."""
+    fleet.record_end(site.coordinator, "b", 1, Ending.REAPED)
+    drawn = claim_incarnation(site.zk, site.paths, "b", 1)
+    limit_s = idle.STARTS_S + site.policy.absent_after_s
+    assert idle.STARTS_S == FIRST_LIMIT_S
+    for passed_s in (0.0, limit_s - 1):
+        site.clock.advance(passed_s)
+        assert (looked(site), missing(site), shown(site)) == ([], [], "starting")
+    site.clock.advance(1)
+    assert looked(site) == ["b, which has not registered, counts as gone: absent and silent for 210 s"]
+    assert (looked(site), missing(site), shown(site)) == ([], ["b"], "isolated")
+    assert claim_incarnation(site.zk, site.paths, "b", 1) == drawn + 1
+    assert (looked(site), missing(site), shown(site)) == ([], [], "starting"), "another start has its own time"
 
 
 def test_a_person_is_waited_for_where_the_site_says_so(site: Site) -> None:
