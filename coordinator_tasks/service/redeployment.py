@@ -95,13 +95,13 @@ def why_waits(c: Coordinator, fleet: Fleet) -> str:
     left = pending(c, fleet)
     if not left:
         return ""
-    if len(fleet.consumers) < LEAST:
-        return f"{min(left)} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
     if absent := sorted(set(fleet.consumers) - c.discovery.members().keys()):
         are = agreed(len(absent), "is", "are")
         return (
             f"{shown(absent)} {are} not registered; `status` says why, and it goes on when {shown(absent)} {are} there"
         )
+    if len(fleet.consumers) < LEAST:
+        return f"{min(left)} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
     return frozen.why_kept(c, [min(left)])
 
 
@@ -109,17 +109,18 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     mine = {one: read_directive(c, one) for one in fleet.replaced if one in fleet.consumers}
     drained = [one for one, directive in mine.items() if is_ours(directive, fleet.app)]
     claims = load_claims(c, list(mine), {})
+    members = c.discovery.members()
     for consumer in drained:
-        old = fleet.replaced[consumer]
+        old, isolation = fleet.replaced[consumer], mine[consumer].isolation
         claim = claims.get(consumer)
-        if claim is not None and (claim.incarnation > old or old in claim.ended):
+        lost = consumer not in members and isolation is not None and isolation.incarnation == old
+        if lost or (claim is not None and (claim.incarnation > old or old in claim.ended)):
             if _end_draining(c, mine[consumer]):
                 yield f"{consumer} has left: it is launched again as the fleet {fleet.app} says now"
             return
     left = pending(c, fleet)
     if drained or not left:
         return
-    members = c.discovery.members()
     absent = [one for one in fleet.consumers if one not in members]
     if absent or not all_stable(c):
         return  # the one before is not there yet, or partitions move

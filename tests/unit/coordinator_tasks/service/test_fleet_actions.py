@@ -10,7 +10,7 @@ import pytest
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
-from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, State
+from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, Isolation, State
 from coordinator_tasks.core.ports import Create, Delete, SetData
 from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import (
@@ -27,6 +27,7 @@ from coordinator_tasks.service import (
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.observe import PLATFORM
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.shop import Shop, open_shop
 
@@ -306,6 +307,22 @@ def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
     site.settle()
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
     assert stepped(site) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
+
+
+def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop) -> None:
+    """Nobody reports its end, so the platform isolates it, as everybody who is absent and silent."""
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    asked = directives.read_directive(c, "a")
+    isolated = Isolation(PLATFORM, "absent and silent for 30 s", site.clock.now(), incarnation=1, readmit=True)
+    site.zk.transact(
+        [put(site.paths.directive("a"), encode_directive(replace(asked, isolation=isolated)), asked.version)]
+    )
+    assert stepped(site) == [], "it is still registered"
+    site.zk.transact([Delete(site.paths.member("a"))])
+    assert stepped(site) == ["a has left: it is launched again as the fleet billing says now"]
+    assert [one.consumer for one in fleet.missing(c)] == ["a"]
 
 
 def test_who_ends_by_itself_is_not_asked_to(site: Shop) -> None:
