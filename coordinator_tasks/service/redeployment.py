@@ -137,13 +137,15 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
 
 
 def pending(c: Coordinator, fleet: Fleet) -> set[str]:
-    """The consumers of the fleet that run under an incarnation that is to end."""
+    """The consumers of the fleet that run under an incarnation that is to end, or that are not let in again yet."""
     members = c.discovery.members()
-    return {
-        one
-        for one, incarnation in fleet.replaced.items()
-        if one in fleet.consumers and one in members and members[one].incarnation <= incarnation
-    }
+
+    def is_old(one: str, incarnation: int) -> bool:
+        if one in members:
+            return members[one].incarnation <= incarnation
+        return is_ours(read_directive(c, one), fleet.app)
+
+    return {one for one, old in fleet.replaced.items() if one in fleet.consumers and is_old(one, old)}
 
 
 def still_run(consumers: Collection[str]) -> str:

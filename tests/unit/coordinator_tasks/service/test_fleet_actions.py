@@ -325,6 +325,19 @@ def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop)
     assert [one.consumer for one in fleet.missing(c)] == ["a"]
 
 
+def test_a_redeployment_is_not_over_before_the_last_one_is_let_in_again(site: Shop) -> None:
+    """Another one, or an upgrade, would forget that it was drained by this one, and it would never be launched."""
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    left(site, "a", 1)
+    assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"a", "b"}
+    with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before; wait for it"):
+        redeployment.would_redeploy(c, APP)
+    stepped(site)
+    assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"b"}
+
+
 def test_who_ends_by_itself_is_not_asked_to(site: Shop) -> None:
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
     asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
