@@ -128,6 +128,8 @@ def _run(request: LaunchRequest, writer: int) -> int:
     except BlockingIOError:
         tell(started=False, pid=_lock_owner(request), log=str(request.folder.log), folder=str(request.folder.path))
         return 0
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
     request.folder.begin()
     _redirect(request.folder.log)
     process_tree.become_subreaper()
@@ -141,8 +143,6 @@ def _run(request: LaunchRequest, writer: int) -> int:
         )
         return REFUSED_EXIT
     state.root_pid = child.pid
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
     tell(started=True, pid=os.getpid(), log=str(request.folder.log), folder=str(request.folder.path))
     code = supervise(request, state)
     reason = reason_of(code, request.folder, state.forced)

@@ -272,6 +272,16 @@ def test_a_command_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> N
         Launched(tmp_path, "no-such-program").start()
 
 
+def test_the_lock_names_the_former_process_no_longer_before_anything_is_started(tmp_path: Path) -> None:
+    """A stop goes to the process that the lock names, and that number may be another process's by then."""
+    launched = Launched(tmp_path, "no-such-program")
+    launched.folder.make()
+    launched.folder.lock.write_text("4194304")
+    with pytest.raises(Refused):
+        launched.start()
+    assert launched.folder.lock.read_text() != "4194304"
+
+
 def test_the_end_before_an_incarnation_is_not_reported(tmp_path: Path) -> None:
     launched = Launched(tmp_path, sys.executable, "-c", "raise SystemExit('wrong option')")
     launched.start()
