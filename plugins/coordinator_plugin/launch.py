@@ -210,5 +210,16 @@ def _inherited() -> dict[str, str]:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end. Raises `Refused` if it is not there, and `AirflowException` if it takes too long."""
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    return subprocess.run(command, env=environment, timeout=limit_s, check=False, **streams)
+    program = Path(command[0]).name
+    try:
+        return subprocess.run(command, env=environment, timeout=limit_s, check=False, **streams)
+    except subprocess.TimeoutExpired:
+        raise AirflowException(
+            f"the launch by {program} took longer than {limit_s:g} s, and was ended; look at the cluster and at this host's load, and try again"
+        ) from None
+    except OSError as error:
+        raise Refused(
+            f"{program} cannot be started ({error.strerror}); check that it is installed and on PATH"
+        ) from error

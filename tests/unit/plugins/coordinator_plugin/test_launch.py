@@ -1,6 +1,7 @@
 """What a launch hands to spark-submit, on each master."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -218,6 +219,15 @@ def test_a_launch_that_fails_says_the_innermost_cause(
     assert len(cluster_mode.without_traces(submitted.said).splitlines()) == 2
     assert cluster_mode.cause("first\nlast\n") == "last"
     assert cluster_mode.cause("") == "it said nothing"
+
+
+def test_a_program_that_takes_too_long_or_is_not_there_is_one_sentence() -> None:
+    with pytest.raises(
+        AirflowException, match=r"^the launch by sleep took longer than 0\.1 s, and was ended; look at the cluster"
+    ):
+        launch._run(["sleep", "60"], os.environ, 0.1)
+    with pytest.raises(Refused, match=r"^no-such-program cannot be started \(No such file or directory\); check that"):
+        launch._run(["no-such-program", "x"], os.environ, 5.0)
 
 
 def test_a_missing_kubernetes_provider_is_said_before_the_launch(
