@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
@@ -18,7 +17,7 @@ from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS
+from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS, kept_until
 from coordinator_tasks.service.growth_actions import GROWTH_ACTIONS
 from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
 from coordinator_tasks.service.upgrade_actions import UPGRADE_ACTIONS
@@ -163,14 +162,10 @@ def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
 
 def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
     consumer = given["consumer"]
-    others = [one for name, one in c.discovery.members().items() if name != consumer]
 
     def what_of(topic: str) -> tuple[str, str]:
-        if topics.configuration(c, topic).frozen:
-            return "keeps", " until the topic is unfrozen"
-        if not any(subscribes(one, topic) for one in others):
-            return "keeps", " until another consumer is there that reads it"
-        return "gives away", ""
+        until = kept_until(c, topic, [consumer])
+        return "keeps" if until else "gives away", until
 
     yield from _loses(c, consumer, what_of)
 

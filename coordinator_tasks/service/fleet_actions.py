@@ -1,12 +1,13 @@
 """The actions for fleets: what should run, how many of it, and a replacement of what runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
-from coordinator_tasks.service import fleet, overview, redeployment, scaling
+from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given
 from coordinator_tasks.service.coordinator import Coordinator
@@ -83,7 +84,7 @@ def _shown(value: Any) -> str:
 
 def _would_scale(c: Coordinator, given: Given) -> Done:
     found = scaling.would_scale(c, given["app"], int(given["count"]), given.get("pattern") or "")
-    return _scaled(found, [*_join_lines(found), *(line for one in found.leaves for line in _left(c, one))])
+    return _scaled(found, [*_join_lines(found), *(line for one in found.leaves for line in _left(c, one, found))])
 
 
 def _scale(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -101,12 +102,22 @@ def _join_lines(found: scaling.Scaled) -> list[str]:
     return [f"{one} joins" for one in found.joins]
 
 
-def _left(c: Coordinator, consumer: str) -> Iterator[str]:
+def _left(c: Coordinator, consumer: str, found: scaling.Scaled) -> Iterator[str]:
     held = overview.held(c, consumer)
     for topic, partitions in held.items():
-        yield f"{consumer} gives away {counted(len(partitions), 'partition')} of {topic}, and leaves"
+        until = kept_until(c, topic, found.leaves)
+        verb, end = ("keeps", until) if until else ("gives away", ", and leaves")
+        yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
     if not held:
         yield f"{consumer} holds nothing, and leaves"
+
+
+def kept_until(c: Coordinator, topic: str, leaves: Collection[str]) -> str:
+    """Until when those who are to leave keep their partitions of a topic; empty = they give them away."""
+    if topics.configuration(c, topic).frozen:
+        return " until the topic is unfrozen"
+    others = [member for one, member in c.discovery.members().items() if one not in leaves]
+    return "" if any(subscribes(one, topic) for one in others) else " until another consumer is there that reads it"
 
 
 def _would_redeploy(c: Coordinator, given: Given) -> Done:

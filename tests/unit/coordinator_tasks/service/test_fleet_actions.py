@@ -130,6 +130,18 @@ def test_what_cannot_be_is_refused_and_nothing_changes(
     assert shop.server.zxid == before
 
 
+def test_the_form_says_what_a_consumer_that_leaves_would_keep(site: Shop) -> None:
+    def shown(count: int) -> list[str]:
+        return ACTIONS["scale"].lines(site.coordinator, {"app": APP, "count": count}, PERSON, dry_run=True)
+
+    gives = "b gives away 1 partition of orders, and leaves"
+    assert shown(1) == [gives, "billing should have 1 consumer: a"]
+    keeps = "keeps {} of orders until another consumer is there that reads it"
+    assert shown(0)[:2] == [f"b {keeps.format('1 partition')}", f"a {keeps.format('2 partitions')}"]
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    assert shown(1)[0] == "b keeps 1 partition of orders until the topic is unfrozen"
+
+
 # Code and environment ------------------------------------------------------------------------------------------------
 
 
