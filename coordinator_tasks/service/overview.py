@@ -80,8 +80,8 @@ class ConsumerOverview:
 
     `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
     `ended`: why its last life ended, if it is gone; `reports`: why its replacement waits, what is wrong with its
-    registration, and its own reports that concern no topic; `release`: of this product, `code`: the fleet's version of the code; empty = not registered, or an
-    older release. `pages`: its Spark UI and its driver's log.
+    registration, and its own reports that concern no topic; `release`: of this product, `code`: the fleet's version of the
+    code; empty = not registered, or an older release. `pages`: its Spark UI and its driver's log.
     """
 
     consumer: str
@@ -201,7 +201,8 @@ def _kept(c: Coordinator, every: Iterable[Fleet]) -> Iterator[tuple[str, str]]:
     for fleet in every:
         with suppress(Malformed, Refused):
             if fleet.replaced and (why := redeployment.why_waits(c, fleet)):
-                yield min(redeployment.pending(c, fleet)), f"the redeployment of {fleet.app} waits: {why}"
+                said = f"the redeployment of {fleet.app} waits: {why}"
+                yield from ((one, said) for one in sorted(redeployment.pending(c, fleet))[:1])  # it may be over by now
             if fleet.runs and (why := upgrades.why_waits(c, upgrade := upgrade_store.read(c, fleet.app))):
                 yield from ((one, f"the upgrade of {fleet.app} waits: {why}") for one in upgrades.giving(upgrade))
 
