@@ -1,11 +1,13 @@
 """Log lines with fields: text for a person, or one JSON object in each line for a program.
 
 Every line says what it is about: `cluster`, `consumer` and `incarnation` of the process, and `topic`, `epoch` and `rebalance` where
-they are known. Fields come from three places: `know` for the process, `about` for a block in one thread (in Airflow's own logs too), and
+they are known. What others wrote makes no line of its own, and sends nothing to a terminal. Fields come from three places: `know` for the process, `about` for a block in one thread (in Airflow's own logs too), and
 `extra=` of a single line.
 """
 
+import json
 import logging
+import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,6 +16,8 @@ from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+from coordinator_tasks.tables import visible, visible_line
 
 
 class LogFormat(StrEnum):
@@ -65,7 +69,7 @@ def set_up(form: str = LogFormat.TEXT, *, level: int = logging.INFO, times: bool
     _process.json = form == LogFormat.JSON
     if _process.json:
         shared.append(structlog.processors.TimeStamper(fmt="iso", utc=True))
-        last = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+        last = _json
     else:
         shared += [structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False)] if times else []
         last = _text
@@ -83,7 +87,7 @@ def say_error(sentence: str, who: str = "error") -> None:
     if are_json():
         logging.getLogger(__name__).error("%s", sentence)
     else:
-        print(f"{who}: {sentence}", file=sys.stderr)
+        print(f"{who}: {visible_line(sentence)}", file=sys.stderr)
 
 
 def are_json() -> bool:
@@ -124,8 +128,17 @@ def _text(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
         fields = " ".join(f"{name}={event[name]}" for name in FIELDS if name in event)
         head = f"{event['timestamp'][:23]} {event['level'].upper()} {event['logger']}"
         line = f"{head} {line} [{fields}]" if fields else f"{head} {line}"
-    return f"{line}\n{event['exception']}" if event.get("exception") else line
+    shown = visible_line(line)
+    if event.get("exception"):
+        # Its lines stay lines. None begins as ours do, with a time.
+        shown += "\n" + _TIME.sub("  ", visible(event["exception"].expandtabs()))
+    return shown
 
 
+def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    return visible(json.dumps(event, ensure_ascii=False, default=str))
+
+
+_TIME = re.compile(r"^(?=\d)", re.MULTILINE)
 _process = _Process()
 _handler = _StandardError()

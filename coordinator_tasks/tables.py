@@ -18,6 +18,11 @@ def visible(text: str) -> str:
     return "".join(one if one == "\n" or one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
+def visible_line(text: str) -> str:
+    """The same, without line breaks."""
+    return visible(text).replace("\n", "\\n")
+
+
 def csv_lines(rows: Iterable[Sequence[str]]) -> str:
     """Lines of RFC 4180."""
     out = io.StringIO()
@@ -36,7 +41,7 @@ class Table:
 
     def __str__(self) -> str:
         """Columns as wide as their widest cell."""
-        cells = [[visible(cell).replace("\n", "\\n") for cell in row] for row in self.rows]
+        cells = [[visible_line(cell) for cell in row] for row in self.rows]
         if not cells:
             return self.none
         blank = [""] * self.merged

@@ -20,7 +20,6 @@ from coordinator_tasks.cli import audits, consumers, metrics, offsets, rebalance
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable, in_one_line
-from coordinator_tasks.tables import visible
 
 EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malformed: 4, LookAgain: 5}
 
@@ -89,7 +88,7 @@ def _run(arguments: Sequence[str] | None, opener: Opener | None) -> int:
 def _say(text: str) -> None:
     waiting.stop()
     with suppress(BrokenPipeError):
-        logs.say_error(visible(text))
+        logs.say_error(text)
 
 
 def _flush(stream: TextIO | None) -> None:

@@ -84,7 +84,7 @@ def listed(found: object, how: Format, render: show.Render, rows: show.Rows | No
         print(show.as_json(found))
     elif how is Format.CSV:
         table = (rows or render)(found)
-        print(table.csv if isinstance(table, Table) else table)
+        print(visible(table.csv if isinstance(table, Table) else table))
     else:
         print(visible(str(render(found))))
 

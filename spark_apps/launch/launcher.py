@@ -29,6 +29,7 @@ import psutil
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.tables import visible_line
 from spark_apps.launch import process_tree
 from spark_apps.tracebacks import last_error
 
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ["JAVA_HOME"] = str(find_java().home)
         answer = launch(request)
     except Refused as error:
-        print(f"launcher: {error}", file=sys.stderr)
+        print(f"launcher: {visible_line(str(error))}", file=sys.stderr)
         return REFUSED_EXIT
     print(json.dumps(answer), flush=True)
     return 0
@@ -270,7 +271,7 @@ def _lock_owner(request: LaunchRequest) -> int:
 
 def _say(text: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    print(f"{stamp} launcher {text}", file=sys.stderr, flush=True)
+    print(f"{stamp} launcher {visible_line(text)}", file=sys.stderr, flush=True)
 
 
 def _parse(arguments: Sequence[str]) -> LaunchRequest:

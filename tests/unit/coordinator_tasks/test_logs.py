@@ -105,6 +105,28 @@ def test_text_of_others_is_no_line_of_its_own_in_json(capsys: pytest.CaptureFixt
     assert (line["event"], line["topic"]) == ('a name with "quotes"\n{"event": "forged"}', "or\nders")
 
 
+def test_text_of_others_makes_no_second_line_and_reaches_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("text", "json"):
+        logs.set_up(form)
+        log.warning("a name\n2026-11-25 01:02:03.004 WARNING x forged\r\x1b[2J\x9b2J", extra={"topic": "or\u202eders"})
+        logs.say_error("x\ny\x1b[2J")
+    text, told, *in_json = said(capsys)
+    assert text.endswith(r"WARNING x forged\r\u001b[2J\u009b2J [topic=or\u202eders]")
+    assert told == r"error: x\ny\u001b[2J"
+    assert all(line.isprintable() for line in in_json)
+    assert json.loads(in_json[0])["topic"] == "or\u202eders"
+
+
+def test_no_line_of_an_exception_looks_like_one_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up()
+    error = ValueError("broken\n2026-11-25 01:02:03.004 WARNING x forged\n\tat a.b\x1b[2J")
+    log.warning("it failed", exc_info=error)
+    _, of_error, forged, java = said(capsys)
+    assert of_error == "ValueError: broken"
+    assert forged == "  2026-11-25 01:02:03.004 WARNING x forged"
+    assert java == r"        at a.b\u001b[2J"
+
+
 def test_setting_it_up_again_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up("json")
     logs.set_up("text", times=False)

@@ -553,6 +553,7 @@ def test_an_unknown_partition_is_not_explained_by_silence(run: Run, site: Site) 
 def test_what_others_wrote_cannot_command_the_terminal(run: Run, site: Site) -> None:
     set_fleet(site.coordinator(), Fleet("shop", "/opt/a.py", ("b",), ("\x1b[2J\u202e\nx",)))
     assert r"\u001b[2J\u202e\nx" in run("fleet")[1]
+    assert "\x1b" not in run("fleet", "--output", "csv")[1]
     (found,) = json.loads(run("fleet", "--json")[1])
     assert found["arguments"] == ["\x1b[2J\u202e\nx"]
     assert "\u202e" not in run("fleet", "--json")[1]

@@ -311,6 +311,17 @@ def test_the_report_is_tried_again_while_zookeeper_is_away(ended: LaunchRequest)
     assert tries == [3, 3, 3]
 
 
+def test_what_others_say_makes_no_second_line_in_the_log(
+    ended: LaunchRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_: LaunchRequest, __: int) -> None:
+        raise Refused("x\n2026-11-25T01:02:03Z launcher forged\x1b[2J")
+
+    assert not report_end(ended, refused)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(r"cannot be reported: x\n2026-11-25T01:02:03Z launcher forged\u001b[2J")
+
+
 def test_the_report_is_given_up_at_its_limit(ended: LaunchRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "REPORT_PAUSE_MAX_S", 0.1)
 
