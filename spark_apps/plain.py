@@ -23,7 +23,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from coordinator_tasks import logs
-from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.errors import BadSettings, CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.library_log import LIBRARY_LOG
 from coordinator_tasks.logs import within
@@ -42,6 +42,7 @@ from spark_apps.delivery.hooks import Hooks
 from spark_apps.delivery.lineage import Dataset, file_dataset
 from spark_apps.errors import ReadFailed
 from spark_apps.records.batches import Range
+from spark_apps.records.fetching import built
 from spark_apps.topic_readers import TopicReader, TopicReaders, make_runner
 
 POLL_S = 0.01
@@ -97,12 +98,13 @@ class PlainTopic(TopicReader):
     """
 
     def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], output: Output) -> None:
+        """Raises `BadSettings` for what its Kafka client does not take."""
         super().__init__(runner)
         self._output = output
         self._stop = threading.Event()
         # The client needs a group, and asks for its coordinator: our account has rights on this group.
         self._settings = {**DEFAULTS, **node.properties, **kafka, **FIXED, "group.id": node.group_id}
-        self._kafka = Consumer(self._settings, logger=LIBRARY_LOG)
+        self._kafka = built(lambda: Consumer(self._settings, logger=LIBRARY_LOG))
         self._assigned: dict[int, int] = {}  # partition -> epoch of its holding when it was assigned
         self._again_at: dict[int, float] = {}  # partition that Kafka refused -> when to ask for it again
         self._batch = 0
@@ -316,16 +318,24 @@ class PlainTopics(TopicReaders[PlainTopic]):
         super().__init__()
         self._process = process
         self._output = output
+        self._refused = ""
 
     def appeared(self, topic: str, node: TopicNode) -> str:
         runner = make_runner(self._process, topic, node)
         runner.agree(self._output.delivery, self._output.store, self._output.hooks)
-        self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output)
+        try:
+            self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output)
+        except BadSettings as error:  # nobody can read this topic here: the consumer leaves with the reason
+            runner.close()
+            self._refused = f"topic {topic}: {error}"
+            return self._refused
         self.tell_lineage(self._process, runner, self._output.writes)
         return ""
 
     def failure(self) -> str:
-        return next((f"topic {t}: {one.problem}" for t, one in self._topics.items() if one.problem), "")
+        return self._refused or next(
+            (f"topic {t}: {one.problem}" for t, one in self._topics.items() if one.problem), ""
+        )
 
     def trouble(self) -> str:
         return ""

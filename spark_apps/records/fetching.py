@@ -3,17 +3,20 @@
 `fast_fetch` has another client, which makes no Python object for each record. Both give the same records and errors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from numpy.typing import NDArray
 
+from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.library_log import LIBRARY_LOG
 from spark_apps.records.columns import Records, records_of
+
+C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,16 @@ class Client(Protocol):
 
     def close(self) -> None:
         """End the client."""
+
+
+def built(client: Callable[[], C]) -> C:
+    """A client of the library; raises `BadSettings` for settings that it does not take."""
+    try:
+        return client()
+    except (KafkaException, ValueError, TypeError) as error:
+        cause = error.args[0] if error.args else error
+        said = cause.str() if isinstance(cause, KafkaError) else str(error)
+        raise BadSettings(f"the Kafka settings are not usable: {said}; correct them") from error
 
 
 class ConsumeClient:

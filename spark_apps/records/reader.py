@@ -23,7 +23,7 @@ from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.records.batches import Range
 from spark_apps.records.columns import Columns
 from spark_apps.records.fast_fetch import FastClient
-from spark_apps.records.fetching import Client, ConsumeClient, Fetched, Problem
+from spark_apps.records.fetching import Client, ConsumeClient, Fetched, Problem, built
 from spark_apps.records.librdkafka import Unfit, unfit
 from spark_apps.records.settings_file import FILE_VARIABLE, SECRET_VARIABLE, load_settings
 
@@ -135,7 +135,7 @@ def client_settings(
 def read(job: Job) -> Iterator[pa.RecordBatch]:
     """Yield the records of the job's ranges in batches of about `BATCH_BYTES`.
 
-    Raises `DataLost`, or `ReadFailed` after `progress_timeout_s` without progress or when Kafka refuses.
+    Raises `DataLost`, `BadSettings`, or `ReadFailed` after `progress_timeout_s` without progress or when Kafka refuses.
     """
     kept = _take(client_settings(job.kafka, job.settings_file, job.options))
     try:
@@ -160,10 +160,7 @@ def _take(settings: Mapping[str, Any]) -> _Kept:
 
 
 def _new_client(settings: Mapping[str, Any], *, fast: bool) -> Client:
-    try:
-        return FastClient(settings) if fast else ConsumeClient(settings)
-    except KafkaException as error:
-        raise ReadFailed(f"librdkafka refuses the Kafka settings: {_shown(error.args[0])}") from error
+    return built(lambda: FastClient(settings) if fast else ConsumeClient(settings))
 
 
 def _close(client: Client) -> None:

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from coordinator_tasks.core.errors import BadSettings
 from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
@@ -174,7 +175,7 @@ def test_a_topic_that_is_not_there(servers: str) -> None:
 
 
 def test_settings_that_kafka_does_not_know_are_refused_with_their_name(servers: str) -> None:
-    with pytest.raises(ReadFailed, match=r"librdkafka refuses .*nonsense"):
+    with pytest.raises(BadSettings, match=r"not usable: .*nonsense"):
         offsets(job(servers, "t", Range(0, 0, 5, 1), nonsense="1"))
 
 

@@ -1,8 +1,10 @@
 """The plain consumer around its reading threads: a reader for each topic, its end, and its command line."""
 
+import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -126,6 +128,17 @@ def test_a_topic_that_appears_is_read_by_its_own_group_at_our_brokers(clients: l
     topics.halt()
     assert process.lineage.told == [("began", "t", "g", "k:1", (ROWS,)), ("ended", "t", "no rights")]
     topics.close()
+
+
+def test_kafka_settings_that_its_client_refuses_end_the_consumer_with_what_to_do() -> None:
+    process = FakeProcess(lambda _: 0)
+    kafka = {**SETTINGS.site.kafka, "max.poll.interval.ms": "1"}
+    process.settings = replace(SETTINGS, site=replace(SETTINGS.site, kafka=kafka))
+    topics = plain.PlainTopics(cast("Process", process), plain.Output(lambda *_: None))
+    said = topics.appeared("t", NODE)
+    assert re.fullmatch(r"topic t: the Kafka settings are not usable: .*max\.poll\.interval\.ms.*; correct them", said)
+    assert (topics.failure(), topics.names()) == (said, ())
+    assert "agent-t" not in {one.name for one in threading.enumerate()}
 
 
 def test_a_topic_is_delivered_as_the_output_says(clients: list[Client]) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.errors import BadSettings
-from spark_apps.records.reader import client_settings
+from spark_apps.records import reader
+from spark_apps.records.batches import Range
+from spark_apps.records.reader import Job, client_settings
 from spark_apps.records.settings_file import FILE_VARIABLE, SECRET_VARIABLE
 
 
@@ -45,3 +47,13 @@ def test_the_password_of_the_file_is_enough(tmp_path: Path) -> None:
 )
 def test_other_log_ins_need_no_password(kafka: dict[str, str]) -> None:
     assert client_settings(kafka, "").items() >= kafka.items()
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_setting_that_the_client_refuses_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, fast: bool
+) -> None:
+    monkeypatch.setattr(reader, "unfit", lambda: "" if fast else "another library")
+    job = Job("t", (Range(0, 0, 5, 1),), {"bootstrap.servers": "127.0.0.1:1", "nonsense": "1"})
+    with pytest.raises(BadSettings, match=r"the Kafka settings are not usable: .*nonsense.*; correct them"):
+        next(reader.read(job))
