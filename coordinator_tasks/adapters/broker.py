@@ -58,6 +58,7 @@ class Broker:
         self.limit_s = limit_s
         self._troubles: list[KafkaError] = []
         self._last_trouble: KafkaError | None = None
+        self._all_down = False
         self._lock = threading.Lock()
         self._readers: dict[tuple[str, bool], Consumer] = {}
         self._denied: dict[str, KafkaError] = {}  # group -> why we may not ask for its offsets
@@ -146,11 +147,16 @@ class Broker:
                 return None
         found = {key: future.exception() or future.result() for key, future in futures.items()}
         if not any(isinstance(one, BaseException) for one in found.values()):
-            self._last_trouble = None
+            self._all_well()
         return found
 
+    def _all_well(self) -> None:
+        self._last_trouble, self._all_down = None, False
+
     def _trouble(self, error: KafkaError) -> None:
-        if error.name() == "_ALL_BROKERS_DOWN" and self._last_trouble is not None:
+        all_down = error.name() == "_ALL_BROKERS_DOWN"
+        self._all_down |= all_down
+        if all_down and self._last_trouble is not None:
             return  # a consequence of the last trouble, with less detail
         self._troubles.append(error)
         self._last_trouble = error
@@ -181,7 +187,7 @@ class Broker:
                     raise self.translated(error, f"group {group!r}") from error
                 time.sleep(LOOK_S)
             else:
-                self._last_trouble = None
+                self._all_well()
                 self._denied.pop(group, None)
                 return found
 
@@ -204,7 +210,9 @@ class Broker:
             return reader
 
     def _check_login(self) -> None:
-        refusal = next((trouble for trouble in self._troubles if trouble.name() in _LOGIN_ERRORS), None)
+        # A wrong certificate may be that of one broker, and another one answers: the library says when none does.
+        errors = _LOGIN_ERRORS if self._all_down else _LOGIN_ERRORS - {"_SSL"}
+        refusal = next((trouble for trouble in self._troubles if trouble.name() in errors), None)
         if refusal is not None:
             raise KafkaUnavailable(
                 f"Kafka at {self.address} refuses the log-in ({refusal.str()}); "

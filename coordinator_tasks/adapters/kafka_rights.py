@@ -16,7 +16,7 @@ from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._config import ConfigResource
 
 from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, Broker, built
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.kafka_rights import Resource, Right, transactional_ids
 from coordinator_tasks.core.names import MAX_PARTITION
 from coordinator_tasks.library_log import LIBRARY_LOG
@@ -40,18 +40,24 @@ class KafkaRights:
         ).only("the cluster")
         return tuple(sorted(f"{node.host}:{node.port}" for node in answer.nodes))
 
-    def offsets_kept_s(self) -> float | None:
-        """How long each broker keeps a group's offsets after its last commit, the shortest; `None` = this account may not ask."""
+    def offsets_kept_s(self, problems: dict[str, CoordinatorError]) -> float | None:
+        """How long each broker keeps a group's offsets after its last commit, the shortest; `None` = nobody may or can tell.
+
+        `problems` gets the brokers that do not tell it, each with the reason.
+        """
         answer = self._broker.results(
             lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
         ).only("the cluster")
-        try:  # a request may name one broker, and goes to that one
-            found = [
-                self._configuration(ConfigResource(ConfigResource.Type.BROKER, str(one.id))) for one in answer.nodes
-            ]
-        except Refused:
-            return None
-        entries = [one.get(_RETENTION) for one in found]
+        entries = []
+        for one in answer.nodes:  # a request may name one broker, and goes to that one
+            try:
+                found = self._configuration(ConfigResource(ConfigResource.Type.BROKER, str(one.id)))
+            except Refused:  # this account may not ask
+                return None
+            except CoordinatorError as error:
+                problems[f"{one.host}:{one.port}"] = error
+            else:
+                entries.append(found.get(_RETENTION))
         return min((float(one.value) * 60 for one in entries if one is not None and one.value), default=None)
 
     def _configuration(self, broker: ConfigResource) -> Any:

@@ -91,10 +91,14 @@ def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[Finding]:
 def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[Finding]:
     """Owners commit idle partitions again each hour. Without consumers nobody does."""
     check = "Kafka: expiry of offsets"
+    problems: dict[str, CoordinatorError] = {}
     try:
-        kept_s = rights.offsets_kept_s()
+        kept_s = rights.offsets_kept_s(problems)
     except CoordinatorError as error:
         yield broken(check, error)
+        return
+    yield from (broken(f"{check} of {broker}", error) for broker, error in problems.items())
+    if kept_s is None and problems:
         return
     if kept_s is None:
         says = "not told: only accounts with DescribeConfigs on the cluster may ask, and none is needed"

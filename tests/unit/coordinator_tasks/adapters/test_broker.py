@@ -1,8 +1,10 @@
 """Answers of a broker whose group coordinator is not ready yet, which cannot be had from a real one at will."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -431,3 +433,69 @@ def test_metadata_that_is_no_text_is_of_no_owner_and_hides_no_other(monkeypatch:
     made = ConfluentKafkaAdmin({"bootstrap.servers": "h:1"})
     monkeypatch.setattr(made._broker, "committed", lambda *_: [PlaceOfBytes(), Place("u", 0, 7)])
     assert made.committed({"g": {"t": [0], "u": [0]}})["g"] == {"t": {0: Committed(5)}, "u": {0: Committed(7)}}
+
+
+class Slow(Client):
+    """Answers while it is looked at for the second time; before that these troubles come."""
+
+    def __init__(self, tell: Callable[[KafkaError], None], *troubles: KafkaError) -> None:
+        super().__init__(answers=False)
+        self._tell, self._troubles = tell, troubles
+        self.future: Future[Any] = Future()
+        self.looks = 0
+
+    def poll(self, timeout: float) -> None:
+        self.looks += 1
+        if self.looks == 2:
+            for one in self._troubles:
+                self._tell(one)
+        elif self.looks == 3:
+            self.future.set_result("an answer")
+
+
+WRONG_CERTIFICATE = KafkaError(KafkaError._SSL, "certificate verify failed")
+ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")
+
+
+@pytest.mark.parametrize("troubles", [(WRONG_CERTIFICATE, ALL_DOWN), (ALL_DOWN, WRONG_CERTIFICATE)])
+def test_a_broker_with_a_wrong_certificate_hides_the_answers_of_no_other(
+    monkeypatch: pytest.MonkeyPatch, troubles: tuple[KafkaError, ...]
+) -> None:
+    monkeypatch.setattr(broker, "LOOK_S", 0.001)
+    made = broker.Broker({"bootstrap.servers": "h:1"}, limit_s=5.0)
+
+    def asked(*troubles: KafkaError) -> object:
+        client = Slow(made._trouble, *troubles)
+        monkeypatch.setattr(made, "_client", client)
+        return made.results(lambda *_: {"": client.future}).only("the cluster")
+
+    assert asked(WRONG_CERTIFICATE) == "an answer"
+    for refused in (troubles, (WRONG_CERTIFICATE,)):  # the library does not repeat that all are down
+        with pytest.raises(KafkaUnavailable, match=r"refuses the log-in .*certificate verify failed"):
+            asked(*refused)
+
+
+@dataclass
+class Node:
+    id: int
+    host: str = "h"
+    port: int = 9092
+
+
+def test_a_broker_that_does_not_answer_hides_not_how_long_the_others_keep_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rights = KafkaRights({"bootstrap.servers": "h:1"})
+    cluster = broker._Results({"": SimpleNamespace(nodes=[Node(1), Node(2, "down"), Node(3)])}, rights._broker)
+    monkeypatch.setattr(rights._broker, "results", lambda _: cluster)
+    minutes = {"1": "60", "3": "30"}
+
+    def configuration(one: Any) -> dict[str, SimpleNamespace]:
+        if one.name not in minutes:
+            raise KafkaUnavailable("no answer")
+        return {"offsets.retention.minutes": SimpleNamespace(value=minutes[one.name])}
+
+    monkeypatch.setattr(rights, "_configuration", configuration)
+    problems: dict[str, CoordinatorError] = {}
+    assert rights.offsets_kept_s(problems) == 1800.0
+    assert {who: str(error) for who, error in problems.items()} == {"down:9092": "no answer"}

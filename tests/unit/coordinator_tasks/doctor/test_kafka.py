@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator_tasks.core.errors import KafkaUnavailable, NoAccess
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, NoAccess
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, kafka
 from coordinator_tasks.wiring import Settings
@@ -52,12 +52,21 @@ def test_offsets_have_to_outlive_an_idle_topic(kept_s: float | None, result: Res
     assert bool(one.mend) is (result is not Result.OK)
 
 
-def retention(kept_s: float | None, **idle: float) -> list[Finding]:
+def retention(kept_s: float | None, down: dict[str, CoordinatorError] | None = None, **idle: float) -> list[Finding]:
     class Rights:
-        def offsets_kept_s(self) -> float | None:
+        def offsets_kept_s(self, problems: dict[str, CoordinatorError]) -> float | None:
+            problems |= down or {}
             return kept_s
 
     return list(kafka._retention(cast(Any, Rights()), idle))
+
+
+def test_a_broker_that_does_not_say_how_long_it_keeps_offsets_is_a_finding_beside_the_others() -> None:
+    down: dict[str, CoordinatorError] = {"down:9092": KafkaUnavailable("no answer; try again")}
+    first, then = retention(7 * 24 * 3600.0, down)
+    assert (first.check, first.result) == ("Kafka: expiry of offsets of down:9092", Result.FAILED)
+    assert (then.check, then.result) == ("Kafka: expiry of offsets", Result.OK)
+    assert [one.check for one in retention(None, down)] == [first.check]
 
 
 def test_a_topic_that_nobody_owns_is_named_before_its_offsets_expire() -> None:
@@ -82,7 +91,7 @@ def test_a_topic_that_kafka_does_not_describe_is_a_finding_and_hides_no_other(mo
                 raise KafkaUnavailable("no answer; try again")
             return False
 
-        def offsets_kept_s(self) -> float | None:
+        def offsets_kept_s(self, _: object) -> float | None:
             return None
 
     monkeypatch.setattr(kafka, "KafkaRights", Rights)
