@@ -26,21 +26,25 @@ def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
 def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
     """One row per processing. Setting `auditFolder`: the folder of the SQLite files (default `build/audit`)."""
     sink = AuditSink(Path(setting(settings, "auditFolder", FOLDER)))
+
+    def write(batch: DataFrame, _: int) -> None:
+        sink.append(batch.toArrow())
+
+    return processed(stream).writeStream.foreachBatch(write)
+
+
+def processed(stream: DataFrame) -> DataFrame:
+    """The rows of the sink; a record of another shape has no sequence, and Kafka's time."""
     body = F.col("value").cast("string")
-    rows = stream.select(
+    return stream.select(
         "topic",
         "partition",
         "offset",
         "consumer",
         "incarnation",
         "epoch",
-        F.get_json_object(body, "$.sequence").cast("long").alias("sequence"),
-        F.coalesce(F.get_json_object(body, "$.produced_at").cast("double"), F.col("timestamp").cast("double")).alias(
-            "produced_at"
-        ),
+        F.get_json_object(body, "$.sequence").try_cast("long").alias("sequence"),
+        F.coalesce(
+            F.get_json_object(body, "$.produced_at").try_cast("double"), F.col("timestamp").cast("double")
+        ).alias("produced_at"),
     )
-
-    def write(batch: DataFrame, _: int) -> None:
-        sink.append(batch.toArrow())
-
-    return rows.writeStream.foreachBatch(write)

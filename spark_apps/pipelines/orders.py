@@ -21,7 +21,9 @@ from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, s
 
 EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING, _corrupt STRING"
 PRICE = "try_cast(event.price AS DECIMAL(12, 2))"
-ORDERED_AT = "try_cast(event.ordered_at AS TIMESTAMP)"
+_TIME = "try_cast(event.ordered_at AS TIMESTAMP)"
+ORDERED_AT = f"if(year({_TIME}) BETWEEN 1 AND 9999, {_TIME}, NULL)"
+"""Spark cannot move its very first and last times to UTC."""
 DATABASE = "sqlite:///build/orders.sqlite"
 MAX_QUANTITY = 10_000
 DEAD_LETTER_CHARS = 4_000
@@ -101,7 +103,7 @@ def parse(orders: DataFrame) -> DataFrame:
         F.trim("event.order_id").alias("order_id"),
         F.lower(F.trim("event.product")).alias("product"),
         F.col("event.quantity").alias("quantity"),
-        (amount * 100).cast("long").alias("amount_cents"),
+        (amount * 100).try_cast("long").alias("amount_cents"),
         F.date_format(ordered_at, "yyyy-MM-dd HH:mm").alias("minute"),
     )
 

@@ -60,7 +60,7 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
 
 def decoded(column: Column, subject: Subject) -> Column:
     """The record as a struct; null if it is no Avro record of this subject. Needs `spark-avro` on the class path."""
-    number = F.conv(F.hex(F.substring(column, 2, MAGIC_BYTES - 1)), 16, 10).cast("int")
+    number = schema_id(column)
     framed = F.hex(F.substring(column, 1, 1)) == "00"
     body = F.substring(column, MAGIC_BYTES + 1, WHOLE)
     options = {"mode": "PERMISSIVE", "avroSchema": subject.latest}
@@ -68,3 +68,8 @@ def decoded(column: Column, subject: Subject) -> Column:
         F.when(framed & (number == one), from_avro(body, text, options)) for one, text in subject.schemas.items()
     ]
     return F.coalesce(*by_version)
+
+
+def schema_id(column: Column | str) -> Column:
+    """The number behind the first byte: a foreign record may have any there."""
+    return F.conv(F.hex(F.substring(column, 2, MAGIC_BYTES - 1)), 16, 10).cast("long")

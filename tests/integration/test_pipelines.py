@@ -1,0 +1,64 @@
+"""The sample pipelines on records of any shape, under Spark's ANSI mode: none of them ends a query."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+
+from spark_apps.pipelines import audit, orders, schema_registry
+from spark_apps.spark import session
+from tests.integration.spark_submit import JAVA_OPTIONS
+
+pytestmark = pytest.mark.integration
+ORDER = {"order_id": "1", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[1]").appName("pipelines").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS).config("spark.sql.ansi.enabled", "true")
+    one = session.configure(builder.config("spark.sql.session.timeZone", "America/New_York")).getOrCreate()
+    one.sparkContext.setLogLevel("ERROR")
+    yield one
+    one.stop()
+
+
+def records(spark: SparkSession, *values: bytes | None) -> DataFrame:
+    """A stream's columns, with these values."""
+    rows = [("orders", 0, offset, value, "a", 7, 3) for offset, value in enumerate(values)]
+    columns = "topic STRING, partition INT, offset LONG, value BINARY, consumer STRING, incarnation LONG, epoch LONG"
+    return spark.createDataFrame(rows, columns).withColumn("timestamp", F.timestamp_seconds(F.lit(1)))
+
+
+def order(**changed: object) -> bytes:
+    return json.dumps({**ORDER, **changed}).encode()
+
+
+def test_an_order_that_cannot_be_counted_is_a_dead_letter(spark: SparkSession) -> None:
+    bad = {
+        None: "no value",
+        b"\xff\x00": "not a JSON order event",
+        order(quantity="many"): "not a JSON order event",
+        order(quantity=2**31 - 1, price="9999999999.99"): "quantity is out of range",
+        order(price="1e400"): "price is not an amount",
+        order(ordered_at="noon"): "ordered_at is not a time",
+        order(ordered_at="+294247-01-10T04:00:54.775807Z"): "ordered_at is not a time",
+    }
+    good, *others = orders.parse(records(spark, order(), *bad)).toArrow().to_pylist()
+    assert (good["problem"], good["amount_cents"], good["minute"]) == (None, 700, "2026-11-21 08:15")
+    assert [one["problem"] for one in others] == list(bad.values())
+
+
+def test_an_audit_of_a_record_without_its_numbers_has_nulls_and_kafkas_time(spark: SparkSession) -> None:
+    values = b'{"sequence": 5, "produced_at": 2.5}', b'{"sequence": "x", "produced_at": "y"}', b"\xff"
+    rows: list[dict[str, Any]] = audit.processed(records(spark, *values)).toArrow().to_pylist()
+    assert [(row["sequence"], row["produced_at"]) for row in rows] == [(5, 2.5), (None, 1.0), (None, 1.0)]
+
+
+def test_the_id_of_a_schema_may_be_any_four_bytes(spark: SparkSession) -> None:
+    values = b"\0\0\0\x01\x2cab", b"\0\xff\xff\xff\xffab", b"\0", b"", None
+    found = records(spark, *values).select(schema_registry.schema_id("value").alias("id")).toArrow().to_pylist()
+    assert [row["id"] for row in found] == [300, 2**32 - 1, None, None, None]
