@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_apps.delivery.database import SQLITE, Database
+from spark_apps.delivery.database import SQLITE, borrowed
 
 AUDIT_COLUMNS = (
     ("topic", "TEXT"),
@@ -19,6 +19,8 @@ AUDIT_COLUMNS = (
     ("processed_at", "DOUBLE PRECISION"),
 )
 
+_TYPES = ", ".join(f'"{name}" {kind}' for name, kind in AUDIT_COLUMNS)
+_CREATE_AUDIT = f"CREATE TABLE IF NOT EXISTS audit ({_TYPES})"
 _ADD_AUDIT = f"INSERT INTO audit VALUES ({', '.join('?' for _ in AUDIT_COLUMNS)})"  # noqa: S608 (marks only)
 
 
@@ -31,29 +33,14 @@ class AuditSink:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._databases: dict[tuple[str, int], Database] = {}
 
     def append(self, rows: pa.Table) -> None:
         """Write one batch; `rows` has the columns of `AUDIT_COLUMNS` without the last. Durable on return."""
         if rows.num_rows == 0:
             return
-        owner = (str(rows["consumer"][0]), int(rows["incarnation"][0].as_py()))
-        database = self._databases.get(owner) or self._open(owner)
+        file = self._folder / f"{rows['consumer'][0]}-{rows['incarnation'][0]}.sqlite"
         values = [rows[name].to_pylist() for name, _ in AUDIT_COLUMNS[:-1]]
-        with database.transaction() as cursor:
+        with borrowed(f"{SQLITE}{file}") as database, database.transaction() as cursor:
+            cursor.execute(_CREATE_AUDIT)
             now = time.time()
             cursor.executemany(_ADD_AUDIT, zip(*values, [now] * rows.num_rows, strict=True))
-
-    def close(self) -> None:
-        """Close the files."""
-        for database in self._databases.values():
-            database.close()
-
-    def _open(self, owner: tuple[str, int]) -> Database:
-        consumer, incarnation = owner
-        database = Database(f"{SQLITE}{self._folder / f'{consumer}-{incarnation}.sqlite'}")
-        types = ", ".join(f'"{name}" {kind}' for name, kind in AUDIT_COLUMNS)
-        with database.transaction() as cursor:
-            cursor.execute(f"CREATE TABLE IF NOT EXISTS audit ({types})")
-        self._databases[owner] = database
-        return database

@@ -110,6 +110,26 @@ class Database:
             connection.close()
 
 
+_idle: dict[str, list[Database]] = {}
+
+
+@contextmanager
+def borrowed(url: str) -> Iterator[Database]:
+    """A database that nobody else of this process uses until the block ends.
+
+    A pipeline is not told when its query ends: the next block has the connection.
+    """
+    idle = _idle.setdefault(url, [])
+    try:
+        database = idle.pop()
+    except IndexError:
+        database = Database(url)
+    try:
+        yield database
+    finally:
+        idle.append(database)
+
+
 class _Cursor:
     """SQLite: a transaction here locks the whole database."""
 

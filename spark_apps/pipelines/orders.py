@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from spark_apps.delivery import Delivery
-from spark_apps.delivery.database import KEY, Cursor, Database, RowSink
+from spark_apps.delivery.database import KEY, Cursor, Database, RowSink, borrowed
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.lineage import Dataset, table_dataset, writes_to
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, setting
@@ -65,20 +65,20 @@ def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
 
     Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`.
     """
-    database = Database(setting(settings, "database", DATABASE))
-    delivery = delivery_of(settings)
+    url = setting(settings, "database", DATABASE)
+    database, delivery = Database(url), delivery_of(settings)
     if delivery is Delivery.EXACTLY_ONCE:
         return ExactlyOnce(parse(orders), DatabaseSink(database, prepare, store))
-    writer = parse(orders).writeStream.foreachBatch(_writing(database))
+    writer = parse(orders).writeStream.foreachBatch(_writing(url))
     return AtMostOnce(writer) if delivery is Delivery.AT_MOST_ONCE else writer
 
 
-def _writing(database: Database) -> Callable[[DataFrame, int], None]:
+def _writing(url: str) -> Callable[[DataFrame, int], None]:
     prepared: list[bool] = []
 
     def write(batch: DataFrame, _: int) -> None:
         rows = batch.toArrow()
-        with database.transaction() as cursor:
+        with borrowed(url) as database, database.transaction() as cursor:
             if not prepared:
                 prepare(cursor)
             store(cursor, rows)

@@ -4,7 +4,8 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import Delivery, SinkUnavailable, Standing, Step, Writer
+from spark_apps.delivery import database as database_module
 from spark_apps.delivery.audit_sink import AuditSink
-from spark_apps.delivery.database import Cursor, Database, Row, RowSink
+from spark_apps.delivery.database import Cursor, Database, Row, RowSink, borrowed
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from spark_apps.pipelines import delivery_of, orders
@@ -56,7 +58,6 @@ def test_the_audit_shows_every_processing(tmp_path: Path) -> None:
     sink.append(audit_rows([2, 3]))
     sink.append(audit_rows([3], incarnation=2))
     found = read_audit(tmp_path / "audit")
-    sink.close()
     assert [(row["incarnation"], row["offset"]) for row in found] == [(1, 1), (1, 2), (1, 2), (1, 3), (2, 3)]
     assert found[0]["sequence"] == 10
     assert found[0]["processed_at"] <= found[-1]["processed_at"]
@@ -168,6 +169,37 @@ def test_a_batch_that_comes_twice_counts_once_in_the_revenue(tmp_path: Path) -> 
     database.close()
     assert revenue == [("coffee", 1, 700), ("tea", 2, 1400)]
     assert letters == [(2, "no value")]
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The connections that are made."""
+    made: list[object] = []
+    connect = database_module._connect
+
+    def noted(*given: Any) -> Any:
+        made.append(connect(*given))
+        return made[-1]
+
+    monkeypatch.setattr(database_module, "_connect", noted)
+    return made
+
+
+def test_a_query_that_starts_again_uses_the_connection_of_the_one_before_it(
+    tmp_path: Path, connected: list[object]
+) -> None:
+    url = f"sqlite:///{tmp_path}/orders.sqlite"
+    for offset in range(3):
+        batch = pa.Table.from_pylist([order(offset)])
+        orders._writing(url)(cast(Any, SimpleNamespace(toArrow=lambda batch=batch: batch)), 0)
+    for offset in range(3):
+        AuditSink(tmp_path / "audit").append(audit_rows([offset]))
+    assert len(connected) == 2, "one for each database"
+    assert len(read_audit(tmp_path / "audit")) == 3
+    with borrowed(url) as one, borrowed(url) as other:
+        assert one is not other, "two batches at once do not wait for each other"
+        with one.transaction() as cursor:
+            assert cursor.query('SELECT "offset" FROM orders ORDER BY "offset"') == [(0,), (1,), (2,)]
 
 
 def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) -> None:
