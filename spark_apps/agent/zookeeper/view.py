@@ -97,7 +97,9 @@ class View:
         for topic in sorted(one for one in topics if is_topic(one) and one not in known and self._wanted(one)):
             path = self._paths.topic(topic)
             with suppress(NodeMissing, Malformed):
-                self._topics.appeared(topic, decode_node(path, self._zk.get(path).data))
+                seen = decode_node(path, self._zk.get(path).data)
+                if not seen.removed:
+                    self._topics.appeared(topic, seen)
 
     def read(self, polling: bool) -> None:
         """Read what has changed, or everything; raises `StoreUnavailable`, or `SessionChanged`."""
@@ -212,7 +214,8 @@ class View:
             return
         if not known:
             mine = self._identity
-            if not self._wanted(topic) and seen.incarnations.get(mine.consumer) != mine.incarnation:
+            wanted = self._wanted(topic) and not seen.removed
+            if not wanted and seen.incarnations.get(mine.consumer) != mine.incarnation:
                 self._reports.clear(path)
                 return  # it is not planned to us
             refusal = self._topics.appeared(topic, seen)

@@ -210,6 +210,24 @@ def test_a_topic_that_it_does_not_register_for_is_left_alone_until_it_is_granted
     assert stage.runs == {1}
 
 
+def test_a_removed_topic_gets_a_query_only_where_it_was_planned_or_when_it_is_added_again(stage: Stage) -> None:
+    stage.write(removed=True, incarnations={})
+    stage.step()
+    assert stage.site.find(PATHS.member("a")) is not None
+    assert stage.topics.names() == ()
+    stage.write(removed=False)
+    stage.step()
+    assert stage.topics.names() == ("t",)
+
+
+def test_a_topic_that_was_planned_to_it_and_removed_before_it_looked_is_confirmed(stage: Stage) -> None:
+    stage.topics.acquiring = False
+    stage.step()
+    stage.write(removed=True, incarnations={"a": stage.incarnation})
+    stage.step()
+    assert stage.agent.status().topics["t"].acted_epoch == stage.node.epoch
+
+
 def test_a_query_that_takes_long_to_start_does_not_keep_a_consumer_from_registering(stage: Stage) -> None:
     stage.topics.acquiring = False
     stage.own(0)
