@@ -383,13 +383,18 @@ class FileSink:
     """Writes one JSON line per record: the consumer, the epoch and the time. Flushes with every batch.
 
     A process that is killed while it writes may leave the beginning of a line. The next one ends that line before its own first
-    one, and reads its record again.
+    one, and reads its record again. Raises `Refused` for a file that cannot be written.
     """
 
     def __init__(self, path: str, consumer: str) -> None:
         self._consumer = consumer
-        torn = path != "-" and _is_torn(Path(path))
-        self._file: TextIO = sys.stdout if path == "-" else Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - as long as the process
+        try:
+            torn = path != "-" and _is_torn(Path(path))
+            self._file: TextIO = sys.stdout if path == "-" else Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - as long as the process
+        except OSError as error:
+            raise Refused(
+                f"the sink {path} cannot be written: {error.strerror}; name a file in a folder that is there and yours"
+            ) from error
         if torn:
             self._file.write("\n")
         self._lock = threading.Lock()

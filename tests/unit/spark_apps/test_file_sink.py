@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from coordinator_tasks.core.errors import Refused
 from spark_apps.plain import FileSink
 from spark_apps.records.batches import Range
 
@@ -54,6 +55,12 @@ def test_the_first_row_of_a_process_begins_a_line_whatever_a_killed_one_has_left
     *first, last = written(path, 5)
     assert first == kept
     assert json.loads(last)["offset"] == 5
+
+
+def test_a_file_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    for place, why in ((tmp_path / "nowhere" / "rows.jsonl", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(Refused, match=f"sink {place} cannot be written: {why}.*; name a file"):
+            FileSink(str(place), "a")
 
 
 def test_a_batch_is_in_the_file_when_the_call_has_returned(tmp_path: Path) -> None:
