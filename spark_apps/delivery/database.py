@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -66,6 +67,11 @@ class Database:
     def __init__(self, url: str, lock_wait_s: float | None = None) -> None:
         if not url.startswith((SQLITE, *POSTGRESQL)):
             raise Refused(f"the database '{url}' is neither {SQLITE}path nor postgresql://user@host/name")
+        if url.startswith(POSTGRESQL) and find_spec("psycopg") is None:
+            raise Refused(
+                "a database in PostgreSQL needs psycopg, which is not installed here; "
+                "install it: pip install 'kafka-partition-coordinator[postgres]'"
+            )
         self._url = url
         self._lock_wait_s = lock_wait_s
         self._lock = threading.Lock()

@@ -202,6 +202,13 @@ def test_a_query_that_starts_again_uses_the_connection_of_the_one_before_it(
             assert cursor.query('SELECT "offset" FROM orders ORDER BY "offset"') == [(0,), (1,), (2,)]
 
 
+def test_postgresql_without_its_client_is_refused_before_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "find_spec", lambda _: None)
+    with pytest.raises(Refused, match=r"needs psycopg, which is not installed here; .*\[postgres\]"):
+        Database("postgresql://user@host/name")
+    Database("sqlite:///rows.sqlite")
+
+
 def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
     rows = RowSink("rows", {})
