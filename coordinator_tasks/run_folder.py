@@ -21,6 +21,16 @@ from coordinator_tasks.core.names import check_cluster, check_consumer
 from coordinator_tasks.private_files import foreign
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder of our own if it is missing; raises `Refused`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise Refused(
+            f"the folder {path} cannot be made: {error.strerror}; choose another base folder, or correct its rights"
+        ) from error
+
+
 class RunFolder:
     """The paths of the files; `path` is the consumer's own folder. `kafka`, `settings` and `openlineage` hold secrets."""
 
@@ -55,8 +65,8 @@ class RunFolder:
         return ""
 
     def make(self) -> None:
-        """Make the folder if it is missing; raises `Refused` if another user could change its content."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Make the folder if it is missing; raises `Refused` if it cannot be, or another user could change its content."""
+        make_folder(self.path)
         if problem := self.problem():
             raise Refused(problem)
 

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
-from coordinator_tasks.run_folder import RunFolder, write_private
+from coordinator_tasks.run_folder import RunFolder, make_folder, write_private
 from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import Launch
@@ -206,7 +206,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
 
     Launch nothing while ZooKeeper or the registry does not answer, or a needed node cannot be read; log that once.
     """
-    host.base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(host.base)
     attempts, held = Attempts(), ""
     while not stop.is_set():
         try:

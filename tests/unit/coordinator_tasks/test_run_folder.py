@@ -17,6 +17,15 @@ def test_a_run_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     assert (folder.problem(), folder.path.stat().st_mode & 0o777) == ("", 0o700)
 
 
+def test_a_run_folder_that_cannot_be_made_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(
+        Refused, match=f"the folder {file}/shop/c1 cannot be made: Not a directory; choose another base"
+    ):
+        RunFolder.of(file, "shop", "c1").make()
+
+
 def test_a_run_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder.of(tmp_path, "shop", "c1")
     folder.make()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks import logs
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, Fleet, Member
@@ -171,6 +172,17 @@ def test_secrets_stand_in_private_files_only(c: Coordinator, host: Host, monkeyp
     assert settings_of(read_settings_file(folder.settings)) == SETTINGS
     assert json.loads(folder.kafka.read_text())["sasl.password"] == "s3cret"
     assert folder.kafka.stat().st_mode & 0o077 == 0
+
+
+def test_a_base_folder_that_cannot_be_made_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setattr(launcher_service, "settings_from_environment", lambda: SETTINGS)
+    monkeypatch.setattr(logs, "set_up", lambda _: None)
+    assert launcher_service.main(["--base", str(file), "--master", "local"]) == 2
+    assert f"the folder {file} cannot be made: File exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
