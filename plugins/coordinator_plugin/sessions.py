@@ -27,12 +27,16 @@ def session_key(plain: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class _Entry:
-    """A coordinator and its borrowers. The lock `opening` is held while it opens, which may take seconds."""
+    """A coordinator and its borrowers. The lock `opening` is held while it opens, which may take seconds.
+
+    `failure`: why it could not be opened, for those who waited meanwhile; the next borrower gets a new entry.
+    """
 
     users: int = 0
     opening: threading.Lock = field(default_factory=threading.Lock)
     context: AbstractContextManager[Coordinator] | None = None
     coordinator: Coordinator | None = None
+    failure: BaseException | None = None
     closer: threading.Timer | None = None
 
 
@@ -48,23 +52,27 @@ class Sessions:
         return len(self._entries)
 
     def take(self, key: str, opener: Opener) -> Coordinator:
-        """Borrow the coordinator; blocks while it opens, and raises the errors of the opener."""
+        """Borrow the coordinator; blocks while it opens. An error of the opener is raised for all who wait for it."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
             entry.users += 1
             if entry.closer is not None:
                 entry.closer.cancel()
                 entry.closer = None
-        try:
-            with entry.opening:
-                if entry.coordinator is None:
+        with entry.opening:
+            if entry.failure is not None:
+                raise entry.failure
+            if entry.coordinator is None:
+                try:
                     context = opener()
                     entry.coordinator = context.__enter__()
-                    entry.context = context
-                return entry.coordinator
-        except BaseException:
-            self.give_back(key)
-            raise
+                except BaseException as error:
+                    entry.failure = error
+                    with self._lock:
+                        del self._entries[key]
+                    raise
+                entry.context = context
+            return entry.coordinator
 
     def give_back(self, key: str) -> None:
         """Return the coordinator; it is closed after `LINGER_S` without a borrower. Never blocks for long."""
@@ -72,9 +80,6 @@ class Sessions:
             entry = self._entries[key]
             entry.users -= 1
             if entry.users:
-                return
-            if entry.context is None:
-                del self._entries[key]
                 return
             entry.closer = threading.Timer(self._linger_s, self._close, (key, entry))
             entry.closer.daemon = True

@@ -113,9 +113,7 @@ class Reader:
 
     async def read(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
         """The result of `read`. Raises its errors, and `StoreUnavailable` when the time is over."""
-        failure = self._failures.get(cluster)
-        if failure is not None and time.monotonic() < failure.until_s:
-            raise failure.error
+        self._raise_failure(cluster)
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._run, cluster, read)
         try:
             # A time-out must not cancel a running call; a call that still waits for a thread is cancelled below.
@@ -126,23 +124,31 @@ class Reader:
             late = StoreUnavailable(
                 f"cluster {cluster} could not be read within {self._limit_s:g} s; reload to try again"
             )
-            raise self._remember(cluster, late) from None
-        except StoreUnavailable as error:
-            raise self._remember(cluster, error) from None
+            self._remember(cluster, late)
+            raise late from None
         self._failures.pop(cluster, None)
         return found
 
     def _run(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
+        self._raise_failure(cluster)  # of another page, while this one waited for a thread
         key, opener = self._connect(cluster)
-        coordinator = self._sessions.take(key, opener)
         try:
-            return read(coordinator)
-        finally:
-            self._sessions.give_back(key)
+            coordinator = self._sessions.take(key, opener)
+            try:
+                return read(coordinator)
+            finally:
+                self._sessions.give_back(key)
+        except StoreUnavailable as error:
+            self._remember(cluster, error)
+            raise
 
-    def _remember(self, cluster: str, error: StoreUnavailable) -> StoreUnavailable:
+    def _raise_failure(self, cluster: str) -> None:
+        failure = self._failures.get(cluster)
+        if failure is not None and time.monotonic() < failure.until_s:
+            raise failure.error
+
+    def _remember(self, cluster: str, error: StoreUnavailable) -> None:
         self._failures[cluster] = _Failure(error, time.monotonic() + REMEMBER_FAILURE_S)
-        return error
 
 
 def _forget(late: "asyncio.Future[T]") -> None:

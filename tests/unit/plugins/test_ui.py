@@ -1,5 +1,6 @@
 """The pages in Airflow's UI over a cluster in memory: what they tell, that they escape it, and that nobody else may look."""
 
+import asyncio
 import re
 import threading
 import time
@@ -685,6 +686,23 @@ def test_a_store_that_hangs_holds_neither_the_page_nor_the_next_one(shop: Cluste
         assert "could not be read within 0.2 s" in answer.text
     assert time.monotonic() - began_s < 30
     free.set()
+
+
+def test_pages_that_wait_for_a_thread_share_the_failure_of_their_store() -> None:
+    opened: list[str] = []
+
+    @contextmanager
+    def opener() -> Iterator[Coordinator]:
+        opened.append("shop")
+        raise StoreUnavailable("away")
+        yield
+
+    async def looks() -> list[object]:
+        reader = Reader(lambda name: (name, opener), threads=1)
+        return await asyncio.gather(*(reader.read("shop", lambda c: c) for _ in range(3)), return_exceptions=True)
+
+    assert list(map(str, asyncio.run(looks()))) == ["away"] * 3
+    assert opened == ["shop"]
 
 
 def test_all_pages_share_one_session_which_ends_when_nobody_looks(shop: Cluster) -> None:

@@ -1,11 +1,15 @@
 """Sessions that the triggerer shares."""
 
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from coordinator_plugin import sessions
 
 from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened
 
@@ -32,3 +36,22 @@ def test_what_cannot_be_opened_leaves_nothing_behind(shop: Cluster) -> None:
     with pytest.raises(StoreUnavailable):
         shared.take("main", Opened(shop.coordinator, StoreUnavailable("away")))
     assert len(shared) == 0
+
+
+def test_all_who_wait_for_an_opening_share_its_failure_and_the_next_one_opens_anew() -> None:
+    shared, opened = sessions.Sessions(), []
+
+    @contextmanager
+    def late() -> Iterator[Coordinator]:
+        opened.append("main")
+        deadline_s = time.monotonic() + 5
+        while shared._entries["main"].users < 4 and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        raise StoreUnavailable("away")
+        yield
+
+    for attempts in (1, 2):
+        with ThreadPoolExecutor(4) as threads:
+            errors = [one.exception() for one in [threads.submit(shared.take, "main", late) for _ in range(4)]]
+        assert list(map(str, errors)) == ["away"] * 4
+        assert (len(opened), len(shared)) == (attempts, 0)
