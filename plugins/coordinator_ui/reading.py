@@ -116,16 +116,17 @@ class Reader:
         self._raise_failure(cluster)
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._run, cluster, read)
         try:
-            # A time-out must not cancel a running call; a call that still waits for a thread is cancelled below.
+            # A time-out must not cancel a running call; one that still waits for a thread is cancelled below.
             found = await asyncio.wait_for(asyncio.shield(work), self._limit_s)
         except TimeoutError:
-            work.cancel()
-            work.add_done_callback(_forget)
             late = StoreUnavailable(
                 f"cluster {cluster} could not be read within {self._limit_s:g} s; reload to try again"
             )
             self._remember(cluster, late)
             raise late from None
+        finally:  # also when nobody waits for it any more
+            work.cancel()
+            work.add_done_callback(_forget)
         self._failures.pop(cluster, None)
         return found
 

@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from html import escape, unescape
 from typing import Any
@@ -703,6 +703,26 @@ def test_pages_that_wait_for_a_thread_share_the_failure_of_their_store() -> None
 
     assert list(map(str, asyncio.run(looks()))) == ["away"] * 3
     assert opened == ["shop"]
+
+
+def test_what_a_form_no_longer_waits_for_is_not_begun(shop: Cluster) -> None:
+    free, begun = threading.Event(), []
+
+    def slow(_: Coordinator) -> None:
+        begun.append("slow")
+        free.wait(10)
+
+    async def looks() -> None:
+        reader = Reader(lambda name: (name, lambda: nullcontext(shop.coordinator)), threads=1)
+        first = asyncio.ensure_future(reader.read("shop", slow))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read("shop", lambda _: begun.append("form")), 0.05)
+        free.set()
+        await first
+        await reader.read("shop", lambda _: begun.append("next"))
+
+    asyncio.run(looks())
+    assert begun == ["slow", "next"]
 
 
 def test_all_pages_share_one_session_which_ends_when_nobody_looks(shop: Cluster) -> None:
