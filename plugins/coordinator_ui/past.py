@@ -1,7 +1,8 @@
 """The rebalances of all topics of a cluster, newest first, chosen by a filter and in pages. Reads only what it needs.
 
-A topic's history is opened when its newest record is newer than everything else that is left. A request reads at most `MOST_READ`
-records, and some 35 of each topic to find the place of a time; the page then says where the next one goes on.
+A topic's history is opened when its newest record is newer than everything else that is left. A request looks at some `MOST_READ`
+records of rebalances; the page then says where the next one begins. It also reads the newest record of each topic, and up to 35 of a topic
+to find the place of a time.
 """
 
 import heapq
@@ -24,7 +25,7 @@ from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
 
 MOST_READ = 6_000
-"""Records that one request looks at."""
+"""Records of rebalances that one request looks at."""
 MOST_TEXT = 200
 _FIRST = 10  # records of a topic that are read at once: there may be a thousand topics
 _CHUNK = 40  # the same further back
@@ -65,14 +66,6 @@ class Page:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Reading:
-    """What one request has read so far."""
-
-    records: int = 0
-    problems: list[str] = field(default_factory=list)
-
-
 def key_of(one: Rebalance) -> Key:
     """Its place in the order."""
     return -one.began_at, one.topic
@@ -85,11 +78,12 @@ def rebalances(
 
     `of`: the only topics whose histories are opened.
     """
-    reading = _Reading()
+    read, problems = 0, list[str]()
     before_at = min(wanted.before_at or math.inf, -since[0] if since is not None else math.inf)
     topics = [one for one in (history.recorded(c) if of is None else of) if wanted.topic.casefold() in one.casefold()]
     found: list[Rebalance] = []
-    for one in _merged(c, topics, before_at, reading):
+    for one in _merged(c, topics, before_at, problems):
+        read += len(one.records)
         key = key_of(one)
         if since is not None and key <= since:
             continue
@@ -97,12 +91,12 @@ def rebalances(
             break
         if wanted.takes(one):
             found.append(one)
-        if len(found) == limit or reading.records >= MOST_READ:
-            return Page(tuple(found), key, tuple(reading.problems))
-    return Page(tuple(found), None, tuple(reading.problems))
+        if len(found) == limit or read >= MOST_READ:
+            return Page(tuple(found), key, tuple(problems))
+    return Page(tuple(found), None, tuple(problems))
 
 
-def _merged(c: Coordinator, topics: Sequence[str], before_at: float, reading: _Reading) -> Iterator[Rebalance]:
+def _merged(c: Coordinator, topics: Sequence[str], before_at: float, problems: list[str]) -> Iterator[Rebalance]:
     """The rebalances of these topics that began at or before a time, newest first."""
     names = {topic: history.names(c, topic) for topic in topics}
     newest = find_many(
@@ -113,12 +107,9 @@ def _merged(c: Coordinator, topics: Sequence[str], before_at: float, reading: _R
         try:
             at = decode_record(f"{c.paths.history(topic)}/{names[topic][-1]}", node.data, int(names[topic][-1])).at
         except Malformed as error:
-            reading.problems.append(error.told)
+            problems.append(error.told)
             continue
-        reading.records += 1
-        heapq.heappush(
-            heap, ((-min(at, before_at), topic), None, _of_topic(c, topic, names[topic], before_at, reading))
-        )
+        heapq.heappush(heap, ((-min(at, before_at), topic), None, _of_topic(c, topic, names[topic], before_at)))
     while heap:
         (_, topic), one, rest = heapq.heappop(heap)
         if one is not None:
@@ -126,21 +117,18 @@ def _merged(c: Coordinator, topics: Sequence[str], before_at: float, reading: _R
         try:
             following = next(rest, None)
         except Malformed as error:
-            reading.problems.append(error.told)
+            problems.append(error.told)
             continue
         if following is not None:
             heapq.heappush(heap, (key_of(following), following, rest))
 
 
-def _of_topic(
-    c: Coordinator, topic: str, names: Sequence[str], before_at: float, reading: _Reading
-) -> Iterator[Rebalance]:
+def _of_topic(c: Coordinator, topic: str, names: Sequence[str], before_at: float) -> Iterator[Rebalance]:
     group: list[Record] = []
     chosen = names if before_at == math.inf else names[: _upto(c, topic, names, before_at)]
     backwards = partial(newest_first, c.zk, c.paths.history(topic))
     for name, path, node in chain(backwards(chosen[-_FIRST:], _FIRST), backwards(chosen[:-_FIRST], _CHUNK)):
         record = decode_record(path, node.data, int(name))
-        reading.records += 1
         if group and record.rebalance != group[-1].rebalance:
             if group[-1].at <= before_at:
                 yield history.summed_up(topic, group[::-1])

@@ -155,6 +155,13 @@ def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
     assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
 
 
+def test_the_newest_record_of_each_topic_leaves_a_page_its_rebalances(
+    many: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "MOST_READ", 7)
+    assert len(past.rebalances(many.coordinator, Wanted(), 3).found) == 3
+
+
 def test_a_rebalance_of_many_records_that_began_before_the_wanted_time_is_whole(shop: Cluster) -> None:
     shop.zk.ensure(shop.paths.history("orders"))
     for number in range(60):
