@@ -150,8 +150,11 @@ def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) ->
         found = record(name)
         return found is not None and found.at > before_at
 
-    begin = bisect_left(names, True, key=later)
-    end = min(begin + _LATER, len(names))
+    near = max(0, len(names) - _FIRST)
+    if not later(names[near]):
+        return len(names)  # the newest ones are read anyway
+    begin = bisect_left(names, True, hi=near, key=later)
+    end = min(begin + _LATER, len(names)) if begin else 0
     for first in range(begin, end, _FIRST):
         nodes = find_many(c.zk, {name: f"{folder}/{name}" for name in names[first : min(first + _FIRST, end)]})
         for name, node in nodes.items():

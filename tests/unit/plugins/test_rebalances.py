@@ -155,6 +155,22 @@ def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
     assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
 
 
+def test_a_later_page_near_the_newest_records_looks_for_no_place(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twenty = [f"t{number:02}" for number in range(20)]
+    for number in range(40):
+        for topic in twenty:
+            rebalance(shop, topic, number, 900_000.0 + 10 * number)
+    first = past.rebalances(shop.coordinator, Wanted(), 10)
+    read: list[str] = []
+    inner = shop.zk.find
+    monkeypatch.setattr(shop.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    page = past.rebalances(shop.coordinator, Wanted(), 10, first.rest)
+    assert [one.topic for one in page.found] == twenty[10:]
+    assert len(read) <= 20 + 20 * 11
+
+
 def test_the_newest_record_of_each_topic_leaves_a_page_its_rebalances(
     many: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
