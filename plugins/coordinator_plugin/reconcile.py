@@ -8,12 +8,13 @@ from coordinator_plugin.stats import pauses_told
 from coordinator_plugin.stuck_topics import (
     MAX_QUESTIONS,
     Question,
+    in_turn,
     questions,
     questions_of_audit,
     questions_of_flapping,
     questions_of_unowned,
 )
-from coordinator_tasks.core.partition_text import counted, named
+from coordinator_tasks.core.partition_text import agreed, counted, named
 from coordinator_tasks.service import approving, audit, fleet, idle, lag_moments, overview, transitions, upkeep
 from coordinator_tasks.service.approving import ASK_AGAIN_S
 from coordinator_tasks.service.audit import Audit
@@ -66,20 +67,23 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(f"{one.topic} flaps: {one.sentence}" for one in flapping)
     audited = audit.audit(c, managed, always=False)
     lines += _told(audited)
-    found = (  # the gravest first: only `MAX_QUESTIONS` are asked
+    found = (  # the gravest first
         *questions_of_audit(c, audited),
         *questions_of_unowned(c, unowned),
         *questions(c, due),
         *flapping,
     )
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found if one.consumer)
+    asked = in_turn(found, c.clock.now())
+    if more := len(found) - len(asked):
+        lines.append(f"{counted(more, 'further question')} {agreed(more, 'waits for its', 'wait for their')} turn")
     waiting = [one for one in approving.waiting(c, managed).values() if not one.answered]
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
     day = int(c.clock.now() // ASK_AGAIN_S)
     approvals = tuple(
         Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting
     )
-    return Findings(due, missing, found[:MAX_QUESTIONS], approvals[:MAX_QUESTIONS], lines, audited)
+    return Findings(due, missing, asked, approvals[:MAX_QUESTIONS], lines, audited)
 
 
 def _told(audited: Audit) -> list[str]:

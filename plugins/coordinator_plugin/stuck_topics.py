@@ -23,6 +23,8 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 ASK_AGAIN_S = 900.0
 MAX_QUESTIONS = 20
+GRAVEST = MAX_QUESTIONS // 2
+"""So many of them are always the gravest ones."""
 FLAPS = 6
 
 
@@ -84,6 +86,14 @@ def questions_of_flapping(c: Coordinator, topics: Collection[str]) -> Iterator[Q
     """One for each topic that flaps: its consumers come and go."""
     for topic, sentence in flapping(c, topics).items():
         yield Question(topic, "", sentence, _run_id(topic, "", "flaps", c.clock.now()))
+
+
+def in_turn(found: Sequence[Question], now: float) -> tuple[Question, ...]:
+    """At most `MAX_QUESTIONS` of these, the gravest first. Beside the gravest ones the others take turns, so that each is asked."""
+    gravest, others = found[:GRAVEST], found[GRAVEST:]
+    most = MAX_QUESTIONS - GRAVEST
+    begin = int(now // ASK_AGAIN_S) * most % len(others) if len(others) > most else 0
+    return (*gravest, *(*others[begin:], *others[:begin])[:most])
 
 
 def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:

@@ -79,6 +79,28 @@ def test_the_gravest_questions_are_asked_first_because_only_so_many_are(shop: Cl
     assert len(asked) == MAX_QUESTIONS
 
 
+def test_lesser_questions_come_up_in_turn_beside_the_gravest(shop: Cluster) -> None:
+    c = shop.coordinator
+    shop.join("a")
+    many = [f"t{number:02}" for number in range(MAX_QUESTIONS + 5)]
+    for topic in many:
+        shop.kafka.create_topic(topic, 1)
+        topics.add_topic(c, topic, "h", actor=PERSON)
+    transitions.plan(c, many, PERSON)
+    stable(shop, "orders", {0: "a"})
+    shop.clock.sleep(c.policy.stuck_after_s + 1)
+    asked: dict[str, int] = {}
+    for _ in range(6):
+        found = reconcile(c)
+        assert len(found.questions) == MAX_QUESTIONS
+        assert "6 further questions wait for their turn" in found.lines
+        for one in found.questions:
+            asked[one.topic] = asked.get(one.topic, 0) + 1
+        shop.clock.sleep(ASK_AGAIN_S)
+    assert asked.keys() == {"orders", *many}
+    assert asked["orders"] == 6
+
+
 def test_a_question_that_stands_is_not_asked_again(shop: Cluster) -> None:
     c = shop.coordinator
     shop.join("a")
