@@ -146,9 +146,14 @@ class Trends:
         self._known: dict[str, _Known] = {}
 
     def of(self, c: Coordinator) -> Trend:
-        """The moments of the last hour. What was read once is not read again."""
+        """The moments of the last hour. What was read once is not read again.
+
+        A cluster that nobody has asked for within this hour is forgotten.
+        """
         now = c.clock.now()
         with self._lock:
+            for name in [one for one, old in self._known.items() if 0 < old.trend.now <= now - EVERY_S * KEPT]:
+                del self._known[name]
             known = self._known.setdefault(c.paths.cluster, _Known())
             trend, asked_at = known.trend, known.asked_at
         before = trend.moments

@@ -14,7 +14,7 @@ from coordinator_ui.access import may_read_cluster
 from coordinator_ui.live import advice, drain_s
 from coordinator_ui.reading import Shared
 from coordinator_ui.topic_summary import TopicSummary
-from coordinator_ui.trends import Standing, Trend, Trends
+from coordinator_ui.trends import LOOK_S, Standing, Trend, Trends
 
 from coordinator_tasks.core.lag import WINDOW, LagStatus
 from coordinator_tasks.core.lag_moments import EVERY_S, FRESH_S, KEPT, LagMoment, slot_of
@@ -331,6 +331,30 @@ def test_a_server_reads_each_moment_once(shop: Cluster, monkeypatch: pytest.Monk
         shop.clock.now() - EVERY_S * n for n in (2, 1, 0)
     ]
     assert read == [2]
+
+
+def test_what_is_known_of_a_cluster_that_nobody_looks_at_is_forgotten_after_an_hour(shop: Cluster) -> None:
+    trends, other = Trends(), Cluster("other", clock=shop.clock)
+    for one in (shop, other):
+        trends.of(one.coordinator)
+    shop.clock.sleep(KEPT * EVERY_S)
+    trends.of(other.coordinator)
+    assert list(trends._known) == ["other"]
+
+
+def test_a_moment_that_is_written_after_a_look_in_its_minute_is_found(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
+    trends = Trends()
+    minutes(shop, {0: 1})
+    shop.clock.sleep(EVERY_S)
+    assert len(trends.of(shop.coordinator).moments) == 1
+    shop.clock.sleep(LOOK_S)
+    assert list(lag_moments.keep(shop.coordinator, ["orders"])) == []
+    assert len(trends.of(shop.coordinator).moments) == 2
+    shop.clock._now -= 2 * LOOK_S
+    assert len(trends.of(shop.coordinator).moments) == 1
+    shop.clock.sleep(2 * LOOK_S)
+    assert len(trends.of(shop.coordinator).moments) == 2
 
 
 def test_moments_leave_the_trend_after_an_hour_and_when_the_clock_is_set_back(shop: Cluster) -> None:
