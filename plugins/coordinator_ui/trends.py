@@ -28,7 +28,7 @@ SPEED_S = 8.0
 """A speed is measured over at least so long."""
 REMEMBER_S = 60.0
 LOOK_S = 5.0
-"""So often it is looked whether there is a newer moment."""
+"""So often it is looked whether there is a newer moment; every minute while one of the hour cannot be read."""
 MOST_TOTALS = 60
 
 
@@ -132,7 +132,6 @@ class _Known:
     """What this server has of a cluster."""
 
     trend: Trend = field(default_factory=Trend)
-    asked_at: float = -math.inf
     positions: deque[tuple[float, dict[tuple[str, int], tuple[str, float]]]] = field(
         default_factory=lambda: deque(maxlen=2)
     )
@@ -146,7 +145,7 @@ class Trends:
         self._known: dict[str, _Known] = {}
 
     def of(self, c: Coordinator) -> Trend:
-        """The moments of the last hour. What was read once is not read again.
+        """The moments of the last hour. What was read once is not read again, nor what is missing for longer than `FRESH_S`.
 
         A cluster that nobody has asked for within this hour is forgotten.
         """
@@ -155,18 +154,19 @@ class Trends:
             for name in [one for one, old in self._known.items() if 0 < old.trend.now <= now - EVERY_S * KEPT]:
                 del self._known[name]
             known = self._known.setdefault(c.paths.cluster, _Known())
-            trend, asked_at = known.trend, known.asked_at
-        before = trend.moments
-        begun = bool(before) and before[-1].at <= now and not trend.problems
-        minutes = int(now // EVERY_S - before[-1].at // EVERY_S) if begun else KEPT
-        if not minutes or asked_at <= now < asked_at + LOOK_S:
+            trend = known.trend
+        begun = trend.now <= now and not trend.problems
+        settled_at = max(trend.now - FRESH_S, *(one.at for one in trend.moments[-1:]), 0.0)
+        minutes = int(now // EVERY_S - settled_at // EVERY_S) if begun else KEPT
+        look_s = EVERY_S if trend.problems else LOOK_S
+        if not minutes or trend.now <= now < trend.now + look_s:
             return replace(trend, now=now)
         problems: dict[str, str] = {}
         newer = lag_moments.read(c, now, min(KEPT, minutes) - 1, problems)
-        kept = [one for one in before if now - EVERY_S * KEPT < one.at] if begun else []
+        kept = [one for one in trend.moments if now - EVERY_S * KEPT < one.at] if begun else []
         trend = Trend(now, (*kept, *newer), tuple(problems.values()))
         with self._lock:
-            known.trend, known.asked_at = trend, now
+            known.trend = trend
         return trend
 
     def speeds(

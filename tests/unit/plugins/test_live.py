@@ -333,6 +333,38 @@ def test_a_server_reads_each_moment_once(shop: Cluster, monkeypatch: pytest.Monk
     assert read == [2]
 
 
+def test_a_moment_that_cannot_be_read_does_not_have_the_hour_read_at_every_look(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trends, read = Trends(), []
+    shop.zk.ensure(shop.paths.lags)
+    shop.zk.transact([Create(shop.paths.lag(slot_of(shop.clock.now() - EVERY_S)), b'{"version":2,"packed":""}')])
+    inner = shop.zk.find
+    monkeypatch.setattr(shop.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    for _ in range(12):
+        assert trends.of(shop.coordinator).problems
+        shop.clock.sleep(5)
+    assert len(read) == KEPT
+    assert trends.of(shop.coordinator).problems
+    assert len(read) == 2 * KEPT
+
+
+def test_the_hour_before_is_not_read_at_every_look_while_no_moment_is_written(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stable(shop, {0: "a"})
+    trends, read = Trends(), []
+    minutes(shop, {0: 1})
+    inner = shop.zk.find
+    monkeypatch.setattr(shop.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    shop.clock.sleep(30 * EVERY_S)
+    for looks in (KEPT, 3, 3):
+        assert len(trends.of(shop.coordinator).moments) == 1
+        assert len(read) == looks
+        read.clear()
+        shop.clock.sleep(LOOK_S)
+
+
 def test_what_is_known_of_a_cluster_that_nobody_looks_at_is_forgotten_after_an_hour(shop: Cluster) -> None:
     trends, other = Trends(), Cluster("other", clock=shop.clock)
     for one in (shop, other):
