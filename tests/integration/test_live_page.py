@@ -1,15 +1,16 @@
 """The live page over data that a test makes, in a real browser: its size, its links and its words."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from coordinator_ui import words
 from selenium.webdriver.common.by import By
 
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at
-from tests.integration.live_answers import PARTITIONS, WATCH, Synthetic, pages_of, synthetic
+from tests.integration.live_answers import CONSUMERS, PARTITIONS, WATCH, Synthetic, pages_of, synthetic
 
 pytestmark = [
     pytest.mark.integration,
@@ -116,6 +117,27 @@ def test_a_consumer_says_how_far_behind_it_is_and_when_it_was_last_seen(browser:
     seen = [[text for text in row if "ago" in text or "answer" in text] for row in rows]
     assert seen == [["answers now"], ["registered, no answer"], ["1 min 1 s ago"]]
     assert rows[0][rows[0].index("5") :][:6] == ["5", "2.5 s", "2", "3", "never", "at this rate"]
+
+
+def test_a_pin_is_filled_in_with_the_present_owner_whatever_was_shown_before(
+    browser: Browser, reader: Synthetic
+) -> None:
+    def owned(*owners: str, moves: tuple[list[int], ...] = ()) -> Callable[[int], dict[str, Any]]:
+        return lambda round_: synthetic(round_) | {"owners": list(owners), "moves": list(moves)}
+
+    def pinned() -> list[str]:
+        links = browser.find_all("[aria-label=Partitions] .space a[href*='/ask/pin']")[1:3]
+        found = [parse_qs(urlsplit(one.get_attribute("href") or "").query) for one in links]
+        return [query.get("consumer", [""])[0] for query in found]
+
+    many = [f"consumer-{number:04}" for number in range(CONSUMERS)]
+    reader.make = owned(*many)
+    browser.open("/live")
+    browser.until(lambda: pinned() == many[1:3], "the owners")
+    reader.make = owned(*(f"other-{number:04}" for number in range(CONSUMERS)))
+    browser.until(lambda: pinned() == ["other-0001", "other-0002"], "the next owners, at the same places")
+    reader.make = owned(*many, moves=([0, 1, 1, 5], [0, 2, -1, 6]))
+    browser.until(lambda: pinned() == many[5:7], "who takes them over")
 
 
 # What others wrote -----------------------------------------------------------------------------------------------------

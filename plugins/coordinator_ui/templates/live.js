@@ -116,8 +116,9 @@
     for (let i = 0; i < of.partition.length; i += 1) {
       if (data.topics[of.topic[i]].topic !== topic) continue;
       const way = moves.get(`${of.topic[i]} ${of.partition[i]}`);
+      const next = way ? way[1] : of.owner[i];
       const who = way ? `${owner(data, way[0])} → ${owner(data, way[1])}` : owner(data, of.owner[i]);
-      found.push({ topic, partition: of.partition[i], owner: who, place: of.owner[i], way, state: data.states[of.state[i]], lag: of.lag[i], lag_s: of.lag_s[i], rate: of.rate[i], speed: of.speed[i], drain: of.drain_s[i], status: of.status[i] });
+      found.push({ topic, partition: of.partition[i], owner: who, consumer: next < 0 ? "" : data.owners[next], way, state: data.states[of.state[i]], lag: of.lag[i], lag_s: of.lag_s[i], rate: of.rate[i], speed: of.speed[i], drain: of.drain_s[i], status: of.status[i] });
     }
     return found;
   };
@@ -132,9 +133,9 @@
     { title: "Written/s", width: "80px", number: true, text: (r) => number(r.rate), sort: (r) => r.rate },
     { title: "Read/s", width: "70px", number: true, text: (r) => number(r.speed), sort: (r) => r.speed },
     { title: "Empty in", width: "120px", number: true, text: (r) => duration(r.drain), sort: (r) => r.drain },
-    { title: "Ask for", width: "156px", key: (r) => `${r.topic} ${r.partition} ${r.place} ${r.state}`, nodes: (r) => [
+    { title: "Ask for", width: "156px", key: (r) => `${r.topic} ${r.partition} ${r.consumer} ${r.state}`, nodes: (r) => [
       el("button", { type: "button", class: "act plain", text: "trend", onclick: () => choose(r.topic, r.partition) }),
-      ask("pin", { topic: r.topic, partitions: r.partition, ...(r.place >= 0 ? { consumer: r.owner } : {}) }, "pin"),
+      ask("pin", { topic: r.topic, partitions: r.partition, ...(r.consumer ? { consumer: r.consumer } : {}) }, "pin"),
       r.state === "paused" ? ask("resume", { topic: r.topic, partitions: r.partition }, "resume") : ask("pause", { topic: r.topic, partitions: r.partition }, "pause"),
     ] },
   ];
