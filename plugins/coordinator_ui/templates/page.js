@@ -39,7 +39,11 @@
         const main = fresh.querySelector("main");
         if (main) {
           const open = [...document.querySelectorAll("details[open]")].map((one) => one.id);
-          document.querySelector("main").replaceWith(document.adoptNode(main));
+          const old = document.querySelector("main"), form = old.querySelector("form"), same = main.querySelector("form");
+          if (form && same) {  // what somebody types stays
+            while (form.nextSibling) form.nextSibling.remove();
+            while (same.nextSibling) old.append(same.nextSibling);
+          } else old.replaceWith(document.adoptNode(main));
           open.forEach((id) => { const one = document.getElementById(id); if (one) one.open = true; });
         }
       } catch { /* the next one may succeed */ }

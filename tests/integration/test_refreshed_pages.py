@@ -1,0 +1,66 @@
+"""Pages that bring themselves up to date while a person reads or types, in a real browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.core.ports import Create
+from coordinator_tasks.service import topics
+from tests.fakes.cluster import PERSON, Cluster
+from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at, served
+from tests.unit.plugins.pages_site import a_hand_off, pages_of, stable
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed"),
+]
+COUNT = """
+window.fetched = 0;
+const before = window.fetch;
+window.fetch = (...given) => { window.fetched += 1; return before(...given); };
+const wait = window.setTimeout;
+window.setTimeout = (what, ms) => wait(what, Math.min(ms, 300));
+"""
+"""Counts what a page asks for, and has it ask more often."""
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
+    cluster = Cluster()
+    cluster.kafka.create_topic("orders", 4)
+    topics.add_topic(cluster.coordinator, "orders", "readers", actor=PERSON)
+    cluster.join("a")
+    stable(cluster, {0: "a"})
+    a_hand_off(cluster)
+    return cluster
+
+
+@pytest.fixture
+def browser(shop: Cluster, tmp_path: Path) -> Iterator[Browser]:
+    with served(pages_of(shop).app) as address, looking_at(address, tmp_path / "profile", COUNT) as found:  # type: ignore[arg-type]
+        yield found
+
+
+def moved(shop: Cluster, topic: str) -> None:
+    record = shop.zk.get(shop.paths.record("orders", 0)).data
+    shop.zk.ensure(shop.paths.history(topic))
+    shop.zk.transact([Create(f"{shop.paths.history(topic)}/", record, sequence=True)])
+
+
+def fetched(browser: Browser) -> int:
+    return int(browser.driver.execute_script("return window.fetched"))
+
+
+def test_what_is_typed_into_a_filter_stays_while_the_page_refreshes(browser: Browser, shop: Cluster) -> None:
+    browser.open("/rebalances")
+    browser.find("input[name=topic]").send_keys("ord")
+    browser.driver.execute_script("document.activeElement.blur()")
+    seen = fetched(browser)
+    browser.until(lambda: fetched(browser) >= seen + 3, "three further looks")
+    assert browser.find("input[name=topic]").get_attribute("value") == "ord"
+    moved(shop, "bills")
+    browser.until(lambda: "bills" in browser.find("main").text, "the list goes on")
+    assert browser.find("input[name=topic]").get_attribute("value") == "ord"
