@@ -64,3 +64,14 @@ def test_what_is_typed_into_a_filter_stays_while_the_page_refreshes(browser: Bro
     moved(shop, "bills")
     browser.until(lambda: "bills" in browser.find("main").text, "the list goes on")
     assert browser.find("input[name=topic]").get_attribute("value") == "ord"
+
+
+def test_a_reader_stays_where_he_is_while_the_page_refreshes(browser: Browser) -> None:
+    browser.driver.set_window_size(500, 900)
+    browser.open("/")
+    run = browser.driver.execute_script
+    run("document.querySelectorAll('.scroll')[1].scrollLeft = 60; window.old = document.querySelector('main')")
+    run("document.querySelector('main .act').focus({ preventScroll: true })")
+    browser.until(lambda: run("return !window.old.isConnected"), "another look")
+    assert run("return document.querySelectorAll('.scroll')[1].scrollLeft") == 60
+    assert run("return document.activeElement.textContent") == "drain"

@@ -29,6 +29,7 @@
   });
 
   const every = 5000;
+  const boxes = () => [...document.querySelectorAll(".scroll")];
   const refresh = async () => {
     const box = document.getElementById("live");
     const reading = String(document.getSelection() || "") !== "";
@@ -39,12 +40,16 @@
         const main = fresh.querySelector("main");
         if (main) {
           const open = [...document.querySelectorAll("details[open]")].map((one) => one.id);
+          const lefts = boxes().map((one) => one.scrollLeft), href = document.hasFocus() && document.activeElement.href;
           const old = document.querySelector("main"), form = old.querySelector("form"), same = main.querySelector("form");
           if (form && same) {  // what somebody types stays
             while (form.nextSibling) form.nextSibling.remove();
             while (same.nextSibling) old.append(same.nextSibling);
           } else old.replaceWith(document.adoptNode(main));
           open.forEach((id) => { const one = document.getElementById(id); if (one) one.open = true; });
+          boxes().forEach((one, at) => { one.scrollLeft = lefts[at] || 0; });
+          const link = href && [...document.querySelectorAll("main a")].find((one) => one.href === href);
+          if (link) link.focus({ preventScroll: true });
         }
       } catch { /* the next one may succeed */ }
     }
