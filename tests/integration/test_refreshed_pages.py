@@ -1,15 +1,17 @@
 """Pages that bring themselves up to date while a person reads or types, in a real browser."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.core.model import State
 from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service import topics
 from tests.fakes.cluster import PERSON, Cluster
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at, served
-from tests.unit.plugins.pages_site import a_hand_off, pages_of, stable
+from tests.unit.plugins.pages_site import a_hand_off, pages_of, stable, write
 
 pytestmark = [
     pytest.mark.integration,
@@ -75,3 +77,15 @@ def test_a_reader_stays_where_he_is_while_the_page_refreshes(browser: Browser) -
     browser.until(lambda: run("return !window.old.isConnected"), "another look")
     assert run("return document.querySelectorAll('.scroll')[1].scrollLeft") == 60
     assert run("return document.activeElement.textContent") == "drain"
+
+
+def test_a_page_of_what_is_over_is_not_asked_for_again(browser: Browser, shop: Cluster) -> None:
+    write(shop, State.STABLE, State.CLOSING, 950_000.0, rebalance="3-abc")
+    browser.open("/clusters/shop/topics/orders/rebalances/3-abc")
+    browser.until(lambda: fetched(browser) >= 2, "further looks")
+    write(shop, State.CLOSING, State.STABLE, 950_001.0, rebalance="3-abc")
+    browser.until(lambda: "it is under way" not in browser.find("main").text, "the end")
+    seen = fetched(browser)
+    time.sleep(1.5)
+    assert fetched(browser) <= seen + 1
+    assert not browser.find("#live-label").is_displayed()

@@ -50,6 +50,7 @@
           boxes().forEach((one, at) => { one.scrollLeft = lefts[at] || 0; });
           const link = href && [...document.querySelectorAll("main a")].find((one) => one.href === href);
           if (link) link.focus({ preventScroll: true });
+          if (answer.ok && !fresh.getElementById("live")) { document.getElementById("live-label").hidden = true; return; }  // it is over
         }
       } catch { /* the next one may succeed */ }
     }
