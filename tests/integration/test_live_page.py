@@ -140,6 +140,21 @@ def test_a_pin_is_filled_in_with_the_present_owner_whatever_was_shown_before(
     browser.until(lambda: pinned() == many[5:7], "who takes them over")
 
 
+def test_one_of_a_kind_is_said_as_one(browser: Browser, reader: Synthetic) -> None:
+    def single(round_: int) -> dict[str, Any]:
+        whole = synthetic(round_)
+        topics = [{**whole["topics"][0], "topic": f"t{n:02}", "epoch": 1, "partitions": 1} for n in range(51)]
+        return whole | {"topics": topics, "left_out": 1, "consumers": whole["consumers"][:1]}
+
+    reader.make = single
+    browser.open("/live")
+    browser.until(lambda: told(browser, "now") > 0, "the first data")
+    text = browser.find("main").text
+    assert "1 more topic; those that need somebody stand first." in text
+    assert "Epoch 1, 1 partition. 1 partition of this cluster is left out." in text
+    assert "1 of 1 answers" in text
+
+
 # What others wrote -----------------------------------------------------------------------------------------------------
 
 MARKUP, RIGHT_TO_LEFT, LONG = '<img src="x" onerror="window.hit = 1">', "\u202e\u05e9\u05dc\u05d5\u05dd.gnp", "n" * 200

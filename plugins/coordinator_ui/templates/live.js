@@ -23,6 +23,7 @@
       if (seconds >= unit) return `${Math.floor(seconds / unit)} ${name} ${Math.floor((seconds % unit) / below)} ${small}`;
     return seconds >= 1 || seconds === 0 ? `${seconds.toFixed(seconds ? 1 : 0)} s` : `${Math.max(1, Math.round(seconds * 1000))} ms`;
   };
+  const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
   const clock = (at) => new Date(at * 1000).toISOString().slice(11, 19);
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const state = (name, text = name) => el("span", { class: `state ${name}`, text });
@@ -175,7 +176,7 @@
   const topicRow = (one) => {
     const name = el("button", { type: "button", class: "plain name long", title: one.topic, text: one.topic, "aria-pressed": String(one.topic === seen.topic), onclick: () => choose(one.topic) });
     const label = one.problem ? state("gone", "cannot be read") : one.unowned ? state("unowned", `${one.state}, not owned`) : state(one.state);
-    const ill = Object.entries(seen.told.get(one.topic)).map(([name, count]) => el("div", {}, status(name), ` ${count} ${count === 1 ? "partition" : "partitions"}: ${seen.data.statuses[name]}`));
+    const ill = Object.entries(seen.told.get(one.topic)).map(([name, count]) => el("div", {}, status(name), ` ${counted(count, "partition")}: ${seen.data.statuses[name]}`));
     const says = el("td", { "data-label": "Waits for" }, el("bdi", { text: one.says }), ...ill, ...one.overrides.map((text) => el("div", { class: "muted" }, el("bdi", { text }))));
     return el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, name)), el("td", { "data-label": "State" }, label, one.since ? el("div", { class: "muted", text: duration(Math.max(0, seen.data.now - one.since)) }) : ""), says,
       el("td", { class: "nowrap", "data-label": "Lag" }, el("div", { text: one.lag === null ? "not known" : `${number(one.lag)} records` }), el("div", { class: "muted", text: one.lag && one.lag_s !== null ? `${duration(one.lag_s)} behind` : "" }), el("div", { class: "muted", text: one.lag ? (one.drain_s === null ? "speed not known yet" : one.drain_s === "never" ? "it grows" : `empty in ${duration(one.drain_s)}`) : "" })),
@@ -195,7 +196,7 @@
     const wanted = seen.find.value.trim().toLowerCase();
     const rows = data.topics.filter((one) => one.topic.toLowerCase().includes(wanted)).sort((a, b) => rank(a) - rank(b) || (b.lag || 0) - (a.lag || 0) || (a.topic < b.topic ? -1 : 1));
     seen.topicBody.replaceChildren(...rows.slice(0, MOST_TOPICS).map(topicRow));
-    seen.topicMore.textContent = rows.length > MOST_TOPICS ? `${rows.length - MOST_TOPICS} more topics; those that need somebody stand first.` : data.topics.length ? "" : "No topic is managed here yet.";
+    seen.topicMore.textContent = rows.length > MOST_TOPICS ? `${counted(rows.length - MOST_TOPICS, "more topic")}; those that need somebody stand first.` : data.topics.length ? "" : "No topic is managed here yet.";
   };
 
   // Owners × partitions: one rectangle for each partition, in the row of its owner.
@@ -217,7 +218,7 @@
       else draw(row.owner, row.state);
     });
     seen.pick = (event) => { const i = Math.floor((event.offsetX - labels) / wide); return rows[i] ? rows[i] : null; };
-    canvas.setAttribute("aria-label", `${rows.length} partitions of ${names.length} owners; the table below says the same`);
+    canvas.setAttribute("aria-label", `${counted(rows.length, "partition")} of ${counted(names.length, "owner")}; the table below says the same`);
   };
 
   // The last point of each line is of now, and belongs to whoever is the owner now: a former owner's line ends with the move.
@@ -264,7 +265,7 @@
     draw(seen.trendBox, series, "lag", number);
     draw(seen.lateBox, series, "late_s", duration);
     const notes = [...answer.problems];
-    if (answer.left_out) notes.push(`${answer.left_out} more are not drawn.`);
+    if (answer.left_out) notes.push(`${answer.left_out} more ${answer.left_out === 1 ? "is" : "are"} not drawn.`);
     if (!answer.series.length) notes.push("The coordinator has kept no moment of it in the last hour: it keeps one each minute, of what is committed.");
     seen.trendNote.textContent = notes.join(" ");
   };
@@ -297,7 +298,7 @@
       seen.panelName.textContent = one.topic.length > 80 ? `${one.topic.slice(0, 79)}…` : one.topic; seen.panelName.title = one.topic;
       seen.panelLink.href = `${seen.base}/clusters/${encodeURIComponent(seen.cluster)}/topics/${encodeURIComponent(one.topic)}`;
       seen.panelHistory.href = `${seen.base}/rebalances?${new URLSearchParams({ topic: one.topic })}`;
-      seen.panelSays.replaceChildren(el("bdi", { text: one.says }), ` Epoch ${one.epoch}, ${one.partitions} partitions.${data.left_out ? ` ${data.left_out} partitions of this cluster are left out.` : ""}`);
+      seen.panelSays.replaceChildren(el("bdi", { text: one.says }), ` Epoch ${one.epoch}, ${counted(one.partitions, "partition")}.${data.left_out ? ` ${counted(data.left_out, "partition")} of this cluster ${data.left_out === 1 ? "is" : "are"} left out.` : ""}`);
       showMatrix();
       seen.partitions.show(seen.rows);
       seen.judged.textContent = data.judged ? `Judged at ${clock(data.judged)} UTC, once a minute; the metrics say the same.` : "Not judged in the last three minutes: see whether the DAG reconcile, or the plain loop, runs.";
@@ -305,7 +306,8 @@
     }
     const wanted = seen.findConsumer.value.trim().toLowerCase();
     seen.consumers.show(wanted ? data.consumers.filter((each) => `${each.consumer} ${each.presence} ${each.host} ${each.rack}`.toLowerCase().includes(wanted)) : data.consumers);
-    seen.count.textContent = `${data.consumers.filter((each) => each.answers).length} of ${data.consumers.length} answer`;
+    const answering = data.consumers.filter((each) => each.answers).length;
+    seen.count.textContent = `${answering} of ${data.consumers.length} ${answering === 1 ? "answers" : "answer"}`;
   };
 
   // In another width, or in other colours.
