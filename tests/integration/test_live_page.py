@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from coordinator_ui import words
+from fastapi import HTTPException
 from selenium.webdriver.common.by import By
 
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at
@@ -138,6 +139,22 @@ def test_a_pin_is_filled_in_with_the_present_owner_whatever_was_shown_before(
     browser.until(lambda: pinned() == ["other-0001", "other-0002"], "the next owners, at the same places")
     reader.make = owned(*many, moves=([0, 1, 1, 5], [0, 2, -1, 6]))
     browser.until(lambda: pinned() == many[5:7], "who takes them over")
+
+
+def test_a_cluster_that_is_removed_while_the_page_is_open_is_said_in_sentences(
+    browser: Browser, reader: Synthetic
+) -> None:
+    def removed(_: int) -> dict[str, Any]:
+        raise HTTPException(404, "the cluster 'shop' is not known here: choose one of books")
+
+    reader.make = removed
+    browser.open("/live")
+    said = "the cluster 'shop' is not known here: choose one of books."
+    browser.until(lambda: browser.find("p.note.bad").text == said, "why there is nothing")
+    reader.make = synthetic
+    browser.until(lambda: told(browser, "now") > 0, "the first data")
+    reader.make = removed
+    browser.until(lambda: browser.find("p.note.bad").text.startswith(f"{said} What stands below is of "), "its age")
 
 
 def test_one_of_a_kind_is_said_as_one(browser: Browser, reader: Synthetic) -> None:
