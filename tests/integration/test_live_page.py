@@ -157,6 +157,21 @@ def test_a_cluster_that_is_removed_while_the_page_is_open_is_said_in_sentences(
     browser.until(lambda: browser.find("p.note.bad").text.startswith(f"{said} What stands below is of "), "its age")
 
 
+def test_the_chart_of_a_removed_topic_is_not_shown_as_that_of_another(browser: Browser, reader: Synthetic) -> None:
+    browser.open("/live")
+    browser.until(lambda: len(browser.find_all(".plot .u-wrap")) == 2, "the charts of the topic")
+
+    def other(round_: int) -> dict[str, Any]:
+        whole = synthetic(round_)
+        return whole | {"topics": [{**whole["topics"][0], "topic": "bills"}]}
+
+    reader.make = other
+    browser.until(lambda: browser.find("section h2").text == "Topic bills", "the topic that is left")
+    assert browser.driver.find_elements(By.CSS_SELECTOR, ".plot .u-wrap") == []
+    note = "The coordinator has kept no moment of it"
+    browser.until(lambda: note in browser.find("section").text, "the trend of bills, which there is none of")
+
+
 def test_one_of_a_kind_is_said_as_one(browser: Browser, reader: Synthetic) -> None:
     def single(round_: int) -> dict[str, Any]:
         whole = synthetic(round_)

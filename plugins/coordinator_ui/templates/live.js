@@ -288,7 +288,7 @@
 
   const show = (data) => {
     seen.data = data; seen.told = told(data);
-    if (!data.topics.some((one) => one.topic === seen.topic)) { seen.topic = data.topics.length ? [...data.topics].sort((a, b) => rank(a) - rank(b))[0].topic : ""; seen.partition = null; seen.consumer = ""; seen.trend = null; }
+    if (!data.topics.some((one) => one.topic === seen.topic)) { seen.topic = data.topics.length ? [...data.topics].sort((a, b) => rank(a) - rank(b))[0].topic : ""; seen.partition = null; seen.consumer = ""; seen.trend = null; seen.trendAt = 0; clear(); }
     showTopics(data);
     seen.problem.hidden = !data.problem; seen.problem.textContent = data.problem;
     seen.rows = partitionRows(data, seen.topic);
