@@ -1,4 +1,4 @@
-"""Pages that bring themselves up to date while a person reads or types, in a real browser."""
+"""Pages that bring themselves up to date while a person reads or types, and a form that was sent, in a real browser."""
 
 import time
 from collections.abc import Iterator
@@ -89,3 +89,23 @@ def test_a_page_of_what_is_over_is_not_asked_for_again(browser: Browser, shop: C
     time.sleep(1.5)
     assert fetched(browser) <= seen + 1
     assert not browser.find("#live-label").is_displayed()
+
+
+ACCEPTED = """
+const ask = window.fetch;
+window.fetch = (address, given) => given && given.method === "POST"
+  ? Promise.resolve(new Response(JSON.stringify({ dag_run_id: "r1" }))) : ask(address, given);
+HTMLAnchorElement.prototype.click = function () { window.opened = this.getAttribute("href"); };
+"""
+"""Airflow takes the run, and its page does not come yet."""
+
+
+def test_a_form_that_airflow_has_taken_is_not_sent_again(browser: Browser) -> None:
+    browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ACCEPTED})
+    browser.open("/clusters/shop/ask/drain?consumer=a&why=disk")
+    button = browser.find("form#ask button")
+    button.click()
+    opened = browser.until(lambda: browser.driver.execute_script("return window.opened"), "the page of the run")
+    assert opened.endswith("/dags/drain/runs/r1/plugin/moved_partitions")
+    time.sleep(0.2)
+    assert not button.is_enabled()

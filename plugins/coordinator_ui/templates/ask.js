@@ -70,6 +70,7 @@ window.addEventListener("DOMContentLoaded", () => {
   if (past && topic) { topic.addEventListener("change", offer); offer(); }
 
   fetch(address, { credentials: "same-origin" }).then((answer) => answer.json()).then((found) => { document.getElementById("paused").hidden = !found.is_paused; }).catch(() => {});
+  window.addEventListener("pageshow", () => { button.disabled = false; });  // when somebody comes back
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     say("");
@@ -80,12 +81,12 @@ window.addEventListener("DOMContentLoaded", () => {
       if (!reads) conf.dry_run = dry.checked;
       const answer = await fetch(`${address}/dagRuns`, { method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ logical_date: null, conf }) });
       const found = await answer.json().catch(() => null);
-      if (!answer.ok) { say(told(answer, found)); return; }
+      if (!answer.ok) throw new Error(told(answer, found));
       const link = document.createElement("a");
       link.target = "_top";
       link.href = `${airflow}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(found.dag_run_id)}/plugin/moved_partitions`;
       document.body.append(link);
-      link.click();
-    } catch (error) { say(error.message); } finally { button.disabled = false; }
+      link.click();  // the button stays as it is: a second press would be a second run
+    } catch (error) { say(error.message); button.disabled = false; }
   });
 });
