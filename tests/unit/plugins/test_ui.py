@@ -691,11 +691,9 @@ def test_a_store_that_hangs_holds_neither_the_page_nor_the_next_one(shop: Cluste
 def test_pages_that_wait_for_a_thread_share_the_failure_of_their_store() -> None:
     opened: list[str] = []
 
-    @contextmanager
-    def opener() -> Iterator[Coordinator]:
+    def opener() -> AbstractContextManager[Coordinator]:
         opened.append("shop")
         raise StoreUnavailable("away")
-        yield
 
     async def looks() -> list[object]:
         reader = Reader(lambda name: (name, opener), threads=1)

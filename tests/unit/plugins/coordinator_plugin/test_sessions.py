@@ -1,9 +1,8 @@
 """Sessions that the triggerer shares."""
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 from coordinator_plugin import sessions
@@ -41,14 +40,12 @@ def test_what_cannot_be_opened_leaves_nothing_behind(shop: Cluster) -> None:
 def test_all_who_wait_for_an_opening_share_its_failure_and_the_next_one_opens_anew() -> None:
     shared, opened = sessions.Sessions(), []
 
-    @contextmanager
-    def late() -> Iterator[Coordinator]:
+    def late() -> AbstractContextManager[Coordinator]:
         opened.append("main")
         deadline_s = time.monotonic() + 5
         while shared._entries["main"].users < 4 and time.monotonic() < deadline_s:
             time.sleep(0.01)
         raise StoreUnavailable("away")
-        yield
 
     for attempts in (1, 2):
         with ThreadPoolExecutor(4) as threads:
