@@ -440,9 +440,7 @@ async def _refused(request: Request, error: Any) -> Response:
     status = HTTPStatus(error.status_code)
     if _asks_for_data(request):
         return data({"error": str(error.detail), "code": ""}, status)
-    return page(
-        request, "problem.html", status=status, title=status.phrase, sentence=str(error.detail), code="", live=False
-    )
+    return _problem(request, status, status.phrase, str(error.detail))
 
 
 async def _failed(request: Request, error: Any) -> Response:
@@ -455,4 +453,11 @@ async def _failed(request: Request, error: Any) -> Response:
     again = status is HTTPStatus.SERVICE_UNAVAILABLE
     title = "This cannot be read now" if again else status.phrase
     sentence = f"{str(error)[:1].upper()}{str(error)[1:]}"
-    return page(request, "problem.html", status=status, title=title, sentence=sentence, code=error.code, live=again)
+    return _problem(request, status, title, sentence, error.code, live=again)
+
+
+def _problem(
+    request: Request, status: HTTPStatus, title: str, sentence: str, code: str = "", *, live: bool = False
+) -> Response:
+    told: Mapping[str, Any] = {"title": title, "sentence": sentence, "code": code, "live": live}
+    return page(request, "problem.html", status=status, cluster="", **told)

@@ -313,6 +313,21 @@ def test_links_lead_to_the_page_that_they_name(shop: Cluster) -> None:
     assert crumbs == ["Topics"]
 
 
+def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,books")
+    client, base = pages_of(shop), "/airflow" + PREFIX
+    for path in ("", "/topics/orders", "/live", "/audit", "/ask/drain"):
+        tabs = re.findall(r'href="([^"]*)"', client.get(f"/clusters/books{path}").text.partition("</nav>")[0])
+        assert tabs == [
+            f"{base}/clusters/books",
+            f"{base}/clusters/books/live",
+            f"{base}/rebalances",
+            f"{base}/actions",
+            f"{base}/clusters/books/audit",
+        ]
+    assert f'href="{base}/live"' in client.get("/rebalances").text
+
+
 @pytest.mark.parametrize(
     ("result", "says"),
     [
