@@ -53,6 +53,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     rows = [
         [
             f"{one['each']:,}",
+            number(1000 * one["each"] * CONSUMERS / RECORDS_PER_S),
             *(number(one[which].get(how)) for which in ("moved", "unmoved") for how in ("median", "worst")),
             number(one["control"].get("median")),
             f"{one['settled_s']:.1f}",
@@ -60,7 +61,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         ]
         for one in result["cells"]
     ]
-    titles = ("partitions of each", "moved", "worst", "others", "worst", "control", "settled s", "cores")
+    titles = ("partitions of each", "tick", "moved", "worst", "others", "worst", "control", "settled s", "cores")
     how = (in_rounds(result["rounds"]), f"{RECORDS_PER_S:,.0f} records/s in all")
     return f"{told(result, *how)}\n\n{grid(titles, rows)}"
 

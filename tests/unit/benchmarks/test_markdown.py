@@ -272,12 +272,12 @@ def test_an_assignors_row_says_what_was_missed_and_what_was_not_measured() -> No
     assert assignors.markdown({**result, "memory_mb": 500.0}).endswith("(**missed**: < 500 MB).")
 
 
-def test_growth_has_a_row_for_each_number_of_partitions() -> None:
+def test_growth_has_a_row_for_each_number_of_partitions_with_its_tick() -> None:
     stalls = {name: {"median": 10.0, "worst": 23.0} for name in ("moved", "unmoved", "control")}
     cells = [{"each": 1000, **stalls, "settled_s": 1.21, "own_cores": 0.664}]
     made = growth.markdown({**MACHINE, "rounds": 2, "cells": cells})
     assert rows(made, f"2 rounds, 3,000 records/s in all, {SAID}") == [
-        ["1,000", "10", "23", "10", "23", "10", "1.2", "0.66"]
+        ["1,000", "1,000", "10", "23", "10", "23", "10", "1.2", "0.66"]
     ]
 
 
