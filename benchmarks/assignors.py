@@ -104,7 +104,7 @@ class Row:
         missed = []
         if self.full > self.sticky:
             missed.append("full slower than sticky")
-        if min(self.arrays, self.full) > self.sticky:
+        if self.arrays > self.sticky:
             missed.append("arrays slower than sticky")
         if event != "fresh":
             if cell.mixed and self.delta > 2 * self.uniform:

@@ -259,7 +259,8 @@ def test_an_assignors_row_says_what_was_missed_and_what_was_not_measured() -> No
     cell, event = assignors.CELLS[0], "one joins"
     slow = assignors.Row(sticky=1.0, uniform=math.inf, full=2.0, arrays=0.5, moves=1_000)
     quick = assignors.Row(sticky=1.0, uniform=3.0, kafka_moves={"sticky": "9", "uniform": "9"}, full=0.5, arrays=0.5)
-    lines = json.loads(json.dumps([slow.line(cell, event), quick.line(cell, event)], allow_nan=False))
+    arrays = assignors.Row(sticky=1.0, uniform=3.0, full=0.5, arrays=1.1)
+    lines = json.loads(json.dumps([one.line(cell, event) for one in (slow, quick, arrays)], allow_nan=False))
     result = {**MACHINE, "seconds": 5.0, "rows": lines, "memory_mb": 221.4}
     made = assignors.markdown(result)
     said = f"5 s for each measurement of Kafka, a quarter of it for ours, {SAID}"
@@ -267,6 +268,7 @@ def test_an_assignors_row_says_what_was_missed_and_what_was_not_measured() -> No
     assert rows(made, said) == [
         [*head, "gave up", "2.00", "0.500", "–", "–, –", "1,000", "**missed**: full slower than sticky"],
         [*head, "3.00", "0.500", "0.500", "–", "9, 9", "0", "met"],
+        [*head, "3.00", "0.500", "1.10", "–", "–, –", "0", "**missed**: arrays slower than sticky"],
     ]
     assert made.endswith("221 MB in the process (met: < 500 MB).")
     assert assignors.markdown({**result, "memory_mb": 500.0}).endswith("(**missed**: < 500 MB).")
