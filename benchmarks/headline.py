@@ -53,7 +53,7 @@ FULL = f"{APPENDIX.name}#hand-offs-in-full"
 PARTITIONS = 12
 """Those of the first two tables; the last file has all."""
 SHORT = ("cooperative-quick", "kip848-1s", OURS, FENCED, SPARK)
-"""The README's: Kafka's protocols as they react fastest without static members, and ours."""
+"""The README's: two of Kafka's protocols with short heartbeats, and ours."""
 SHORT_EVENTS = ("join", "leave", "crash", "silent")
 HAND_OFFS, UNDER_AIRFLOW = "hand-offs", "hand-offs under Airflow"
 HAND_OFF_RESULTS = ("handoff", "handoff-spark", "handoff-airflow", "handoff-spark-airflow")
