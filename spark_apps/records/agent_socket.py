@@ -7,6 +7,7 @@ one, whose query may have just ended.
 """
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -29,6 +31,8 @@ ANSWER_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
 LONGEST_WAIT_S = 0.2
 LEAVE_TIMEOUT_S = 5.0
+SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""Of files or memory: they pass, and a reader waits in the queue meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -121,8 +125,11 @@ class AgentServer:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if error.errno not in SHORTAGES:
+                    return  # it is closed
+                time.sleep(LONGEST_WAIT_S)
+                continue
             with self._lock:
                 self._connections.add(connection)
             threading.Thread(target=self._converse, args=(connection,), name="agent-reader", daemon=True).start()

@@ -1,10 +1,13 @@
 """The socket between the reader and the agent."""
 
+import errno
+import socket
 import stat
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -161,6 +164,23 @@ def test_an_agent_that_does_not_answer_is_given_up(server: AgentServer, planner:
     client = AgentClient(str(server.path), "r1", OPTIONS, timeout_s=0.1)
     with pytest.raises(AgentCallFailed, match="did not answer"):
         client.initial()
+
+
+def test_a_shortage_of_files_keeps_no_later_reader_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scarce(socket.socket):
+        refused: ClassVar = [errno.EMFILE, errno.ENFILE]
+
+        def accept(self) -> tuple[socket.socket, Any]:
+            if self.refused:
+                raise OSError(self.refused.pop(), "too many open files")
+            return super().accept()
+
+    monkeypatch.setattr(socket, "socket", Scarce)
+    server = AgentServer()
+    server.serve("orders", Scripted())
+    AgentClient(str(server.path), "r1", OPTIONS).close()
+    server.close()
+    assert not server._thread.is_alive()
 
 
 def test_no_agent_at_all_says_how_to_start_one() -> None:
