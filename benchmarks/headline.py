@@ -27,6 +27,7 @@ from benchmarks import (
     rebalance,
     receiver,
     scale,
+    sinks,
     source,
     task_overhead,
     upgrades,
@@ -37,7 +38,7 @@ from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, 
 from benchmarks.result import grid
 
 PROJECT = Path(__file__).resolve().parent.parent
-README, COMPARED, MEASUREMENTS, APPENDIX, FAULTS = (
+README, COMPARED, MEASUREMENTS, APPENDIX, FAULTS, DELIVERY = (
     PROJECT / name
     for name in (
         "README.md",
@@ -45,6 +46,7 @@ README, COMPARED, MEASUREMENTS, APPENDIX, FAULTS = (
         "docs/measurements.md",
         "docs/measurements-appendix.md",
         "docs/reliability-faults.md",
+        "docs/delivery.md",
     )
 )
 RESULTS = PROJECT / "benchmarks" / "results"
@@ -360,6 +362,7 @@ PLACES = (
     Place(MEASUREMENTS, "growth policies", ("autoscale",), autoscale.markdown),
     Place(APPENDIX, "reads", ("reads",), reads.markdown),
     Place(FAULTS, "fence", ("fence",), fence.markdown),
+    Place(DELIVERY, "sinks", ("sinks",), sinks.markdown),
 )
 
 

@@ -1,25 +1,24 @@
 """What exactly once costs at the sink: rows alone, keyed rows that may come twice, and rows with positions.
 
-    .venv/bin/python benchmarks/sinks.py [--json]
+    python -m benchmarks.sinks [--rounds 15] [--json FILE]
 
-Each way writes the same batches of 150-byte values from 12 partitions into a table of its own, in turns within one run;
-the median of the rounds, in milliseconds per batch, from the Arrow table to the acknowledged commit. PostgreSQL runs on
-this host with fsync as it comes; SQLite with synchronous=FULL.
+Each way writes the same batches of 150-byte values from 12 partitions into a table of its own, in turns within one run: milliseconds
+per batch, from the Arrow table to the acknowledged commit. PostgreSQL runs on this host with fsync as it comes; SQLite with
+synchronous=FULL.
 """
 
 import argparse
-import json
-import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from statistics import median
+from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.circumstances import in_rounds, noted, told
+from benchmarks.result import grid, report
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import Step, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
@@ -27,9 +26,9 @@ from spark_apps.delivery.database_sink import DatabaseSink
 from tests.postgres_server import PostgresServer
 
 PARTITIONS = 12
-ROUNDS = 15
 SIZES = (120, 1_200, 24_000)
 TOKEN = Token(1, 1, "g")
+ALONE, KEYED, ONCE = WAYS = ("rows alone", "keyed rows (`RowSink.write`)", "rows and positions")
 WRITER = Writer("c", "orders", "id", "a")
 VALUE = "v" * 150
 
@@ -75,39 +74,53 @@ def exactly_once(database: Database, table: str) -> Batch:
     return run
 
 
-def measure(url: str) -> dict[int, dict[str, float]]:
-    found: dict[int, dict[str, float]] = {}
-    for size in SIZES:
-        ways = {
-            "rows alone": plain(Database(url), f"alone{size}", lambda s, c, t: s.append(c, rows_of(t))),
-            "keyed rows": plain(Database(url), f"keyed{size}", lambda s, c, t: s.write(c, rows_of(t))),
-            "rows and positions": exactly_once(Database(url), f"once{size}"),
-        }
-        times: dict[str, list[float]] = {name: [] for name in ways}
-        for number in range(ROUNDS):
-            for name, run in ways.items():
-                began = time.perf_counter()
-                run(size, number)
-                times[name].append((time.perf_counter() - began) * 1000)
-        with Database(url).transaction() as cursor:
-            cursor.execute("DELETE FROM consumer_positions")
-        found[size] = {name: round(statistics.median(one), 2) for name, one in times.items()}
-    return found
+def measure(url: str, size: int, rounds: int) -> dict[str, list[float]]:
+    """Way → the milliseconds of each batch."""
+    ways = {
+        ALONE: plain(Database(url), f"alone{size}", lambda s, c, t: s.append(c, rows_of(t))),
+        KEYED: plain(Database(url), f"keyed{size}", lambda s, c, t: s.write(c, rows_of(t))),
+        ONCE: exactly_once(Database(url), f"once{size}"),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds):
+        for name, run in ways.items():
+            began = time.perf_counter()
+            run(size, number)
+            times[name].append(round((time.perf_counter() - began) * 1000, 3))
+    with Database(url).transaction() as cursor:
+        cursor.execute("DELETE FROM consumer_positions")
+    return times
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A row for each database and size: the median of each way, and its quickest and slowest batch."""
+    rows = [
+        [cell["database"], f"{cell['rows']:,}", *(_spread(cell["ms"][way]) for way in WAYS)] for cell in result["cells"]
+    ]
+    how = (in_rounds(result["rounds"]), "milliseconds for each batch: median (least to most)")
+    return f"{told(result, *how)}\n\n{grid(('database', 'rows in a batch', *WAYS), rows)}"
+
+
+def _spread(times: list[float]) -> str:
+    middle, least, most = (f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}" for ms in (median(times), min(times), max(times)))
+    return f"{middle} ({least}–{most})"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    as_json = parser.parse_args().json
-    with tempfile.TemporaryDirectory() as folder, PostgresServer(fsync=True) as server:
-        found = {"SQLite": measure(f"sqlite:///{folder}/rows.sqlite"), "PostgreSQL": measure(server.url)}
-    if as_json:
-        print(json.dumps(found))
-        return
-    print("| database | rows in a batch | rows alone | keyed rows | rows and positions |\n|---|---|---|---|---|")
-    for database, sizes in found.items():
-        for size, times in sizes.items():
-            print(f"| {database} | {size} | " + " | ".join(f"{ms:g} ms" for ms in times.values()) + " |")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with (
+        noted(rounds=given.rounds, cells=[]) as result,
+        tempfile.TemporaryDirectory() as folder,
+        PostgresServer(fsync=True) as server,
+    ):
+        for database, url in {"SQLite": f"sqlite:///{folder}/rows.sqlite", "PostgreSQL": server.url}.items():
+            for size in SIZES:
+                times = measure(url, size, given.rounds)
+                result["cells"].append({"database": database, "rows": size, "ms": times})
+    report(result, lambda found: print(markdown(found)), given.json)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from benchmarks import (
     rebalance,
     receiver,
     scale,
+    sinks,
     source,
     task_overhead,
     upgrades,
@@ -293,6 +294,15 @@ def test_both_fences_stand_side_by_side_with_what_was_read() -> None:
         "A plain consumer that reads a backlog of 600,000 records in 10 partitions: 294,000 and 294,000 records/s with "
         "`token`; 294,000 and 294,000 records/s with `transactional`."
     )
+
+
+def test_each_way_into_a_sink_stands_with_its_spread() -> None:
+    times = {sinks.ALONE: [1.0, 0.512, 4.0], sinks.KEYED: [1039.4], sinks.ONCE: [2.0, 2.0]}
+    cells = [{"database": "SQLite", "rows": 1200, "ms": times}]
+    made = sinks.markdown({**MACHINE, "rounds": 3, "cells": cells})
+    assert rows(made, f"3 rounds, milliseconds for each batch: median (least to most), {SAID}") == [
+        ["SQLite", "1,200", "1 (0.512–4)", "1,039 (1,039–1,039)", "2 (2–2)"]
+    ]
 
 
 def test_reads_end_with_the_ratio() -> None:
