@@ -54,7 +54,7 @@ REGISTER = (
         r"curl ",
         reason="PORT is the reader's; tests/integration/test_agent_plain.py asks that address",
     ),
-    Entry("docs/delivery.md", r"\.venv/bin/python benchmarks/", reason=MEASURES),
+    Entry("docs/delivery.md", r"PYTHONPATH=\. \.venv/bin/python -m benchmarks\.", reason=MEASURES),
     Entry("docs/delivery.md", r"PYTHONPATH=.*pytest", reason=SUITE),
     Entry("docs/install.md", r"", "tests/clusters/test_install_page.py"),
     Entry(
