@@ -6,7 +6,6 @@ from typing import Any
 
 from coordinator_plugin.stats import pauses_told
 from coordinator_plugin.stuck_topics import (
-    MAX_QUESTIONS,
     Question,
     in_turn,
     questions,
@@ -74,16 +73,15 @@ def reconcile(c: Coordinator) -> Findings:
         *flapping,
     )
     lines.extend(f"{one.topic} is held up by {one.consumer}: {one.sentence}" for one in found if one.consumer)
-    asked = in_turn(found, c.clock.now())
+    now = c.clock.now()
+    asked = in_turn(found, now)
     if more := len(found) - len(asked):
         lines.append(f"{counted(more, 'further question')} {agreed(more, 'waits for its', 'wait for their')} turn")
     waiting = [one for one in approving.waiting(c, managed).values() if not one.answered]
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
-    day = int(c.clock.now() // ASK_AGAIN_S)
-    approvals = tuple(
-        Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting
-    )
-    return Findings(due, missing, asked, approvals[:MAX_QUESTIONS], lines, audited)
+    day = int(now // ASK_AGAIN_S)
+    approvals = [Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting]
+    return Findings(due, missing, asked, in_turn(approvals, now), lines, audited)
 
 
 def _told(audited: Audit) -> list[str]:

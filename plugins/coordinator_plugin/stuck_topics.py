@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from coordinator_plugin.steps import held_up
 from coordinator_tasks.core.codecs import codec
@@ -26,6 +26,7 @@ MAX_QUESTIONS = 20
 GRAVEST = MAX_QUESTIONS // 2
 """So many of them are always the gravest ones."""
 FLAPS = 6
+Q = TypeVar("Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def questions_of_flapping(c: Coordinator, topics: Collection[str]) -> Iterator[Q
         yield Question(topic, "", sentence, _run_id(topic, "", "flaps", c.clock.now()))
 
 
-def in_turn(found: Sequence[Question], now: float) -> tuple[Question, ...]:
+def in_turn(found: Sequence[Q], now: float) -> tuple[Q, ...]:
     """At most `MAX_QUESTIONS` of these, the gravest first. Beside the gravest ones the others take turns, so that each is asked."""
     gravest, others = found[:GRAVEST], found[GRAVEST:]
     most = MAX_QUESTIONS - GRAVEST

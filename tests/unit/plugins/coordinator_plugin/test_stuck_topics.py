@@ -9,7 +9,7 @@ from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, MAX_QUESTIONS, questions_of_audit, sentences
 
 from coordinator_tasks.core.machine.audit import Finding, Kind
-from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service import approving, directives, topics, transitions
 from coordinator_tasks.service.audit import Audit
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import stable
@@ -99,6 +99,17 @@ def test_lesser_questions_come_up_in_turn_beside_the_gravest(shop: Cluster) -> N
         shop.clock.sleep(ASK_AGAIN_S)
     assert asked.keys() == {"orders", *many}
     assert asked["orders"] == 6
+
+
+def test_plans_that_wait_for_approval_come_up_in_turn(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [f"t{number:02}" for number in range(MAX_QUESTIONS + 5)]
+    plans = {topic: approving.Waiting(topic, "d" * 16, "4 of 4 partitions move") for topic in many}
+    monkeypatch.setattr(approving, "waiting", lambda *_: plans)
+    asked: set[str] = set()
+    for _ in range(2):
+        asked |= {one.topic for one in reconcile(shop.coordinator).approvals}
+        shop.clock.sleep(ASK_AGAIN_S)
+    assert asked == set(many)
 
 
 def test_a_question_that_stands_is_not_asked_again(shop: Cluster) -> None:
