@@ -1,8 +1,8 @@
 """Log lines with fields: text for a person, or one JSON object in each line for a program.
 
 Every line says what it is about: `cluster`, `consumer` and `incarnation` of the process, and `topic`, `epoch` and `rebalance` where
-they are known. What others wrote makes no line of its own, and sends nothing to a terminal. Fields come from three places: `know` for the process, `about` for a block in one thread (in Airflow's own logs too), and
-`extra=` of a single line.
+they are known. What others wrote makes no line of its own, and sends nothing to a terminal. Fields come from three places: `know` for
+the process, `about` for a block in one thread (in Airflow's own logs too), and `extra=` of a single line.
 """
 
 import json

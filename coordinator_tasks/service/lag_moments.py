@@ -51,9 +51,8 @@ def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
         return
     try:
         c.zk.ensure(c.paths.lags)
-        written(
-            c.zk, [put(path, raw, there.stat.version if there is not None else -1)]
-        )  # or another one has written it
+        # Or another one has written it.
+        written(c.zk, [put(path, raw, there.stat.version if there is not None else -1)])
     except NoAccess as error:
         yield f"the lags of this minute are not kept: {error}"
 

@@ -119,8 +119,8 @@ def before_1970(text: str) -> Refused:
 def offsets_of(text: str, groups: Mapping[str, str]) -> Offsets:
     """Read what Kafka's tool exports: lines of topic,partition,offset, or of group,topic,partition,offset.
 
-    `groups`: topic → the group that it is managed for, empty = not known. Raises `BadOffsets`, which names the line; it checks no offset against
-    the log, and no partition against the topic.
+    `groups`: topic → the group that it is managed for, empty = not known. Raises `BadOffsets`, which names the line; it checks
+    no offset against the log, and no partition against the topic.
     """
     if len(text) > MAX_FILE_CHARS:
         raise BadOffsets(f"the file of offsets has more than {MAX_FILE_CHARS} characters; split it by topic")

@@ -217,7 +217,8 @@ def _run(command: Sequence[str], environment: Mapping[str, str], limit_s: float)
         return subprocess.run(command, env=environment, timeout=limit_s, check=False, **streams)
     except subprocess.TimeoutExpired:
         raise AirflowException(
-            f"the launch by {program} took longer than {limit_s:g} s, and was ended; look at the cluster and at this host's load, and try again"
+            f"the launch by {program} took longer than {limit_s:g} s, and was ended; look at the cluster and at this host's load, "
+            "and try again"
         ) from None
     except OSError as error:
         raise Refused(
