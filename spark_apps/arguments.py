@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from coordinator_tasks.wiring import settings_from_environment
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
+from spark_apps.repeated_options import once
 
 HOST, ADDRESS = "host", "address"
 """Words for `--advertise`."""
@@ -148,16 +149,6 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-folder", default="", help="the launcher's folder; the consumer writes its incarnation there"
     )
-
-
-def once(argument: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The pairs by name; raises `Refused` for a name that comes twice."""
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        if name in found:
-            raise Refused(f"{argument} {name} is given twice; give it once")
-        found[name] = value
-    return found
 
 
 def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ConsumerSettings:

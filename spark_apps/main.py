@@ -24,10 +24,11 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
 from spark_apps.agent.process.consumer_process import ConsumerSettings
-from spark_apps.arguments import add_consumer_arguments, consumer_settings, once, set_up_logs
+from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import Build
+from spark_apps.repeated_options import once
 from spark_apps.spark import session
 
 REFUSED_EXIT = 2

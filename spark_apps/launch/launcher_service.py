@@ -35,6 +35,7 @@ from coordinator_tasks.service.fleet import Launch
 from coordinator_tasks.settings import Settings, for_consumers, plain_settings, settings_from_environment
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import open_coordinator
+from spark_apps.repeated_options import once
 
 LOOK_S = 2.0
 LAUNCHER_LIMIT_S = 30.0
@@ -239,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        conf = _settings(given.conf)
+        conf = once("--conf", map(_pair, given.conf))
         host = Host(given.base.absolute(), given.master, given.submit, tuple(given.app), conf, given.stop_limit)
         settings = settings_from_environment()
         logs.set_up(settings.log_format)
@@ -255,16 +256,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if left else 0
 
 
-def _settings(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise Refused(f"--conf {text!r} is not name=value; write it like --conf spark.cores.max=2")
-        if name in found:
-            raise Refused(f"--conf {name} is given twice; give it once")
-        found[name] = value
-    return found
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Refused(f"--conf {text!r} is not name=value; write it like --conf spark.cores.max=2")
+    return name, value
 
 
 if __name__ == "__main__":
