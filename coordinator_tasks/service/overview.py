@@ -200,9 +200,9 @@ def _kept(c: Coordinator, every: Iterable[Fleet]) -> Iterator[tuple[str, str]]:
     """Who is replaced by a redeployment or an upgrade that waits, and what for; one that cannot be read is left out."""
     for fleet in every:
         with suppress(Malformed, Refused):
-            if fleet.replaced and (why := redeployment.why_waits(c, fleet)):
-                said = f"the redeployment of {fleet.app} waits: {why}"
-                yield from ((one, said) for one in sorted(redeployment.pending(c, fleet))[:1])  # it may be over by now
+            consumer, why = redeployment.why_waits(c, fleet) if fleet.replaced else ("", "")
+            if why:
+                yield consumer, f"the redeployment of {fleet.app} waits: {why}"
             if fleet.runs and (why := upgrades.why_waits(c, upgrade := upgrade_store.read(c, fleet.app))):
                 yield from ((one, f"the upgrade of {fleet.app} waits: {why}") for one in upgrades.giving(upgrade))
 

@@ -83,26 +83,32 @@ def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
         if fleet.replaced and not fleet.problem:
             try:
                 yield from _step(c, fleet)
-                waits = why_waits(c, fleet)
+                _, waits = why_waits(c, fleet)
             except (Malformed, Refused, LookAgain) as error:
                 waits = str(error)
             if waits and problems is not None:
                 problems.append(f"the redeployment of {fleet.app} waits: {waits}")
 
 
-def why_waits(c: Coordinator, fleet: Fleet) -> str:
-    """Whom or what a redeployment waits for, and what to do; empty = it goes on, or is over. Raises `Malformed`."""
+def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
+    """Who is replaced next, and whom or what that waits for and what to do; no reason = it goes on, or is over.
+
+    Raises `Malformed`.
+    """
     left = pending(c, fleet)
     if not left:
-        return ""
+        return "", ""
+    consumer = min(left)
     if absent := sorted(set(fleet.consumers) - c.discovery.members().keys()):
         are = agreed(len(absent), "is", "are")
-        return (
+        back = (
             f"{shown(absent)} {are} not registered; `status` says why, and it goes on when {shown(absent)} {are} there"
         )
+        return consumer, back
     if len(fleet.consumers) < LEAST:
-        return f"{min(left)} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
-    return frozen.why_kept(c, [min(left)])
+        only = f"{consumer} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
+        return consumer, only
+    return consumer, frozen.why_kept(c, [consumer])
 
 
 def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
