@@ -127,6 +127,14 @@ def test_pages_follow_each_other_without_a_gap(
     assert found == ["5-bills", "4-parcels", "3-orders", "2-bills", "1-parcels", "0-orders"]
 
 
+def finds_of(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the single nodes that are read from now on."""
+    read: list[str] = []
+    inner = site.zk.find
+    monkeypatch.setattr(site.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    return read
+
+
 def test_a_long_history_is_read_only_as_far_as_the_page_needs_it(
     shop: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,9 +155,7 @@ def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
     for number in range(100):
         for topic in five:
             rebalance(shop, topic, number, 900_000.0 + 10 * number)
-    read: list[str] = []
-    inner = shop.zk.find
-    monkeypatch.setattr(shop.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    read = finds_of(shop, monkeypatch)
     page = past.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 5)
     assert [(one.topic, one.rebalance) for one in page.found] == [(topic, f"50-{topic}") for topic in five]
     assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
@@ -163,9 +169,7 @@ def test_a_later_page_near_the_newest_records_looks_for_no_place(
         for topic in twenty:
             rebalance(shop, topic, number, 900_000.0 + 10 * number)
     first = past.rebalances(shop.coordinator, Wanted(), 10)
-    read: list[str] = []
-    inner = shop.zk.find
-    monkeypatch.setattr(shop.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    read = finds_of(shop, monkeypatch)
     page = past.rebalances(shop.coordinator, Wanted(), 10, first.rest)
     assert [one.topic for one in page.found] == twenty[10:]
     assert len(read) <= 20 + 20 * 11
