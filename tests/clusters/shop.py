@@ -6,8 +6,11 @@ import sqlite3
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +59,7 @@ class Shop(ABC):
         self.broker, self.managed, self.folder = broker, managed, folder
         self.audit = folder / "audit"
         self.audit.mkdir()
-        self._rows = 0
+        self._taken: Counter[int] = Counter()  # rows of each incarnation
 
     @abstractmethod
     def said(self) -> str:
@@ -116,11 +119,13 @@ class Shop(ABC):
             found = read_audit(self.audit)
         except sqlite3.OperationalError:  # a new incarnation has not made its table yet
             return
-        self.managed.ledger.rows += [
-            Row("a", one["incarnation"], one["epoch"], one["partition"], one["offset"], 0, 0.0, one["processed_at"])
-            for one in found[self._rows :]
-        ]
-        self._rows = len(found)
+        for incarnation, rows in groupby(found, itemgetter("incarnation")):
+            new = list(rows)[self._taken[incarnation] :]
+            self._taken[incarnation] += len(new)
+            self.managed.ledger.rows += [
+                Row("a", incarnation, one["epoch"], one["partition"], one["offset"], 0, 0.0, one["processed_at"])
+                for one in new
+            ]
 
     def wait_for(self, holds: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> float:
         """Seconds until `holds`; an error with the engine's own words."""
