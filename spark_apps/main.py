@@ -32,6 +32,8 @@ from spark_apps.repeated_options import once
 from spark_apps.spark import session
 
 REFUSED_EXIT = 2
+LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
+"""Of SparkContext.setLogLevel, in any case."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,8 +85,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--interceptor", action="append", default=[], help="module:class of a ConsumerInterceptor; repeatable"
     )
     parser.add_argument("--state-stays-behind", action="store_true", help="queries may keep state, which does not move")
-    parser.add_argument("--log-level", default="WARN", help="of Spark's JVM")
+    parser.add_argument("--log-level", type=_log_level, default="WARN", help="of Spark's JVM")
     return parser.parse_args(arguments)
+
+
+def _log_level(text: str) -> str:
+    if (level := text.upper()) not in LOG_LEVELS:
+        known = ", ".join(LOG_LEVELS)
+        raise argparse.ArgumentTypeError(f"{text!r} is no log level of Spark; give one of {known}")
+    return level
 
 
 def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:

@@ -37,3 +37,10 @@ def test_the_same_name_of_different_kinds_is_not_twice() -> None:
     told = main._parse([*LEAST, "--pipeline", "a=s:b", "--pattern", "a=s:b", "--set", "a=1", "--option", "a=2"])
     assert len(main._pipelines(told)) == 2
     assert (main._how(told).pipeline["a"], main._how(told).options["a"]) == ("1", "2")
+
+
+def test_an_unknown_log_level_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main._parse([*LEAST, "--log-level", "LOUD"])
+    assert "'LOUD' is no log level of Spark; give one of ALL, TRACE, DEBUG, INFO, " in capsys.readouterr().err
+    assert main._parse([*LEAST, "--log-level", "error"]).log_level == "ERROR"
