@@ -144,9 +144,10 @@ class ConfluentKafkaAdmin(_Client):
             return error
 
     def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        first = self._listed(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))  # type: ignore[no-untyped-call]
-        end = self._listed(topic, dict.fromkeys(partitions, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
-        return {partition: (first[partition], end[partition]) for partition in first}
+        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        first = self._listed(topic, dict.fromkeys(partitions, earliest), missing=_NO_LEADER)
+        end = self._listed(topic, dict.fromkeys(partitions, latest), missing=_NO_LEADER)
+        return {partition: (first[partition], end[partition]) for partition in first if partition in end}
 
     def create_topic(self, topic: str, partitions: int, replication: int = -1, **config: str) -> None:
         """Create a topic if it is missing, and wait until the brokers know it; for the demo and the tests.

@@ -195,7 +195,7 @@ class KafkaAdmin(Protocol):
         """
 
     def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        """Partition → the first offset that is still there, and the one after the last."""
+        """Partition → its first offset and the one after its last, of those that are there and have a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
         """Partition → offset of its first record at or after a time (milliseconds since 1970), if there is one."""

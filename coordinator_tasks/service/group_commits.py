@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 from coordinator_tasks.core.lag_moments import Seen
 from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures
@@ -13,7 +14,8 @@ from coordinator_tasks.service.figures import TopicFigures
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
     """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why.
 
-    A topic that is gone from Kafka has none. One that this account may not ask for hides no other of its group.
+    A topic that is gone from Kafka has none. One that this account may not ask for hides no other of its group,
+    and a partition without a leader no other of its topic.
     """
     gone = _gone(c, [one.topic for one in topics])
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -31,6 +33,11 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
             except KafkaUnavailable as error:
                 unknown[group] = error.told
                 break  # each further topic would wait as long
+            if unled := sorted(committed.keys() - ends.keys()):
+                has = agreed(len(unled), "has", "have")
+                unknown[group] = KafkaUnavailable(
+                    f"{named(unled)} of topic {topic!r} {has} no leader; check Kafka's brokers"
+                ).told
             for partition, entry in sorted(committed.items()):
                 if partition in ends:
                     owner, end = owners[topic].get(partition, ""), ends[partition][1]

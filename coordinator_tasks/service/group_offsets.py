@@ -15,7 +15,7 @@ from coordinator_tasks.service.topics import chosen_partitions, configuration, l
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
-    """One partition: `current_offset` is committed (`None` = nothing), `lag` counts offsets up to the log's end.
+    """One partition: `current_offset` is committed (`None` = nothing), `lag` counts offsets up to the log's end (`None` = no leader).
 
     `consumer_id` is the owner with its incarnation, `client_id` the owner, `host` that of its interface; empty = no owner.
     """
@@ -24,7 +24,7 @@ class PartitionOffset:
     topic: str
     partition: int
     current_offset: int | None
-    log_end_offset: int
+    log_end_offset: int | None
     lag: int | None
     consumer_id: str = ""
     host: str = ""
@@ -89,7 +89,7 @@ def _of_topic(
     committed = committed_of(answer, config.topic)
     ends = {p: bound[1] for p, bound in c.kafka.bounds(config.topic, partitions).items()}
     for p in partitions:
-        at = committed[p].offset if p in committed else None
+        at, end = committed[p].offset if p in committed else None, ends.get(p)
         owner = node.assignments.get(p, "") if node is not None else ""
         incarnation = node.incarnations.get(owner, 0) if node is not None else 0
         yield PartitionOffset(
@@ -97,8 +97,8 @@ def _of_topic(
             config.topic,
             p,
             at,
-            ends[p],
-            None if at is None else max(0, ends[p] - at),
+            end,
+            None if at is None or end is None else max(0, end - at),
             f"{owner}-{incarnation}" if owner else "",
             f"/{hosts[owner]}" if owner in hosts else "",
             owner,

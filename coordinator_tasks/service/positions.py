@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, LookAgain, Refused
+from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, KafkaUnavailable, LookAgain, Refused
 from coordinator_tasks.core.model import Actor, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.partition_text import agreed, counted, named
@@ -130,6 +130,11 @@ def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]
     committed = committed_of(answer, topic)
     before = {p: committed[p].offset if p in committed else None for p in wanted}
     bounds = c.kafka.bounds(topic, wanted)
+    if unled := [p for p in wanted if p not in bounds]:
+        raise KafkaUnavailable(
+            f"{named(unled)} of topic {topic!r} {agreed(len(unled), 'has', 'have')} no leader; "
+            "check Kafka's brokers, or name other partitions"
+        )
     targets = _asked(c, topic, place, before, bounds) if isinstance(place, Position) else place
     return tuple(_inside(p, before[p], targets[p], bounds[p]) for p in wanted)
 

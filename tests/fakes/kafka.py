@@ -113,7 +113,13 @@ class FakeKafka:
         return next((max(offset, beginning) for at, offset in blocks if at >= at_ms), None)
 
     def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        return {p: self.log(topic, p) for p in sorted(partitions)}
+        return {p: self.log(topic, p) for p in self.led(topic, partitions)}
+
+    def led(self, topic: str, partitions: Collection[int]) -> list[int]:
+        """Those of these partitions that are there and have a leader."""
+        self._answer()
+        count = len(self._topics[topic].ends) if topic in self._topics else 0
+        return sorted(p for p in partitions if p < count and p not in self.leaderless)
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
         found = {p: self.first_at(topic, p, at) for p, at in times_ms.items()}
@@ -153,18 +159,13 @@ class FakeGroupOffsets:
         return found.topic_id if found is not None else ""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        return {p: self.kafka.log(topic, p)[1] for p in self._led(topic, partitions)}
+        return {p: self.kafka.log(topic, p)[1] for p in self.kafka.led(topic, partitions)}
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
         return self.kafka.at_times(topic, times_ms)
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        return {p: self.kafka.log(topic, p)[0] for p in self._led(topic, partitions)}
-
-    def _led(self, topic: str, partitions: Collection[int]) -> list[int]:
-        found = self.kafka.describe([topic])[topic]
-        count = found.partition_count if found is not None else 0
-        return sorted(p for p in partitions if p < count and p not in self.kafka.leaderless)
+        return {p: self.kafka.log(topic, p)[0] for p in self.kafka.led(topic, partitions)}
 
 
 def perform_due(ownership: TopicOwnership, offsets: GroupOffsets, limit: int = 20) -> None:

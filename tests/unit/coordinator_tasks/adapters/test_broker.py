@@ -89,14 +89,18 @@ def test_a_trouble_that_the_library_tells_once_is_named_until_an_answer_comes(mo
 def test_an_answer_without_an_offset_is_no_offset_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"bootstrap.servers": "127.0.0.1:1"}
     offsets, coordinator = ConfluentGroupOffsets(settings, "g"), ConfluentKafkaAdmin(settings)
-    answers = {TopicPartition("t", p): ListOffsetsResultInfo(at, -1, -1) for p, at in ((0, 7), (1, OFFSET_INVALID))}
+    answers: dict[TopicPartition, Any] = {
+        TopicPartition("t", p): ListOffsetsResultInfo(at, -1, -1) for p, at in ((0, 7), (1, OFFSET_INVALID))
+    }
     for one in (offsets, coordinator):
         monkeypatch.setattr(one._broker, "results", lambda _, one=one: broker._Results(answers, one._broker))
     assert offsets.ends("t", [0, 1]) == {0: 7}
     assert offsets.beginnings("t", [0, 1]) == {0: 7}
-    for ask in (lambda: coordinator.bounds("t", [0, 1]), lambda: offsets.at_times("t", {0: 1, 1: 1})):
-        with pytest.raises(KafkaUnavailable, match="partition t-1: no broker says its offset"):
-            ask()
+    assert coordinator.bounds("t", [0, 1]) == {0: (7, 7)}
+    with pytest.raises(KafkaUnavailable, match="partition t-1: no broker says its offset"):
+        offsets.at_times("t", {0: 1, 1: 1})
+    answers[TopicPartition("t", 1)] = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    assert coordinator.bounds("t", [0, 1]) == {0: (7, 7)}
 
 
 def test_that_all_brokers_are_down_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,15 @@ def test_describe_has_the_columns_of_kafkas_tool_in_its_order(run: Run) -> None:
     ]
 
 
+def test_describe_shows_a_partition_without_a_leader_with_no_end(run: Run, shop: Shop) -> None:
+    shop.kafka.leaderless = {1}
+    rows = [line.split() for line in run("offsets", "describe")[1].splitlines()[1:]]
+    assert rows[:2] == [
+        ["g", "orders", "0", "80", "100", "20", "a-1", "/a", "a"],
+        ["g", "orders", "1", "90", "-", "-", "a-1", "/a", "a"],
+    ]
+
+
 def test_describe_takes_topics_partitions_and_a_group(run: Run, shop: Shop) -> None:
     shop.kafka.create_topic("clicks", 1)
     add_topic(shop.coordinator, "clicks", "web", actor=PERSON)

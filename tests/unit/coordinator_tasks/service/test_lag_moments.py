@@ -163,6 +163,13 @@ def test_a_topic_of_which_kafka_tells_nothing_hides_no_other_of_its_group(behind
     assert [line.startswith("the lag of group g is not known: KPC-021") for line in lines] == [True] * (how == "denied")
 
 
+def test_a_partition_without_a_leader_is_named_and_hides_no_other(behind: Site) -> None:
+    behind.kafka.leaderless = {1}
+    (line,) = lag_moments.keep(behind.coordinator, ["orders"])
+    assert line.startswith("the lag of group g is not known: KPC-042: partition 1 of topic 'orders' has no leader; ")
+    assert list(kept(behind)[-1].topics["orders"].partitions) == [0, 2, 3]
+
+
 def test_without_kafka_the_moment_is_empty_and_the_reason_is_said(behind: Site) -> None:
     behind.clock.advance(EVERY_S)
     behind.kafka.down = True

@@ -9,7 +9,7 @@ import pytest
 from coordinator_plugin import changes
 
 from coordinator_tasks.core.codecs.codec import encode_node
-from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused
+from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, NotManaged, Refused
 from coordinator_tasks.core.model import (
     Actor,
     Explanation,
@@ -63,6 +63,13 @@ def test_a_preview_says_where_each_partition_is_and_goes_and_writes_nothing(
     found = positions.preview(shop.coordinator, "orders", to)
     assert [(one.before, one.target) for one in found] == list(zip([80, 90, None], targets, strict=True))
     assert shop.server.zxid == before
+
+
+def test_a_partition_without_a_leader_keeps_no_other_from_a_reset(shop: Shop) -> None:
+    shop.kafka.leaderless = {1}
+    assert len(positions.preview(shop.coordinator, "orders", "earliest", [0, 2])) == 2
+    with pytest.raises(KafkaUnavailable, match=r"partition 1 of topic 'orders' has no leader; .*name other partitions"):
+        positions.preview(shop.coordinator, "orders", "earliest")
 
 
 def test_a_shift_counts_from_the_committed_offset_and_stops_at_the_ends_of_the_log(shop: Shop) -> None:
