@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from coordinator_tasks.adapters.broker import built
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.library_log import LIBRARY_LOG
 
@@ -37,7 +38,7 @@ class ConfluentRecordSampler:
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
         """See `ports.RecordSampler`."""
         try:
-            with closing(Consumer(self._settings, logger=LIBRARY_LOG)) as consumer:
+            with closing(built(lambda: Consumer(self._settings, logger=LIBRARY_LOG))) as consumer:
                 consumer.assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
                 return self._means(consumer, len(offsets))
         except KafkaException as error:

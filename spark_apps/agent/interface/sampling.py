@@ -6,11 +6,11 @@ Nothing waits for it: a partition without a sample weighs as much as the others 
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.errors import BadSettings, KafkaUnavailable
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, TopicStatus
 from coordinator_tasks.core.ports import RecordSampler
 
@@ -53,9 +53,16 @@ class SampledStatus:
         for name, partition in waited[:AT_ONCE]:
             wanted[name][partition] = _recent(flowing[name, partition])
         for name, offsets in wanted.items():
-            found = self._sampler.mean_bytes(name, offsets)
+            found = self._means(name, offsets)
             for partition in offsets:
                 self._note((name, partition), found.get(partition))
+
+    def _means(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
+        try:
+            return self._sampler.mean_bytes(topic, offsets)
+        except (KafkaUnavailable, BadSettings) as error:  # nobody waits for it, and it is tried again
+            log.info("%s", error)
+            return {}
 
     def _note(self, key: tuple[str, int], mean: float | None) -> None:
         before = self._bytes.pop(key, None)
@@ -77,10 +84,7 @@ class SampledStatus:
 
     def _run(self, stop: threading.Event, every_s: float) -> None:
         while not stop.wait(every_s):
-            try:
-                self.sample()
-            except KafkaUnavailable as error:  # nobody waits for it, and it is tried again
-                log.info("%s", error)
+            self.sample()
 
 
 def _recent(one: RunningPartition) -> int:

@@ -1,7 +1,7 @@
 """The mean size of records: which partitions are sampled, what is kept of it, and what plans make of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +10,7 @@ from coordinator_tasks.adapters import kafka_samples
 from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.core.assignors.weights import Measure, Totals, measured, totals
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
+from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, Token, TopicStatus
 from spark_apps.agent.interface.sampling import AT_ONCE, RECENT, SampledStatus
 
@@ -18,13 +19,16 @@ TOKEN = Token(1, 1, "g")
 
 @dataclass
 class Broker:
-    """`means` are what a sample of a partition gives; it answers for no other."""
+    """`means` are what a sample of a partition gives; it answers for no other, and refuses topics in `refused`."""
 
     means: dict[int, float] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
     asked: list[tuple[str, dict[int, int]]] = field(default_factory=list)
 
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
         self.asked.append((topic, dict(offsets)))
+        if topic in self.refused:
+            raise BadSettings("the Kafka settings are not usable; correct them")
         return {p: self.means[p] for p in offsets if p in self.means}
 
 
@@ -68,6 +72,22 @@ def test_headers_that_cannot_be_read_are_not_counted_and_end_no_sampling(monkeyp
     client = SimpleNamespace(assign=bool, consume=lambda *_: [message], close=lambda: None)
     monkeypatch.setattr(kafka_samples, "Consumer", lambda *_, **__: client)
     assert ConfluentRecordSampler({}, "g").mean_bytes("orders", {0: 0}) == {0: 5.0}
+
+
+def test_a_topic_that_cannot_be_sampled_hides_no_other() -> None:
+    broker = Broker({0: 5.0}, refused=("orders",))
+    said = status(**{f"p{number}": running() for number in range(AT_ONCE)})
+    both = replace(said, topics={**said.topics, "prices": TopicStatus("g", 1, running={0: running()})})
+    sampled = SampledStatus(lambda: both, broker)
+    for _ in range(2):
+        sampled.sample()
+    assert sampled.status().topics["prices"].running[0].record_bytes == 5.0
+
+
+def test_settings_that_the_client_refuses_in_any_way_are_named() -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "stats_cb": "metrics"}
+    with pytest.raises(BadSettings, match=r"the Kafka settings are not usable: .*stats_cb"):
+        ConfluentRecordSampler(settings, "g").mean_bytes("orders", {0: 0})
 
 
 def test_those_that_were_sampled_longest_ago_come_first() -> None:
