@@ -296,8 +296,7 @@ def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) 
         f"adding consumers cannot help: {seen.throughput:,.0f} records/s are read with {len(seen.consumers)} consumers, "
         f"{last.throughput:,.0f} were with {last.count}; the sink or the brokers are the limit"
     )
-    leaves = _cheapest(seen, len(seen.consumers) - count)
-    return replace(_said(Kind.UNDO, seen, count, why), leaves=leaves)
+    return _left(Kind.UNDO, seen, count, why)
 
 
 def _first_of_row(memory: Memory, last: Decision, judged_at: float) -> Decision:
@@ -343,7 +342,7 @@ def _fewer(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], d
         left += 1
     if left >= count:
         return _said(Kind.HOLD, seen, count, f"{balance}; one fewer would be close to its limit")
-    return replace(_said(Kind.SHRINK, seen, left, balance), leaves=_cheapest(seen, count - left))
+    return _left(Kind.SHRINK, seen, left, balance)
 
 
 def hot(seen: Seen, memory: Memory) -> tuple[Load, ...]:
@@ -371,12 +370,26 @@ def _bounded(limits: Limits, seen: Seen, count: int, outside: int, why: str) -> 
     said = f"{_are(count)} outside of {limits.least} to {limits.most}"
     if outside > count:
         return _said(Kind.GROW, seen, outside, said)
-    return replace(_said(Kind.SHRINK, seen, outside, said), leaves=_cheapest(seen, count - outside))
+    return _left(Kind.SHRINK, seen, outside, said)
+
+
+def _left(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
+    """The way to `desired` consumers, or as near to it as frozen topics let it go."""
+    count = len(seen.consumers)
+    leaves = _cheapest(seen, count - desired)
+    if desired < count and not leaves:
+        why += "; none can leave: each keeps partitions of a frozen topic; unfreeze it"
+        return _said(Kind.HOLD, seen, count, why)
+    return replace(_said(kind, seen, count - len(leaves), why), leaves=leaves)
 
 
 def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
-    """So many consumers, those first whose partitions have the least backlog, then the fewest and the slowest ones."""
-    costs = dict.fromkeys(seen.consumers, (0.0, 0, 0.0))
+    """At most so many consumers, those first whose partitions have the least backlog, then the fewest and the slowest ones.
+
+    None that has partitions of a frozen topic: it would keep them.
+    """
+    kept = {one.owner for one in seen.loads if one.frozen}
+    costs = {one: (0.0, 0, 0.0) for one in seen.consumers if one not in kept}
     for load in seen.loads:
         if load.owner in costs:
             lag, number, rate = costs[load.owner]

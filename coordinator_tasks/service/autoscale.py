@@ -279,7 +279,10 @@ def _loads(
     seconds: float,
     configs: Mapping[str, TopicConfig],
 ) -> list[Load] | None:
-    """The loads of what the consumer ran all the time, paused partitions apart; `None` = something of it is not known."""
+    """The loads of what the consumer ran all the time; `None` = something of it is not known.
+
+    A paused partition has none; of a frozen topic it has one of nothing, because it keeps its owner.
+    """
     took = second.answered_s - first.answered_s if first.answered_s and second.answered_s else seconds
     if took <= 0 or first.incarnation != second.incarnation:
         return None
@@ -291,6 +294,9 @@ def _loads(
         config = configs.get(topic)
         for partition, now in status.running.items():
             if config is None or partition in config.paused:
+                found += (
+                    [Load(topic, partition, consumer, 0.0, 0.0, 0.0, frozen=True)] if config and config.frozen else []
+                )
                 continue
             past = before[partition]
             if now.lag_records is None or past.lag_records is None or now.token != past.token:

@@ -221,6 +221,20 @@ def test_it_shrinks_by_the_cheapest_to_empty_after_a_calm_time() -> None:
     assert decide(LIMITS, seen(*each, now=1_060.0, consumers="abc"), peak)[0].kind is Kind.HOLD
 
 
+def test_whom_a_frozen_topic_keeps_does_not_leave() -> None:
+    limits, free = replace(LIMITS, most=1), seen(("a", 1, 0), ("b", 1, 5))
+    a, b = (replace(one, frozen=True) for one in free.loads)
+    other, _ = decide(limits, replace(free, loads=(a, free.loads[1])), KNOWN)
+    assert (other.kind, other.desired, other.leaves) == (Kind.SHRINK, 1, ("b",))
+    nobody, _ = decide(limits, replace(free, loads=(a, b)), KNOWN)
+    assert (nobody.kind, nobody.desired, nobody.leaves) == (Kind.HOLD, 2, ())
+    assert nobody.reasons == (
+        "2 consumers are outside of 1 to 1; none can leave: each keeps partitions of a frozen topic; unfreeze it",
+    )
+    fewer, _ = decide(limits, replace(free, consumers=("a", "b", "c"), loads=(a, b)), KNOWN)
+    assert (fewer.kind, fewer.desired, fewer.leaves) == (Kind.SHRINK, 2, ("c",))
+
+
 @pytest.mark.parametrize("pause_s", [3_600.0, 86_400.0])
 def test_it_shrinks_after_a_long_pause_and_keeps_few_numbers_until_then(pause_s: float) -> None:
     limits, memory = replace(LIMITS, shrink_pause_s=pause_s), KNOWN

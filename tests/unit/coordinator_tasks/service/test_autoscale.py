@@ -443,6 +443,15 @@ def test_pins_stay_when_a_change_of_size_is_refused(why: str, monkeypatch: pytes
     assert pins(site) == moved
 
 
+def test_nobody_is_drained_whom_a_frozen_topic_keeps_although_it_is_paused() -> None:
+    site = known_site(act=True, most=1)
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    positions.set_paused(site.coordinator, "orders", [], paused=True, actor=PERSON)
+    site.settles()
+    assert "none can leave: each keeps partitions of a frozen topic" in look(site).text
+    assert wanted(site) == ("b-1", "b-2")
+
+
 def test_nothing_of_a_frozen_topic_is_moved() -> None:
     site = uneven_site()
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
