@@ -1,7 +1,7 @@
 """The plain loop: the same transitions without Airflow, for tests, benchmarks and small sites.
 
-It has no state that matters. While ZooKeeper or the registry does not answer, it changes nothing, says so once, and
-continues when they are back. While Kafka does not answer, it does what is possible without Kafka.
+It has no state that matters. While ZooKeeper or the registry does not answer, or a right on a folder that each plan needs is
+missing, it changes nothing, says so once, and continues when they are back. While Kafka does not answer, it does what is possible without Kafka.
 """
 
 import logging
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.errors import Unavailable
+from coordinator_tasks.core.errors import NoAccess, Unavailable
 from coordinator_tasks.core.model import Actor, MoveKind, State
 from coordinator_tasks.service import idle, lag_moments, pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
@@ -40,7 +40,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
             chores.do(c)
             reports = transitions.step(c, transitions.topics(c), actor)
             measures.do(c, reports)
-        except Unavailable as error:
+        except (Unavailable, NoAccess) as error:
             if str(error) != held:
                 held = str(error)
                 log.warning("holding everything as it is: %s", held)

@@ -59,7 +59,7 @@ def readmit(c: Coordinator) -> Iterator[str]:
     try:
         for consumer in directives.complete_readmissions(c, problems):
             yield f"{consumer} is readmitted"
-    except LookAgain as error:
+    except (LookAgain, NoAccess) as error:
         problems.append(f"nobody is readmitted: {error}")
     yield from problems
 
@@ -67,12 +67,18 @@ def readmit(c: Coordinator) -> Iterator[str]:
 def redeploy(c: Coordinator) -> Iterator[str]:
     """Do the next step of each redeployment; a line for each, and for each problem."""
     problems: list[str] = []
-    yield from redeployment.advance(c, problems)
+    try:
+        yield from redeployment.advance(c, problems)
+    except NoAccess as error:
+        problems.append(f"the redeployments wait: {error}")
     yield from problems
 
 
 def upgrade(c: Coordinator) -> Iterator[str]:
     """Do the next steps of each upgrade; a line for each, and for each problem."""
     problems: list[str] = []
-    yield from upgrades.advance(c, problems)
+    try:
+        yield from upgrades.advance(c, problems)
+    except NoAccess as error:
+        problems.append(f"the upgrades wait: {error}")
     yield from problems

@@ -120,10 +120,8 @@ def test_a_step_of_the_loop_waits_for_nothing(site: Site) -> None:
     assert site.clock.now() == began
 
 
-def test_the_loop_takes_over_from_the_dead_while_kafka_does_not_answer(site: Site) -> None:
-    site.dies("a")
-    site.clock.advance(5)
-    site.kafka.down = True
+def run_loop(site: Site) -> list[Outcome]:
+    """What the plain loop does until it has written something."""
     stop, written = threading.Event(), list[Outcome]()
 
     def show(report: transitions.TopicReport) -> None:
@@ -134,8 +132,37 @@ def test_the_loop_takes_over_from_the_dead_while_kafka_does_not_answer(site: Sit
     limit.start()
     loop.run(site.coordinator, stop, "ada", show)
     limit.cancel()
-    assert written == [Outcome.WRITTEN]
+    return written
+
+
+def test_the_loop_takes_over_from_the_dead_while_kafka_does_not_answer(site: Site) -> None:
+    site.dies("a")
+    site.clock.advance(5)
+    site.kafka.down = True
+    assert run_loop(site) == [Outcome.WRITTEN]
     assert set(site.node().assignments.values()) == {"b"}
+
+
+def test_the_loop_plans_without_a_folder_that_only_the_upkeep_needs(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.dies("a")
+    site.zk.ensure(site.paths.fleets)
+    site.zk.denied.add(site.paths.fleets)
+    assert run_loop(site) == [Outcome.WRITTEN]
+    assert f"the redeployments wait: {site.paths.fleets} may not be used by this ZooKeeper account" in caplog.text
+
+
+def test_the_loop_waits_for_the_right_on_a_folder_that_every_plan_needs(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.dies("a")
+    site.zk.denied.add(site.paths.members)
+    granted = threading.Timer(0.2, site.zk.denied.clear)
+    granted.start()
+    assert run_loop(site) == [Outcome.WRITTEN]
+    said = [record.message.partition(" may not")[0] for record in caplog.records]
+    assert said == [f"holding everything as it is: {site.paths.members}", "everything answers again; continuing"]
 
 
 def test_the_loop_prunes_the_histories_and_says_once_what_stays(
