@@ -64,6 +64,15 @@ def test_rows_follow_the_scroll_bar_to_the_last_partition(browser: Browser) -> N
     browser.until(last, "the last partition")
 
 
+def test_a_focus_in_the_table_of_topics_outlives_updates(browser: Browser) -> None:
+    browser.open("/live")
+    link = browser.find("[aria-label=Topics] tbody a[href*='/ask/freeze']")
+    browser.driver.execute_script("arguments[0].focus()", link)
+    first = told(browser, "now")
+    browser.until(lambda: told(browser, "now") >= first + 2, "two updates")
+    assert browser.driver.switch_to.active_element == link
+
+
 def legend(browser: Browser) -> list[str]:
     """The lines of both charts."""
     return [one.text for one in browser.find_all(".plot .u-series .u-label") if one.text not in ("Time", "Value")]

@@ -192,10 +192,19 @@
     return new Map(data.topics.map((one, at) => [one.topic, found[at]]));
   };
   const rank = (one) => (one.problem ? 0 : one.unowned ? 1 : one.state !== "Stable" ? 2 : STAND.some((name) => seen.told.get(one.topic)[name]) ? 3 : 4);
+  // Only cells that differ are replaced: a focus or a selection in the others stays.
+  const update = (body, rows) => {
+    rows.forEach((row, i) => {
+      const old = body.children[i];
+      if (!old) { body.append(row); return; }
+      [...row.children].forEach((cell, at) => { if (!old.children[at].isEqualNode(cell)) old.children[at].replaceWith(cell); });
+    });
+    while (body.children.length > rows.length) body.lastChild.remove();
+  };
   const showTopics = (data) => {
     const wanted = seen.find.value.trim().toLowerCase();
     const rows = data.topics.filter((one) => one.topic.toLowerCase().includes(wanted)).sort((a, b) => rank(a) - rank(b) || (b.lag || 0) - (a.lag || 0) || (a.topic < b.topic ? -1 : 1));
-    seen.topicBody.replaceChildren(...rows.slice(0, MOST_TOPICS).map(topicRow));
+    update(seen.topicBody, rows.slice(0, MOST_TOPICS).map(topicRow));
     seen.topicMore.textContent = rows.length > MOST_TOPICS ? `${counted(rows.length - MOST_TOPICS, "more topic")}; those that need somebody stand first.` : data.topics.length ? "" : "No topic is managed here yet.";
   };
 
