@@ -384,7 +384,7 @@ def _left(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
 
 
 def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
-    """At most so many consumers, those first whose partitions have the least backlog, then the fewest and the slowest ones.
+    """At most so many consumers, those first whose partitions have the least backlog, then the fewest and slowest ones.
 
     None that has partitions of a frozen topic: it would keep them.
     """

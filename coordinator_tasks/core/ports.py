@@ -246,8 +246,8 @@ class RecordSampler(Protocol):
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
         """Partition → mean bytes (key, value and headers) of some records from that offset on.
 
-        Partitions whose records do not arrive in time are left out. Blocks for some seconds; raises `KafkaUnavailable` and
-        `BadSettings`.
+        Partitions whose records do not arrive in time are left out. Blocks for some seconds; raises `KafkaUnavailable`
+        and `BadSettings`.
         """
 
 

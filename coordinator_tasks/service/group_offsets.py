@@ -15,8 +15,9 @@ from coordinator_tasks.service.topics import chosen_partitions, configuration, l
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
-    """One partition: `current_offset` is committed (`None` = nothing), `lag` counts offsets up to the log's end (`None` = no leader).
+    """One partition: `current_offset` is committed (`None` = nothing), `lag` counts offsets up to the log's end.
 
+    The end of a partition without a leader is `None`.
     `consumer_id` is the owner with its incarnation, `client_id` the owner, `host` that of its interface; empty = no owner.
     """
 

@@ -1,7 +1,8 @@
 """The plain loop: the same transitions without Airflow, for tests, benchmarks and small sites.
 
-It has no state that matters. While ZooKeeper or the registry does not answer, or a right on a folder that each plan needs is
-missing, it changes nothing, says so once, and continues when they are back. While Kafka does not answer, it does what is possible without Kafka.
+It has no state that matters. While ZooKeeper or the registry does not answer, or a right on a folder that each plan needs
+is missing, it changes nothing, says so once, and continues when they are back. While Kafka does not answer, it does what
+is possible without Kafka.
 """
 
 import logging
