@@ -248,6 +248,11 @@ def built(client: Callable[[], C]) -> C:
         return client()
     except (KafkaException, ValueError, TypeError) as error:
         raise BadSettings(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
+    except AttributeError as error:  # of the only setting that the library takes as a group
+        raise BadSettings(
+            "the Kafka settings are not usable: default.topic.config is no group of settings; "
+            "write its entries beside the others"
+        ) from error
 
 
 class _Results(Generic[K]):
