@@ -147,7 +147,10 @@ def _run(request: LaunchRequest, writer: int) -> int:
     tell(started=True, pid=os.getpid(), log=str(request.folder.log), folder=str(request.folder.path))
     code = supervise(request, state)
     reason = reason_of(code, request.folder, state.forced)
-    request.folder.write_ended(code, reason, time.time())
+    try:
+        request.folder.write_ended(code, reason, time.time())
+    except OSError as error:  # a full disk: others get the partitions all the same
+        _say(f"{request.folder.ended} cannot be written: {error.strerror}")
     _say(f"all processes of {request.consumer} have ended, {reason or f'exit code {code}'}")
     return 0 if report_end(request) else 1
 
@@ -271,7 +274,8 @@ def _lock_owner(request: LaunchRequest) -> int:
 
 def _say(text: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    print(f"{stamp} launcher {visible_line(text)}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # a full disk: what it says is lost, and the consumer is still supervised
+        print(f"{stamp} launcher {visible_line(text)}", file=sys.stderr, flush=True)
 
 
 def _parse(arguments: Sequence[str]) -> LaunchRequest:

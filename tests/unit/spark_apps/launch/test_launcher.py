@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -209,6 +210,14 @@ def test_a_consumer_that_has_said_that_it_leaves_and_hangs_is_ended_with_all_its
     ended = "still there 1 s after it announced its leave"
     assert folder.reason() == f"killed by SIGKILL: partition 3 does not stop: {ended}"
     assert not psutil.pid_exists(launched.number_in("helper"))
+
+
+def test_a_full_disk_leaves_no_half_a_consumer_and_its_end_is_reported(consumer: Launched) -> None:
+    launcher_pid, driver, helper = up(consumer)
+    resource.prlimit(launcher_pid, resource.RLIMIT_FSIZE, (0, 0))  # as on a full disk, a file is made and takes no byte
+    os.kill(driver, signal.SIGKILL)
+    eventually((consumer.folder.path / "told").exists)
+    assert not psutil.pid_exists(helper)
 
 
 def test_a_clean_leave_has_no_reason(consumer: Launched) -> None:
