@@ -123,16 +123,16 @@ def _run(request: LaunchRequest, writer: int) -> int:
             os.write(writer, json.dumps(said).encode())
         os.close(writer)
 
-    lock = os.open(request.folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        begun = _begin(request.folder)
+    except OSError as error:
+        tell(
+            refused=f"the run folder {request.folder.path} cannot be used: {error}; free space on its disk, or correct its files and rights"
+        )
+        return REFUSED_EXIT
+    if not begun:
         tell(started=False, pid=_lock_owner(request), log=str(request.folder.log), folder=str(request.folder.path))
         return 0
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
-    request.folder.begin()
-    _redirect(request.folder.log)
     process_tree.become_subreaper()
     state = ConsumerState(0)
     _on_stop(state)
@@ -153,6 +153,20 @@ def _run(request: LaunchRequest, writer: int) -> int:
         _say(f"{request.folder.ended} cannot be written: {error.strerror}")
     _say(f"all processes of {request.consumer} have ended, {reason or f'exit code {code}'}")
     return 0 if report_end(request) else 1
+
+
+def _begin(folder: RunFolder) -> bool:
+    """Lock the folder for this process's life, and log there from now on; False if another launcher has it. Raises `OSError`."""
+    lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    folder.begin()
+    _redirect(folder.log)
+    return True
 
 
 def supervise(request: LaunchRequest, state: ConsumerState) -> int:

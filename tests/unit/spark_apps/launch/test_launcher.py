@@ -281,6 +281,15 @@ def test_a_command_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> N
         Launched(tmp_path, "no-such-program").start()
 
 
+def test_a_run_folder_that_takes_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, "true")
+    launched.folder.ended.mkdir(parents=True)  # nobody removes a folder as a file
+    with pytest.raises(
+        Refused, match=r"launcher: the run folder \S+/c1 cannot be used: .*ended\.json.*; free space on its disk, "
+    ):
+        launched.start()
+
+
 def test_the_lock_names_the_former_process_no_longer_before_anything_is_started(tmp_path: Path) -> None:
     """A stop goes to the process that the lock names, and that number may be another process's by then."""
     launched = Launched(tmp_path, "no-such-program")
