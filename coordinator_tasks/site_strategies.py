@@ -130,7 +130,11 @@ def _read_only(problem: Problem) -> Problem:
 
 def one_line(error: BaseException) -> str:
     """`KeyError: 'rack' (mine.py, line 12)`."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    kind = type(error).__name__
+    try:
+        text = " ".join(f"{kind}: {error}".split())
+    except FAILURES:
+        text = f"{kind}, whose own text fails"
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return (text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...") + where

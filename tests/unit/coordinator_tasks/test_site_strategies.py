@@ -122,8 +122,20 @@ def raises(problem: Problem) -> Mapping[int, str]:
     raise KeyError("rack\nof " + problem.topic)
 
 
+class Wordless(Exception):
+    """An error whose text is a mistake."""
+
+    def __str__(self) -> str:
+        return f"no rack {self.args[0]}"
+
+
+def raises_wordless(_: Problem) -> Mapping[int, str]:
+    raise Wordless
+
+
 WRONG: list[Any] = [
     pytest.param(raises, "failed on topic orders with KeyError: 'rack\\nof orders' (test_site_strategies.py, line", id="raises"),
+    pytest.param(raises_wordless, "failed on topic orders with Wordless, whose own text fails (test_site_strategies.py", id="and has no text"),
     pytest.param(lambda _: sys.exit(2), "failed on topic orders with SystemExit: 2", id="exits"),
     pytest.param(lambda _: None, "answered for topic orders with NoneType, not with a mapping", id="nothing"),
     pytest.param(lambda _: [(0, "a")], "with list, not with a mapping of partition to member", id="a list"),
