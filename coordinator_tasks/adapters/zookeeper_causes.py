@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.hosts import collect_hosts
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.tls_files import bad_certificate
@@ -69,9 +70,9 @@ def hung_up(error: Exception) -> bool:
 
 def why_silent(hosts: str) -> str:
     """Why no attempt has ended, as a plain connection to the first server shows."""
-    host, _, port = hosts.split(",", maxsplit=1)[0].rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]") or port, int(port or 2181)), timeout=_PROBE_TIMEOUT_S):
+        (host, port), *_ = collect_hosts(hosts)[0]
+        with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S):
             return "the port is open, but nothing there grants a session"
     except (OSError, ValueError) as error:
         return str(error)

@@ -10,7 +10,7 @@ from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.handlers.threading import KazooTimeoutError
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
-from coordinator_tasks.adapters.zookeeper_causes import Causes
+from coordinator_tasks.adapters.zookeeper_causes import Causes, why_silent
 
 HOSTS = [("zk1", 1), (" zk2", 2)]
 
@@ -93,3 +93,15 @@ def test_a_server_that_hangs_up_is_asked_what_it_speaks(answer: bytes, tls: bool
         assert causes.lasting([("zk1", port)]).startswith(lasting)
         assert bool(causes.lasting([("zk1", port)])) == bool(lasting)
     assert causes.text().startswith(lasting or "it hangs up on every connection")
+
+
+@pytest.mark.parametrize("hosts", ["zk1.invalid", " zk1.invalid , zk2.invalid:2182"])
+def test_an_address_without_a_port_is_tried_at_the_port_that_kazoo_takes(hosts: str) -> None:
+    assert why_silent(hosts).startswith("[Errno -")  # the name has no address, and the port is none of the reasons
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_a_port_that_is_open_and_grants_no_session_is_said_to_be_open(host: str) -> None:
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    with socket.create_server((host.strip("[]"), 0), family=family) as server:
+        assert why_silent(f"{host}:{server.getsockname()[1]}").startswith("the port is open")
