@@ -1,9 +1,10 @@
 """The coordinator's figures through Airflow's own metrics: StatsD, Datadog or OpenTelemetry, whichever the site has on.
 
 Where the site's metrics have tags, cluster and topic are tags. Plain StatsD has none, so there they stand behind the name:
-`coordinator.topic.epoch.main.orders`, with `__` for a dot, as Airflow does.
+`coordinator.topic.epoch.main.orders`, with `__` for a dot, as Airflow does, and `_` for what StatsD does not take.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -27,6 +28,7 @@ MAX_TOPICS = 1_000
 MAX_FLEETS = 1_000
 MAX_CONSUMERS = 2_000
 """The first ones by name have gauges."""
+_NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_/-]")
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
@@ -131,7 +133,12 @@ def _send(send: Callable[[str, dict[str, str]], None], name: str, cluster: str, 
     if _have_tags():
         send(PREFIX + name, every)
     else:
-        send(PREFIX + ".".join([name, *(value.replace(".", "__").replace(" ", "_") for value in every.values())]), {})
+        send(PREFIX + ".".join([name, *map(_in_a_name, every.values())]), {})
+
+
+def _in_a_name(value: str) -> str:
+    """A tag as a part of a name: a group's may have letters for which Airflow would drop the metric."""
+    return _NOT_IN_A_NAME.sub("_", value.replace(".", "__"))
 
 
 def _have_tags() -> bool:

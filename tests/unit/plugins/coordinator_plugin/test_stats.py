@@ -184,6 +184,15 @@ def test_plain_statsd_has_cluster_and_topic_in_the_name(backend: Backend) -> Non
     assert backend.of("coordinator.rebalances.shop.orders__eu") == [1]
 
 
+@pytest.mark.usefixtures("plain")
+def test_a_group_whose_name_statsd_does_not_take_has_its_metric(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stats, "group_statuses", lambda _: {"team/büro:v1 eu|x": 2})
+    stats.tell_figures(stable_site("a").coordinator, unasked)
+    assert backend.of("coordinator.group.status.shop.team/b_ro_v1_eu_x") == [2]
+
+
 @pytest.mark.usefixtures("tagged")
 def test_only_what_is_written_counts(backend: Backend) -> None:
     stats.tell_reports("shop", [report(Outcome.OVERTAKEN), report(Outcome.UNCHANGED)])
