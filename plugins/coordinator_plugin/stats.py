@@ -142,9 +142,9 @@ def _in_a_name(value: str) -> str:
 
 
 def _have_tags() -> bool:
-    """Whether the tags of a metric reach the site."""
+    """Whether the tags of a metric reach the site. Airflow asks for Datadog first."""
+    if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
+        return conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True)
     if conf.getboolean("metrics", "statsd_on", fallback=False):
-        return conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False) or conf.getboolean(
-            "metrics", "statsd_datadog_enabled", fallback=False
-        )
+        return conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False)
     return True

@@ -184,6 +184,15 @@ def test_plain_statsd_has_cluster_and_topic_in_the_name(backend: Backend) -> Non
     assert backend.of("coordinator.rebalances.shop.orders__eu") == [1]
 
 
+def test_datadog_without_tags_has_cluster_and_topic_in_the_name(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_DATADOG_ENABLED", "True")
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_DATADOG_METRICS_TAGS", "False")
+    stats.tell_reports("shop", [report()])
+    assert backend.of("coordinator.rebalances.shop.orders__eu") == [1]
+
+
 @pytest.mark.usefixtures("plain")
 def test_a_group_whose_name_statsd_does_not_take_has_its_metric(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
