@@ -39,6 +39,10 @@ class _Connection:
     protocol: h11.Connection
     idle_since_s: float = 0.0
 
+    def end(self) -> None:
+        """At once: one that is only closed stays open until a consumer that reads nothing has read what was sent."""
+        self.writer.transport.abort()
+
 
 class Peer:
     """One address, as `http(s)://host:port` with or without a path. Raises `ValueError` for another text."""
@@ -68,7 +72,7 @@ class Peer:
                 connection.idle_since_s = time.monotonic()
                 self._idle.append(connection)
             else:
-                connection.writer.close()
+                connection.end()
         return code, body
 
     async def post(self, path: str, headers: dict[str, str], body: bytes) -> int:
@@ -79,7 +83,7 @@ class Peer:
         except h11.ProtocolError as error:
             raise BadAnswer(str(error)) from error
         finally:
-            connection.writer.close()
+            connection.end()
 
     async def reach(self) -> None:
         """Take a new connection and close it. Raises `NotConnected` and `OSError`."""

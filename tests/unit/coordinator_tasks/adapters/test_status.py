@@ -354,6 +354,18 @@ def test_a_topic_node_is_posted_as_it_is(client: HttpStatusClient, interface: In
         client.post_topic(interface.member, "../status", b"{}")
 
 
+def test_a_topic_node_that_nobody_reads_keeps_no_connection(client: HttpStatusClient) -> None:
+    node, sent = b" " * 30_000_000, 0  # more than the sockets of both sides hold
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        member = Member("a", 1, f"http://127.0.0.1:{server.getsockname()[1]}", "boot")
+        assert not client.post_topic(member, "orders", node)
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(ConnectionError):
+            while part := connection.recv(1_000_000):
+                sent += len(part)
+    assert sent < len(node)
+
+
 def test_without_a_token_no_topic_node_is_posted_and_that_is_said_once(
     interface: Interface, caplog: pytest.LogCaptureFixture
 ) -> None:
