@@ -5,22 +5,40 @@ usually follows within seconds; then it is closed with its ZooKeeper session. Th
 """
 
 import asyncio
+import contextvars
 import hashlib
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from coordinator_tasks.service.coordinator import Coordinator
 
 LINGER_S = 30.0
+THREADS = 16
 Opener = Callable[[], AbstractContextManager[Coordinator]]
+P = ParamSpec("P")
+V = TypeVar("V")
+_POOLS: dict[str, ThreadPoolExecutor] = {}
+
+
+async def in_thread(cluster: str, call: Callable[P, V], *given: P.args, **named: P.kwargs) -> V:
+    """`asyncio.to_thread` in threads of this cluster, at most `THREADS`.
+
+    While its ZooKeeper is away, each call waits for that, and Airflow has few threads for all triggers together.
+    """
+    if cluster not in _POOLS:
+        _POOLS[cluster] = ThreadPoolExecutor(THREADS, thread_name_prefix=f"cluster-{cluster}")
+    work = partial(contextvars.copy_context().run, call, *given, **named)
+    return await asyncio.get_running_loop().run_in_executor(_POOLS[cluster], work)
 
 
 def session_key(plain: Mapping[str, Any]) -> str:
-    """The key of a cluster's session; it changes with the cluster's settings."""
+    """The key of a cluster's session, the cluster first; it changes with the cluster's settings."""
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
     return f"{plain['cluster']} {digest}"
 
@@ -96,7 +114,7 @@ class Sessions:
     @asynccontextmanager
     async def borrow(self, key: str, opener: Opener) -> AsyncIterator[Coordinator]:
         """`take` and `give_back` for a coroutine; the opening runs in a thread."""
-        opening = asyncio.ensure_future(asyncio.to_thread(self.take, key, opener))
+        opening = asyncio.ensure_future(in_thread(key.partition(" ")[0], self.take, key, opener))
         try:
             coordinator = await asyncio.shield(opening)
         except asyncio.CancelledError:

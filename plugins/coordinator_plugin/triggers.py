@@ -20,7 +20,7 @@ from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent
 
 from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind, WaitOutcome
 from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.sessions import SHARED, session_key
+from coordinator_plugin.sessions import SHARED, in_thread, session_key
 from coordinator_plugin.steps import registered
 from coordinator_plugin.stuck_topics import still_asked
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
@@ -131,7 +131,7 @@ class ConfirmationTrigger(ZooKeeperTrigger):
         self._wait = ConfirmationWait(WaitKind(kind), tuple(json.loads(topics or "[]")), patience, log.info)
 
     async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
-        while (outcome := await asyncio.to_thread(self._wait.poll, coordinator, wake.from_thread)) is None:
+        while (outcome := await in_thread(self.cluster, self._wait.poll, coordinator, wake.from_thread)) is None:
             await wake.wait(POLL_S)
         return self._ended(outcome)
 
@@ -163,7 +163,7 @@ class RegistrationTrigger(ZooKeeperTrigger):
     async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
         folder = RunFolder(Path(self.folder)) if self.folder else None
         while True:
-            member = await asyncio.to_thread(registered, coordinator, self.consumer, wake.from_thread)
+            member = await in_thread(self.cluster, registered, coordinator, self.consumer, wake.from_thread)
             if member is not None:
                 log.info("%s is registered at %s, incarnation %s", self.consumer, member.address, member.incarnation)
                 found: dict[str, Any] = {
@@ -232,7 +232,7 @@ class QuestionTrigger(HITLTrigger):
         try:
             async with await borrowed(self.cluster) as coordinator:
                 about = (approving.still_waits, self.digest) if self.digest else (still_asked, self.consumer)
-                asked = await asyncio.to_thread(about[0], coordinator, self.topic, about[1])
+                asked = await in_thread(self.cluster, about[0], coordinator, self.topic, about[1])
         except CoordinatorError as error:
             log.warning("the question stands, because its topic cannot be read: %s", error.told)
             return False

@@ -16,6 +16,7 @@ from typing import Any, cast
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from coordinator_plugin.changes import Scope, Seen, differences, observe
+from coordinator_plugin.sessions import in_thread
 from coordinator_plugin.triggers import RECONNECT_S, Wake, borrowed
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import Member
@@ -73,12 +74,12 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
                 await asyncio.sleep(RECONNECT_S)
 
     async def _look(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent | None:
-        now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
+        now = await in_thread(self.cluster, observe, coordinator, Scope(self.scope), wake.from_thread)
         changes = differences(self._seen, now)
         gone = self._seen.get("member", {}).keys() - now["member"].keys()
         if changes and not gone:
             await asyncio.sleep(COALESCE_S)
-            now = await asyncio.to_thread(observe, coordinator, Scope(self.scope), wake.from_thread)
+            now = await in_thread(self.cluster, observe, coordinator, Scope(self.scope), wake.from_thread)
             changes = differences(self._seen, now)
         self._seen = now
         if not changes:
@@ -96,14 +97,14 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         while (left_s := until_s - time.monotonic()) > 0:
             due_s = left_s if self.scope == Scope.FLEET else self._note_at_s - time.monotonic()
             if due_s <= 0:
-                members = members or await asyncio.to_thread(coordinator.discovery.members)
+                members = members or await in_thread(self.cluster, coordinator.discovery.members)
                 await self._note(coordinator, members)
             elif await wake.wait(min(left_s, due_s)):
                 return
 
     async def _note(self, coordinator: Coordinator, members: Mapping[str, Member]) -> None:
         begun_s = time.monotonic()
-        self._refusing = await asyncio.to_thread(refusals.note, coordinator, members, self._refusing)
+        self._refusing = await in_thread(self.cluster, refusals.note, coordinator, members, self._refusing)
         ended_s = time.monotonic()
         self._note_at_s = ended_s + max(NOTE_S, REST * (ended_s - begun_s))
 

@@ -1,5 +1,7 @@
 """Sessions that the triggerer shares."""
 
+import asyncio
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -52,3 +54,31 @@ def test_all_who_wait_for_an_opening_share_its_failure_and_the_next_one_opens_an
             errors = [one.exception() for one in [threads.submit(shared.take, "main", late) for _ in range(4)]]
         assert list(map(str, errors)) == ["away"] * 4
         assert (len(opened), len(shared)) == (attempts, 0)
+
+
+def test_a_cluster_whose_zookeeper_is_away_takes_no_thread_from_another_cluster(shop: Cluster) -> None:
+    shared, opened, back = sessions.Sessions(), Opened(shop.coordinator), threading.Event()
+
+    def late() -> AbstractContextManager[Coordinator]:
+        back.wait(10)
+        raise StoreUnavailable("away")
+
+    async def waits(key: str, opener: sessions.Opener) -> None:
+        async with shared.borrow(key, opener):
+            pass
+
+    async def triggerer() -> None:
+        asyncio.get_running_loop().set_default_executor(
+            ThreadPoolExecutor(2)
+        )  # as many as Airflow has, by its processors
+        away = [asyncio.create_task(waits("eu 1", late)) for _ in range(3)]
+        try:
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(5):
+                await waits("shop 1", opened)
+        finally:
+            back.set()
+        assert list(map(str, await asyncio.gather(*away, return_exceptions=True))) == ["away"] * 3
+
+    asyncio.run(triggerer())
+    assert opened.opened == 1
