@@ -176,7 +176,7 @@ def running(folder: RunFolder) -> bool:
         return False
     try:
         handle = os.open(folder.lock, os.O_RDWR)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # a file beside the run folders
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

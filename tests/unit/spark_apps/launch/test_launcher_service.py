@@ -84,6 +84,15 @@ def test_missing_consumers_are_launched_once_and_stopped_with_the_service(c: Coo
     assert not launcher_service.running(folder_of(host, "consumer-a"))
 
 
+def test_a_stray_file_beside_the_run_folders_keeps_no_consumer_from_being_stopped(c: Coordinator, host: Host) -> None:
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
+    look(c, host, SETTINGS, Attempts(), 0)
+    notes = folder_of(host, "consumer-a").path.with_name("a-note")
+    notes.touch(mode=0o600)
+    assert launcher_service.stop_all(host, "site") == []
+    assert not launcher_service.running(folder_of(host, "consumer-a"))
+
+
 def test_nobody_else_is_launched(c: Coordinator, zk: FakeZooKeeper, host: Host) -> None:
     everybody = ("live", "draining", "isolated", "silent", "ended")
     fleet.set_fleet(c, Fleet("sales", "app.py", everybody))
