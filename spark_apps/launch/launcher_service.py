@@ -112,7 +112,7 @@ def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now
             log.warning("the last start of %s has ended: %s", one.consumer, reason)
         try:
             launch(one, folder, host, settings)
-        except (Refused, OSError, subprocess.SubprocessError) as error:
+        except (Refused, OSError) as error:
             log.error("%s cannot be launched: %s; tried again in %g s", one.consumer, error, pause_s)  # noqa: TRY400
             continue
         log.info("launched %s of %s; its log is %s", one.consumer, one.app, folder.log)
@@ -126,15 +126,20 @@ def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> No
     plain = for_consumers(plain_settings(settings))
     write_private(folder.settings, plain)
     write_private(folder.kafka, plain["kafka"])
-    done = subprocess.run(
-        command(one, folder, host, settings.cluster),
-        env=environment(one, folder, settings.cluster),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LAUNCHER_LIMIT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            command(one, folder, host, settings.cluster),
+            env=environment(one, folder, settings.cluster),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LAUNCHER_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:  # its text has the whole command
+        raise Refused(
+            f"the launcher took longer than {LAUNCHER_LIMIT_S:g} s, and was ended: look at this host's load"
+        ) from None
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
         raise Refused(said[-1] if said else "the launcher gave no answer")

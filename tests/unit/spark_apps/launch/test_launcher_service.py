@@ -124,6 +124,17 @@ def test_a_launch_that_fails_is_tried_again_after_a_growing_pause(
     wait_until_ended(broken, "consumer-a")
 
 
+def test_a_launch_that_takes_too_long_is_one_sentence_without_its_command(
+    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(launcher_service, "LAUNCHER_LIMIT_S", 0.01)
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",), conf={"spark.hadoop.fs.s3a.secret.key": "s3cret"}))
+    assert look(c, host, SETTINGS, Attempts(), 0) == ()
+    (said,) = [record.message for record in caplog.records]
+    took = "the launcher took longer than 0.01 s, and was ended: look at this host's load"
+    assert said == f"consumer-a cannot be launched: {took}; tried again in 5 s"
+
+
 def test_a_fleet_that_cannot_be_read_ends_neither_the_service_nor_what_it_has_launched(
     c: Coordinator, zk: FakeZooKeeper, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
