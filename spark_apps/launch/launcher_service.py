@@ -112,7 +112,7 @@ def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now
             log.warning("the last start of %s has ended: %s", one.consumer, reason)
         try:
             launch(one, folder, host, settings)
-        except (Refused, OSError) as error:
+        except (Refused, OSError, ValueError) as error:  # a NUL in a fleet's text is a ValueError
             log.error("%s cannot be launched: %s; tried again in %g s", one.consumer, error, pause_s)  # noqa: TRY400
             continue
         log.info("launched %s of %s; its log is %s", one.consumer, one.app, folder.log)

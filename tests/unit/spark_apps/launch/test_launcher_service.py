@@ -9,15 +9,17 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coordinator_tasks import logs
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, Fleet, Member
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.service.coordinator import Coordinator
@@ -133,6 +135,19 @@ def test_a_launch_that_takes_too_long_is_one_sentence_without_its_command(
     (said,) = [record.message for record in caplog.records]
     took = "the launcher took longer than 0.01 s, and was ended: look at this host's load"
     assert said == f"consumer-a cannot be launched: {took}; tried again in 5 s"
+
+
+@pytest.mark.parametrize(
+    "more", [{"arguments": ("a\0b",)}, {"environment": {"PIPELINE_a=b": "c"}}], ids=["argument", "variable"]
+)
+def test_a_fleet_that_no_program_can_be_started_with_keeps_no_other_one_from_being_launched(
+    c: Coordinator, zk: FakeZooKeeper, host: Host, more: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-b",)))
+    written = encode_fleet(Fleet("a-fleet", "app.py", ("consumer-a",), **more))  # not by `set_fleet`, which refuses it
+    zk.transact([Create(c.paths.fleet("a-fleet"), written)])
+    assert look(c, host, SETTINGS, Attempts(), 0) == ("consumer-b",)
+    assert "consumer-a cannot be launched" in caplog.text
 
 
 def test_a_fleet_that_cannot_be_read_ends_neither_the_service_nor_what_it_has_launched(
