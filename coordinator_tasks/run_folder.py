@@ -86,10 +86,11 @@ class RunFolder:
         except (OSError, ValueError):
             return 0
 
-    def exit_code(self) -> int | None:
-        """How the consumer ended since the last start; `None` while it runs."""
-        code = _read(self.ended).get("code")
-        return code if isinstance(code, int) else None
+    def exit_code(self, since_at: float = 0.0) -> int | None:
+        """How the consumer ended since the last start, and since this time; `None` while it runs."""
+        ended = _read(self.ended)
+        code, at = ended.get("code"), ended.get("at", 0.0)
+        return code if isinstance(code, int) and isinstance(at, int | float) and at >= since_at else None
 
     def reason(self) -> str:
         """Why the consumer ended, as noted by its launcher; empty after a clean leave, and while it runs."""

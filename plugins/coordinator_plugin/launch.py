@@ -92,9 +92,12 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
                 if member is None and not self.application:
                     self._as_the_fleet_says(coordinator)
             if member is None:
+                began_at = time.time()
                 folder = "" if launched_elsewhere() else self._launch(hook)
                 deadline_at = time.time() + self.limit_s
-                trigger = RegistrationTrigger(hook.cluster.name, self.consumer, folder, self.limit_s, deadline_at)
+                trigger = RegistrationTrigger(
+                    hook.cluster.name, self.consumer, folder, self.limit_s, deadline_at, began_at
+                )
                 self.end_in_triggerer(trigger, self.limit_s)
         self.log.info("%s is already there, as incarnation %s", self.consumer, member.incarnation)
         return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}

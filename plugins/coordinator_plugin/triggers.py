@@ -147,18 +147,22 @@ class ConfirmationTrigger(ZooKeeperTrigger):
 class RegistrationTrigger(ZooKeeperTrigger):
     """Waits until a launched consumer has registered; `folder` is its run folder, empty if it is not on this host.
 
-    The deadline (seconds since 1970) survives a restart of the triggerer. A failure shows the end of the driver's log.
+    The deadline (seconds since 1970) survives a restart of the triggerer. A failure shows the end of the driver's log. An end
+    before `began_at` is that of an earlier start, on this host and not on the worker's.
     """
 
-    arguments = ("cluster", "consumer", "folder", "limit_s", "deadline_at")
+    arguments = ("cluster", "consumer", "folder", "limit_s", "deadline_at", "began_at")
 
-    def __init__(self, cluster: str, consumer: str, folder: str, limit_s: float, deadline_at: float) -> None:
+    def __init__(
+        self, cluster: str, consumer: str, folder: str, limit_s: float, deadline_at: float, began_at: float = 0.0
+    ) -> None:
         super().__init__()
         self.cluster = cluster
         self.consumer = consumer
         self.folder = folder
         self.limit_s = limit_s
         self.deadline_at = deadline_at
+        self.began_at = began_at
 
     async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
         folder = RunFolder(Path(self.folder)) if self.folder else None
@@ -172,7 +176,7 @@ class RegistrationTrigger(ZooKeeperTrigger):
                     "address": member.address,
                 }
                 return TaskSuccessEvent(xcoms={"return_value": found})
-            code = folder.exit_code() if folder else None
+            code = folder.exit_code(self.began_at) if folder else None
             if code is not None:
                 how = (folder.reason() if folder else "") or f"exit code {code}"
                 return self._failed(f"{self.consumer} ended before it had registered: {how}", folder)

@@ -75,6 +75,23 @@ def test_a_driver_that_ended_fails_the_launch_at_once_with_the_end_of_its_log(
     assert borrowed.opened == 1
 
 
+def test_the_end_of_a_start_before_the_launch_fails_no_launch(tmp_path: Path, shop: Cluster, borrowed: Opened) -> None:
+    """The triggerer may be on another host than the worker, on which the consumer ran an hour ago."""
+    folder = RunFolder.of(tmp_path, "main", "a")
+    folder.path.mkdir(parents=True)
+    now = time.time()
+    folder.write_ended(3, "", now - 3_600)
+    trigger = triggers.RegistrationTrigger("main", "a", str(folder.path), 5.0, now + 5.0, now)
+
+    async def scenario() -> TriggerEvent:
+        waiting_for_it = asyncio.ensure_future(first(trigger))
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(shop.join, "a")
+        return await waiting_for_it
+
+    assert isinstance(asyncio.run(scenario()), TaskSuccessEvent)
+
+
 def test_a_launch_that_takes_too_long_fails_with_a_sentence(borrowed: Opened, caplog: pytest.LogCaptureFixture) -> None:
     assert isinstance(asyncio.run(first(launch_wait(limit_s=0.1))), TaskFailedEvent)
     assert "a has not registered within 0.1 s; it may still start; its log is where its master keeps it" in caplog.text
