@@ -103,7 +103,14 @@ def _addresses(connection: "Connection", default_port: int) -> str:
     host, slash, chroot = (connection.host or "").partition("/")
     port = connection.port or default_port
     hosts = [one.strip() for one in host.split(",") if one.strip()]
-    return ",".join(one if ":" in one else f"{one}:{port}" for one in hosts) + slash + chroot
+    return ",".join(_with_port(one, port) for one in hosts) + slash + chroot
+
+
+def _with_port(host: str, port: int) -> str:
+    address = host.strip("[]")
+    if host.endswith("]") or (host == address and host.count(":") > 1):
+        return f"[{address}]:{port}"  # of IPv6: its own colons begin no port
+    return host if ":" in host else f"{host}:{port}"
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,21 @@ def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
         hook.kafka_settings(Connection(conn_id="k", conn_type="kafka"))
 
 
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("::1", "[::1]:2182"),
+        ("[::1]", "[::1]:2182"),
+        ("[::1]:2183", "[::1]:2183"),
+        ("zk1,[fd00::2]/shop", "zk1:2182,[fd00::2]:2182/shop"),
+    ],
+)
+def test_an_address_of_ipv6_gets_the_port_of_the_connection(host: str, address: str) -> None:
+    """Airflow takes the brackets away when it reads a connection from a URI."""
+    connection = Connection(conn_id="zk", conn_type="generic", host=host, port=2182)
+    assert hook.zookeeper_settings(connection)["zookeeper"] == address
+
+
 @pytest.mark.parametrize("group", ["zookeeper_access", "policy", "parameters", "strategies"])
 @pytest.mark.parametrize("wrong", ["secret-text", ["secret-text"], 7])
 def test_a_group_of_settings_that_is_no_object_is_refused_without_its_value(group: str, wrong: object) -> None:
