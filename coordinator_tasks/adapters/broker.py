@@ -68,7 +68,7 @@ class Broker:
 
     def _new_client(self) -> AdminClient:
         # The library takes the callback among the settings, but its types do not say so.
-        settings: Any = {**self.usable, "error_cb": self._trouble}
+        settings: Any = {**self.usable, "error_cb": _weak(self._trouble)}
         return built(lambda: AdminClient(settings, logger=LIBRARY_LOG))
 
     def results(self, send: Send[K]) -> "_Results[K]":
@@ -200,7 +200,8 @@ class Broker:
         with self._lock:
             reader = self._readers.pop(key, None)
             if reader is None:
-                own = {"group.id": group, "enable.auto.commit": False, "error_cb": partial(self._reader_trouble, group)}
+                trouble = partial(_weak(self._reader_trouble), group)
+                own = {"group.id": group, "enable.auto.commit": False, "error_cb": trouble}
                 isolation = "read_committed" if stable else "read_uncommitted"
                 settings = {**self.usable, **own, "isolation.level": isolation}
                 reader = built(lambda: Consumer(settings, logger=LIBRARY_LOG))
@@ -253,6 +254,17 @@ def built(client: Callable[[], C]) -> C:
             "the Kafka settings are not usable: default.topic.config is no group of settings; "
             "write its entries beside the others"
         ) from error
+
+
+def _weak(method: Callable[..., None]) -> Callable[..., None]:
+    """The method for a client that its object keeps: with the method itself, both would wait for Python's garbage collection."""
+    known = weakref.WeakMethod(method)
+
+    def call(*given: object) -> None:
+        if (found := known()) is not None:
+            found(*given)
+
+    return call
 
 
 class _Results(Generic[K]):

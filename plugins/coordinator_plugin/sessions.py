@@ -108,6 +108,8 @@ class Sessions:
             if entry.users or self._entries.get(key) is not entry:
                 return
             del self._entries[key]
+            # It has the entry, so that both, and Kafka's clients, would wait for Python's garbage collection.
+            entry.closer = None
         if entry.context is not None:
             entry.context.__exit__(None, None, None)
 

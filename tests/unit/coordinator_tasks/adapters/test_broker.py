@@ -1,9 +1,11 @@
 """Answers of a broker whose group coordinator is not ready yet, which cannot be had from a real one at will."""
 
+import gc
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +36,24 @@ class Partition:
 def test_the_racks_of_a_partition_are_those_of_its_replicas_the_preferred_leaders_first() -> None:
     found = [Partition(0, [Replica("b"), Replica("a"), Replica("b")]), Partition(1, [Replica(None)]), Partition(2, [])]
     assert kafka._racks(found) == {0: ("b", "a")}
+
+
+def test_the_clients_of_a_broker_end_with_it_and_wait_for_no_garbage_collection() -> None:
+    before = threads()
+    gc.disable()
+    try:
+        for _ in range(3):
+            made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, 0.1)
+            made._broker._reader("g", stable=False)
+        del made
+        assert threads() <= before
+    finally:
+        gc.enable()
+
+
+def threads() -> int:
+    """Of this process, those of the library too."""
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 class Reader:

@@ -1,10 +1,14 @@
 """Sessions that the triggerer shares."""
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 from coordinator_plugin import sessions
@@ -30,6 +34,33 @@ def test_many_waits_share_one_session_and_the_last_one_closes_it_after_a_while(s
     while opened.closed == 0 and time.monotonic() < deadline_s:
         time.sleep(0.02)
     assert (opened.opened, opened.closed, len(shared)) == (1, 1, 0)
+
+
+def test_a_closed_coordinator_waits_for_no_garbage_collection() -> None:
+    """It has Kafka's clients, each with its threads and connections."""
+
+    class Made:
+        pass
+
+    known: list[weakref.ref[Made]] = []
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        made = Made()
+        known.append(weakref.ref(made))
+        yield made
+
+    shared = sessions.Sessions(linger_s=0.01)
+    gc.disable()
+    try:
+        shared.take("main", opened)
+        shared.give_back("main")
+        deadline_s = time.monotonic() + 5
+        while known[0]() is not None and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        assert known[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_what_cannot_be_opened_leaves_nothing_behind(shop: Cluster) -> None:
