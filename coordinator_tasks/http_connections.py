@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 MAX_CONNECTIONS = 32
@@ -54,6 +55,10 @@ class BoundedServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._open: dict[socket.socket, tuple[str, float]] = {}  # its remote host, and since when its request lasts
         super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Without the base class's question to DNS for the name of the address."""
+        TCPServer.server_bind(self)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()

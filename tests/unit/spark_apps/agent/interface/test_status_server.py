@@ -291,6 +291,11 @@ def test_a_port_that_there_is_not_is_refused(port: int) -> None:
         StatusServer(Interface(), port=port)
 
 
+def test_it_listens_without_asking_dns_for_the_name_of_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getfqdn", lambda *_: pytest.fail("a resolver that is away holds up the start"))
+    StatusServer(Interface()).close()
+
+
 def test_a_closed_server_refuses(consumer: Consumer) -> None:
     one = StatusServer(serving(consumer))
     one.close()
