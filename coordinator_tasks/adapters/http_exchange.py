@@ -8,6 +8,7 @@ import asyncio
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -45,9 +46,12 @@ class _Connection:
 
 
 class Peer:
-    """One address, as `http(s)://host:port` with or without a path. Raises `ValueError` for another text."""
+    """One address, as `http(s)://host:port` with or without a path. Raises `ValueError` for another text.
 
-    def __init__(self, address: str, tls: ssl.SSLContext | None) -> None:
+    `tls` gives what each connection over https trusts.
+    """
+
+    def __init__(self, address: str, tls: Callable[[], ssl.SSLContext]) -> None:
         found = urlsplit(address)
         if found.scheme not in _PORTS or not found.hostname:
             raise ValueError("it is no address of a consumer's interface")
@@ -120,7 +124,7 @@ class Peer:
             if kept_s < KEPT_S and not one.reader.at_eof() and one.reader.exception() is None:
                 return one
             one.writer.close()
-        reader, writer = await self._connected(self._tls)
+        reader, writer = await self._connected(self._tls() if self._tls else None)
         return _Connection(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES))
 
     async def _connected(self, tls: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -15,9 +15,10 @@ import httpx
 
 from coordinator_tasks.adapters.http_exchange import BadAnswer, NotConnected, Peer
 from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES, decode_status
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
+from coordinator_tasks.private_files import stamp
 from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.tls_files import TlsFiles, bad_certificate
 
@@ -51,7 +52,7 @@ class HttpStatusClient:
         self._tokens = tokens or StatusTokens()
         self._not_told: set[str] = set()  # consumers that could not be handed a node, each logged once
         self._limit_s = limit_s
-        self._ca = ca
+        self._ca, self._stamp = ca, stamp(ca)
         self._tls = _trusting(ca) if ca else None
         self._loop = asyncio.new_event_loop()
         # A slow name resolution blocks a thread: with few threads, other names would wait for it.
@@ -65,14 +66,21 @@ class HttpStatusClient:
     def _peer(self, address: str) -> Peer:
         """Raises `ValueError` for what is no address."""
         if address not in self._peers:
-            # Reading the usual authorities takes longer than all else of opening a coordinator: for https alone.
-            self._peers[address] = Peer(address, self._trusted() if address.startswith("https:") else None)
+            self._peers[address] = Peer(address, self._trusted)
         self._asked_at[address] = time.monotonic()
         return self._peers[address]
 
     def _trusted(self) -> ssl.SSLContext:
+        """For the next connection over https: the file is read again when it changes, as the consumers' certificates are."""
         if self._tls is None:
+            # Reading the usual authorities takes longer than all else of opening a coordinator: for https alone.
             self._tls = _trusting("")
+        elif (now := stamp(self._ca)) != self._stamp:
+            self._stamp = now
+            try:
+                self._tls = _trusting(self._ca)
+            except Refused as error:
+                log.warning("the former authorities stay: %s", error)
         return self._tls
 
     def _authorization(self) -> dict[str, str]:

@@ -228,6 +228,21 @@ def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path, caplog
             assert ask(asking, server) == STATUS
 
 
+def test_a_renewed_authority_is_trusted_without_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Airflow's triggerer keeps its client for months."""
+    former, following = Authority(tmp_path / "1", "former"), Authority(tmp_path / "2", "following")
+    with ExitStack() as ending:
+        old, new = (ending.enter_context(served(files(one.sign("a")))) for one in (former, following))
+        asking = ending.enter_context(client(former.ca))
+        assert (ask(asking, old), isinstance(ask(asking, new), Unreachable)) == (STATUS, True)
+        both = former.ca.read_bytes() + following.ca.read_bytes()
+        former.ca.write_text("half of a certificate")
+        ask(asking, new)
+        assert "the former authorities stay" in caplog.text
+        former.ca.write_bytes(both)
+        assert (ask(asking, old), ask(asking, new)) == (STATUS, STATUS)
+
+
 def test_wrong_files_are_refused_at_the_start(authority: Authority, tmp_path: Path) -> None:
     pair = authority.sign("a")
     foreign = authority.sign("b")
