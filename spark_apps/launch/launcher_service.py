@@ -8,7 +8,7 @@ launcher's lock on this host, by the incarnation everywhere). A draining or isol
 grows after each launch without a registration. Settings come from `coordinator_tasks.settings`.
 
 On SIGTERM it passes the stop on to the consumers on this host, and waits for their clean leave; with `--leave-running`
-they stay. It touches `FOLDER/launcher_service.alive` in every round, for a health check.
+they stay. It touches `FOLDER/launcher_service.alive` in every round and with every launch, for a health check.
 """
 
 import argparse
@@ -123,6 +123,7 @@ def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now
 def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> None:
     """Start one consumer through the launcher; raises `Refused`."""
     folder.make()
+    (host.base / ALIVE).touch()  # a round with many launches may last longer than a health check waits
     plain = for_consumers(plain_settings(settings))
     write_private(folder.settings, plain)
     write_private(folder.kafka, plain["kafka"])

@@ -4,6 +4,7 @@ import fcntl
 import itertools
 import json
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -124,6 +125,24 @@ def test_a_launch_that_fails_is_tried_again_after_a_growing_pause(
     look(c, broken, SETTINGS, attempts, 5)
     assert "tried again in 10 s" in caplog.text
     wait_until_ended(broken, "consumer-a")
+
+
+def test_a_round_of_many_slow_launches_counts_as_alive(
+    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its health check kills it, with all consumers in its container, after two minutes without a sign."""
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
+    alive = host.base / launcher_service.ALIVE
+    signs: list[bool] = []
+
+    def run(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        signs.append(alive.exists())
+        alive.unlink(missing_ok=True)
+        return subprocess.CompletedProcess([], 0, "{}", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    look(c, host, SETTINGS, Attempts(), 0)
+    assert signs == [True, True]
 
 
 def test_a_launch_that_takes_too_long_is_one_sentence_without_its_command(
