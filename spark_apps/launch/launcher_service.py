@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,14 +94,26 @@ class Attempts:
             self.next_at.pop(consumer, None)
 
 
-def look(c: Coordinator, host: Host, settings: Settings, attempts: Attempts, now_s: float) -> tuple[str, ...]:
-    """Launch the missing consumers once; returns their ids. Raises the `Unavailable` kinds: then nothing was launched."""
+def look(
+    c: Coordinator,
+    host: Host,
+    settings: Settings,
+    attempts: Attempts,
+    now_s: float,
+    stopped: Callable[[], bool] = lambda: False,
+) -> tuple[str, ...]:
+    """Launch the missing consumers once, until it is `stopped`; returns their ids.
+
+    Raises the `Unavailable` kinds: then nothing was launched.
+    """
     problems: list[str] = []
     missing = fleet.missing(c, problems)
     attempts.say(problems)
     attempts.forget(tuple(c.discovery.members()))
     started = []
     for one in missing:
+        if stopped():
+            break
         if (host.apps and one.app not in host.apps) or not attempts.allowed(one.consumer, now_s):
             continue
         folder = RunFolder.of(host.base, c.paths.cluster, one.consumer)
@@ -219,7 +231,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
         try:
             with open_coordinator(settings) as c:
                 while not stop.is_set():
-                    look(c, host, settings, attempts, time.monotonic())
+                    look(c, host, settings, attempts, time.monotonic(), stop.is_set)
                     (host.base / ALIVE).touch()
                     held = ""
                     stop.wait(LOOK_S)

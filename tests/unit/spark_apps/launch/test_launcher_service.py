@@ -145,6 +145,22 @@ def test_a_round_of_many_slow_launches_counts_as_alive(
     assert signs == [True, True]
 
 
+def test_a_stop_within_a_round_launches_nobody_more(
+    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher_service, "open_coordinator", lambda _: nullcontext(c))
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
+    stop, launched = threading.Event(), list[str]()
+
+    def launch(one: Launch, *_: object) -> None:
+        launched.append(one.consumer)
+        stop.set()
+
+    monkeypatch.setattr(launcher_service, "launch", launch)
+    launcher_service.serve(host, SETTINGS, stop)
+    assert launched == ["consumer-a"]
+
+
 def test_a_launch_that_takes_too_long_is_one_sentence_without_its_command(
     c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
