@@ -4,6 +4,7 @@ Anybody who reaches the port can open connections and send nothing. When all pla
 place of the slowest one, so that who asks properly always gets in.
 """
 
+import errno
 import io
 import logging
 import socket
@@ -22,6 +23,7 @@ REQUEST_S = 10.0
 """From the accept or the last answer to the last byte of the next answer; longer than the coordinator keeps a connection."""
 MAX_HEAD_BYTES = 16 * 1024
 DROP_S = 0.2  # how long the thread of a dropped connection may take to end
+SHORTAGE_S = 0.2  # the pause while this process has no open file left
 
 MAX_PORT = 65_535
 
@@ -61,7 +63,12 @@ class BoundedServer(ThreadingHTTPServer):
         TCPServer.server_bind(self)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        connection, address = super().get_request()
+        try:
+            connection, address = super().get_request()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # it waits in the queue, and would be tried again at once
+                time.sleep(SHORTAGE_S)
+            raise
         return connection if self._wrap is None else self._wrap(connection), address
 
     def process_request(self, request: Any, client_address: Any) -> None:

@@ -1,11 +1,13 @@
 """The consumer's own interface, over real sockets on loopback."""
 
+import errno
 import http.client
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.server import ThreadingHTTPServer
 
 import pytest
 
@@ -289,6 +291,20 @@ def test_an_address_open_to_the_network_demands_a_token(consumer: Consumer) -> N
 def test_a_port_that_there_is_not_is_refused(port: int) -> None:
     with pytest.raises(Refused, match=rf"cannot listen on 127\.0\.0\.1:{port}.*; choose another"):
         StatusServer(Interface(), port=port)
+
+
+def test_a_shortage_of_open_files_takes_no_processor(closed: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection that cannot be taken waits, so that the server is woken for it again at once."""
+    tried: list[float] = []
+
+    def get_request(_: object) -> None:
+        tried.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ThreadingHTTPServer, "get_request", get_request)
+    with slow(closed):
+        time.sleep(0.5)
+    assert 0 < len(tried) < 20
 
 
 def test_it_listens_without_asking_dns_for_the_name_of_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
