@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coordinator_plugin.site_options import named, option
+from coordinator_tasks.core.errors import Refused
 
 _CONTAINER_INITS = frozenset({"dumb-init", "tini", "docker-init", "catatonit", "pause"})
 """First processes of containers, which end together with the program that they start."""
@@ -14,9 +15,9 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
     """Why a launched child would die with Airflow, in a sentence; empty = it lives on.
 
     If the first process of a container is Airflow, the end of that container ends all its processes. The first process of Airflow's
-    image is `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
+    image is `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`. Raises `Refused`.
     """
-    if option("let_go", environ) == "yes":
+    if _is_yes("let_go", environ):
         return ""
     try:
         first = (proc / "1" / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -34,8 +35,15 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
 
 
 def launched_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a launcher service starts the consumers, so that a launch task only waits for them."""
-    return option("launcher_service", environ) == "yes"
+    """Whether a launcher service starts the consumers, so that a launch task only waits for them. Raises `Refused`."""
+    return _is_yes("launcher_service", environ)
+
+
+def _is_yes(name: str, environ: Mapping[str, str]) -> bool:
+    found = option(name, environ)
+    if found not in ("yes", "no", ""):
+        raise Refused(f"{named(name)} is {found[:60]!r}; set it to yes or no")
+    return found == "yes"
 
 
 def run_base(base: str = "", environ: Mapping[str, str] = os.environ) -> Path:
