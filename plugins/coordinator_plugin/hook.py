@@ -7,6 +7,7 @@ Kafka's connection: host and port, or `bootstrap.servers` in the extra; every na
 of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are for SASL.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ class CoordinatorHook(BaseHook):
 
 def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
     """The settings in a ZooKeeper connection; raises `Refused`."""
-    extra = _present(connection.extra_dejson)
+    extra = _extra(connection)
     for name, says in (("allowed", "what may be launched"), ("budget", "what may move without approval")):
         if name in extra:
             raise Refused(
@@ -88,7 +89,7 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
 
 def kafka_settings(connection: "Connection") -> dict[str, str]:
     """The librdkafka settings in a Kafka connection; raises `Refused`."""
-    settings = {name: _text(value) for name, value in _present(connection.extra_dejson).items() if "." in name}
+    settings = {name: _text(value) for name, value in _extra(connection).items() if "." in name}
     settings.setdefault("bootstrap.servers", _addresses(connection, default_port=9092))
     if not settings["bootstrap.servers"]:
         raise Refused(f"the connection {connection.conn_id!r} has no host; set it to a Kafka broker's host:port")
@@ -111,6 +112,19 @@ def _with_port(host: str, port: int) -> str:
     if host.endswith("]") or (host == address and host.count(":") > 1):
         return f"[{address}]:{port}"  # of IPv6: its own colons begin no port
     return host if ":" in host else f"{host}:{port}"
+
+
+def _extra(connection: "Connection") -> dict[str, Any]:
+    """The extra without what is null; raises `Refused` for one that is no object, which Airflow takes for an empty one."""
+    try:
+        found = json.loads(connection.extra or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Refused(
+            f"the extra of the connection {connection.conn_id!r} is no JSON object; write it as names and values in braces"
+        )
+    return _present(connection.extra_dejson)  # Airflow masks what is secret in it
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Settings from Airflow's connections."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from airflow.sdk import Connection
@@ -71,6 +72,17 @@ def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
         hook.zookeeper_settings(Connection(conn_id="zk", conn_type="generic"))
     with pytest.raises(Refused, match="'k' has no host"):
         hook.kafka_settings(Connection(conn_id="k", conn_type="kafka"))
+
+
+@pytest.mark.parametrize("extra", ['{"fence": "transactional",}', "null", '["secret-text"]'])
+@pytest.mark.parametrize("read", [hook.zookeeper_settings, hook.kafka_settings])
+def test_an_extra_that_is_no_object_is_refused_and_not_taken_for_an_empty_one(
+    read: Callable[[Connection], object], extra: str
+) -> None:
+    """Settings of TLS and of the fence would be left out. Airflow's pages take no such extra, and its variables do."""
+    with pytest.raises(Refused, match="the extra of the connection 'zk' is no JSON object") as refused:
+        read(Connection(conn_id="zk", conn_type="generic", host="zk1", extra=extra))
+    assert "secret-text" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
