@@ -80,7 +80,7 @@ class Api:
     def __init__(
         self, url: str, environ: Mapping[str, str] = os.environ, transport: httpx.BaseTransport | None = None
     ) -> None:
-        if not url.startswith(("http://", "https://")):
+        if not _is_address(url):
             raise BadSettings(f"--airflow {url[:80]!r} is no address; give it as http://HOST:8080 or https://HOST")
         if not environ.get(TOKEN) and not environ.get(USER):
             raise BadSettings(f"Airflow's API needs a log-in; set {TOKEN}, or {USER} and {PASSWORD}")
@@ -164,6 +164,14 @@ def examine(api: Api, cluster: str, look: Callable[[], Site] = Site) -> Iterator
                 yield from part()
             except _UNANSWERED as error:
                 yield _unanswered(check, error)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    return url.startswith(("http://", "https://"))
 
 
 def _unanswered(check: str, error: Exception) -> Finding:

@@ -299,7 +299,14 @@ def test_a_value_that_somebody_else_wrote_is_one_short_line() -> None:
     assert len(says) < 300
 
 
-@pytest.mark.parametrize(("url", "environ"), [("airflow:8080", {TOKEN: "t"}), ("http://airflow:8080", {})])
+@pytest.mark.parametrize(
+    ("url", "environ"),
+    [
+        ("airflow:8080", {TOKEN: "t"}),
+        ("http://HOST:PORT", {TOKEN: "t"}),
+        ("http://airflow:8080", {}),
+    ],
+)
 def test_an_address_or_a_log_in_that_cannot_be_is_refused(url: str, environ: dict[str, str]) -> None:
     with pytest.raises(BadSettings):
         Api(url, environ)
