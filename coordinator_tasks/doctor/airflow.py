@@ -18,6 +18,7 @@ import httpx
 from coordinator_tasks.core.errors import BadSettings, CoordinatorError, NoAccess, NodeMissing, Unavailable
 from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.doctor.findings import Finding, Result, broken
+from coordinator_tasks.status_tokens import is_token
 
 LIMIT_S = 10.0
 CLOCKS_S = 1.0
@@ -84,6 +85,10 @@ class Api:
             raise BadSettings(f"--airflow {url[:80]!r} is no address; give it as http://HOST:8080 or https://HOST")
         if not environ.get(TOKEN) and not environ.get(USER):
             raise BadSettings(f"Airflow's API needs a log-in; set {TOKEN}, or {USER} and {PASSWORD}")
+        if not is_token(environ.get(TOKEN, "")):  # the client's error would say it
+            raise BadSettings(
+                f"{TOKEN} has a character that an HTTP header does not take, such as a line break; set the token alone"
+            )
         self.url = url.rstrip("/")
         self.apart_s = 0.0  # between the api-server's clock and this host's, at least, by its last answer
         self._environ = environ

@@ -305,8 +305,10 @@ def test_a_value_that_somebody_else_wrote_is_one_short_line() -> None:
         ("airflow:8080", {TOKEN: "t"}),
         ("http://HOST:PORT", {TOKEN: "t"}),
         ("http://airflow:8080", {}),
+        ("http://airflow:8080", {TOKEN: "secret\n"}),
     ],
 )
 def test_an_address_or_a_log_in_that_cannot_be_is_refused(url: str, environ: dict[str, str]) -> None:
-    with pytest.raises(BadSettings):
+    with pytest.raises(BadSettings) as refused:
         Api(url, environ)
+    assert "secret" not in str(refused.value)
