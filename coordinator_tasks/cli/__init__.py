@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -52,12 +53,20 @@ def options(
 
 def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -> NoReturn:
     """Run one command and exit. `opener` replaces the settings, for tests."""
+    _open_closed_streams()
     logs.set_up(os.environ.get("COORDINATOR_LOG_FORMAT", ""), level=logging.WARNING, times=False)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     code = _run(arguments, opener)
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed from the start is `None`: what is printed there would go to standard output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the process ends
 
 
 def _run(arguments: Sequence[str] | None, opener: Opener | None) -> int:
@@ -91,10 +100,8 @@ def _say(text: str) -> None:
         logs.say_error(text)
 
 
-def _flush(stream: TextIO | None) -> None:
+def _flush(stream: TextIO) -> None:
     """Leave nothing for the interpreter's end, which would report a reader that has gone and change the exit code."""
-    if stream is None:  # it was closed from the start
-        return
     try:
         stream.flush()
     except BrokenPipeError:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -216,6 +216,24 @@ def test_an_error_that_nobody_reads_keeps_its_exit_code(
     monkeypatch.setattr(sys, "stderr", closed_pipe(1))
     assert ended("nonsense") == 2
     sys.stderr.flush()
+
+
+def test_with_a_closed_standard_error_a_command_does_and_prints_the_same(
+    shop: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with pytest.raises(SystemExit) as found:
+        main(("remove-topic", "orders", "--dry-run", "--json"), lambda: nullcontext(shop.coordinator))
+    sys.stderr.close()
+    assert found.value.code == 0
+    assert json.loads(capsys.readouterr().out), "and not what standard error is for"
+
+
+def test_a_script_with_a_closed_standard_input_has_to_say_yes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    code, _, err = run("isolate", "a", "--why", "x")
+    sys.stdin.close()
+    assert (code, "give --yes to do it in a script" in err) == (2, True)
 
 
 def test_an_unknown_format_is_refused(run: Run) -> None:
