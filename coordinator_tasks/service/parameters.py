@@ -43,9 +43,8 @@ def _field(kind: str, title: str, description: str, **rest: Any) -> Mapping[str,
     return {"type": kind, "title": title, "description": description, **rest}
 
 
-def _partitions(description: str, **rest: Any) -> Parameter:
+def _partitions(description: str, option: Option, **rest: Any) -> Parameter:
     items = {"type": "integer", "minimum": 0}
-    option = Option(list[int] | None, "A partition, repeatable; none = all.", "--partition", None, minimum=0)
     return Parameter("partitions", _field("array", "Partitions", description, items=items, **rest), option)
 
 
@@ -147,8 +146,10 @@ PROPERTIES = Parameter(
     "properties",
     option=Option(_PAIRS, "name=value, a consumer property, not secret; repeatable.", "--property", None, pairs=True),
 )
-PARTITIONS = _partitions("None means all.", default=[])
-PINNED = _partitions("At least one.", minItems=1)
+_PARTITION = Option(list[int] | None, "A partition, repeatable; none = all.", "--partition", None, minimum=0)
+PARTITIONS = _partitions("None means all.", _PARTITION, default=[])
+_PINNED = Option(list[int], "A partition; repeatable.", "--partition", minimum=0)
+PINNED = _partitions("At least one.", _PINNED, minItems=1)
 _HOW_LONG = "How long the isolation lasts; 0 = until a person readmits the consumer."
 MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0, minimum=0, maximum=527_040))
 _FOR_S = Option(float, "Readmit it after this many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0)
