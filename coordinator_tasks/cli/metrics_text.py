@@ -166,13 +166,17 @@ def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None
     said = f"Burrow's status of the group: 0 = unknown, {_STATUSES}"
     for group in found.unknown:
         families.gauge("burrow_kafka_consumer_status", said, {"cluster": cluster, "consumer_group": group}, 0)
+    totals = Counter[str]()
+    for one in found.lags:
+        totals[one.group] += one.lag
     for group, status in found.groups.items():
         if group in found.unknown:
             continue  # what was judged a minute ago is none of now
         labels = {"cluster": cluster, "consumer_group": group}
-        total = sum(one.lag for one in found.lags if one.group == group)
         families.gauge("burrow_kafka_consumer_status", said, labels, status or 0)
-        families.gauge("burrow_kafka_consumer_lag_total", "Lag of all its partitions, in offsets", labels, total)
+        families.gauge(
+            "burrow_kafka_consumer_lag_total", "Lag of all its partitions, in offsets", labels, totals[group]
+        )
     _left_out(families, mine, "partition", len(found.lags) - MAX_PARTITIONS)
     for one in found.lags[:MAX_PARTITIONS]:
         _add_partition(families, cluster, one)

@@ -101,6 +101,21 @@ def test_a_partition_whose_owner_tells_its_lag_has_only_burrows_series_here() ->
     assert values(raw, "kafka_consumergroup_group_lag_seconds") == [2]
 
 
+def test_the_lags_are_summed_up_in_one_pass_however_many_groups_there_are() -> None:
+    passes: list[str] = []
+
+    class Lags(tuple[PartitionLag, ...]):
+        def __iter__(self) -> Iterator[PartitionLag]:
+            passes.append("one")
+            return super().__iter__()
+
+    groups = [f"g{number}" for number in range(20)]
+    lags = Lags(replace(lag(0), group=group, lag=number) for number, group in enumerate(groups))
+    raw = text(replace(NOTHING, lags=lags, groups=dict.fromkeys(groups, LagStatus.OK)))
+    totals = values(raw, "burrow_kafka_consumer_lag_total")
+    assert (totals, passes) == (list(range(20)), ["one"])
+
+
 def test_a_group_that_kafka_does_not_tell_of_is_unknown() -> None:
     raw = text(replace(NOTHING, unknown={"g": "the brokers do not answer"}))
     assert values(raw, "burrow_kafka_consumer_status", consumer_group="g") == [0]
