@@ -95,7 +95,7 @@ class Action:
 
 
 def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
-    """The parameters of a strategy. A form gives JSON values: numbers and booleans become their JSON text."""
+    """Names with values. A form gives JSON values: numbers and booleans become their JSON text."""
     found = parameters or {}
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 

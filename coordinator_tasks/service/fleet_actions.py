@@ -9,7 +9,7 @@ from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
 from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics
 from coordinator_tasks.service import parameters as p
-from coordinator_tasks.service.action import Action, Done, Given
+from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_directives
 
@@ -22,14 +22,10 @@ def _wanted(given: Given) -> Fleet:
         given["application"],
         tuple(given.get("consumers") or ()),
         tuple(given.get("arguments") or ()),
-        _texts(given.get("conf")),
-        environment=_texts(given.get("environment")),
+        texts(given.get("conf")),
+        environment=texts(given.get("environment")),
         code=given.get("code") or "",
     )
-
-
-def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:
-    return {str(name): str(value) for name, value in (given or {}).items()}
 
 
 def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:

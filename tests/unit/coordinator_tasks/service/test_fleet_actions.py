@@ -197,6 +197,14 @@ def test_the_form_says_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
     assert consumers(shop) == ("b-1", "b-3")
 
 
+def test_what_is_no_text_in_a_form_becomes_its_json_as_in_an_upgrade(shop: Cluster) -> None:
+    values = {"conf": {"spark.ui.enabled": False}, "environment": {"PIPELINE_strict": True}}
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1"], **values}
+    ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=False)
+    found = fleet.fleet_of(shop.coordinator, APP)
+    assert (found.conf, found.environment) == ({"spark.ui.enabled": "false"}, {"PIPELINE_strict": "true"})
+
+
 def test_a_fleet_that_names_drained_consumers_says_that_they_are_not_launched(shop: Cluster) -> None:
     shop.join("b-2")
     directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
