@@ -23,6 +23,7 @@ from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.store import not_managed
 from coordinator_tasks.service.transitions import Outcome, TopicReport
+from coordinator_tasks.settings import CONTENT_VARIABLE
 from coordinator_tasks.tables import Table, visible
 from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_environment
 
@@ -64,7 +65,7 @@ def _from_environment() -> AbstractContextManager[Coordinator]:
 
 def given_settings() -> Settings:
     """The settings of the environment; raises `Refused`."""
-    if not {"COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"} & os.environ.keys():
+    if not {"COORDINATOR_SETTINGS", CONTENT_VARIABLE, "COORDINATOR_CLUSTER"} & os.environ.keys():
         raise BadSettings(
             "no settings are given, so no cluster is known; name a settings file in COORDINATOR_SETTINGS, or set "
             "COORDINATOR_CLUSTER, COORDINATOR_ZOOKEEPER and COORDINATOR_KAFKA_BOOTSTRAP_SERVERS"

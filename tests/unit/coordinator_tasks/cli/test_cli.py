@@ -650,6 +650,17 @@ def test_without_settings_it_says_what_to_set(
     assert "COORDINATOR_ZOOKEEPER" in capsys.readouterr().err
 
 
+def test_the_settings_may_stand_in_a_variable_as_they_do_in_a_pod(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COORDINATOR_SETTINGS_SECRET", '{"cluster": "shop"}')
+    with pytest.raises(SystemExit):
+        main(["topics"])
+    assert "no ZooKeeper address is set" in capsys.readouterr().err, "they are read"
+
+
 def test_version_says_what_is_installed_and_which_formats_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "PACKAGES", ("kazoo", "no-such-package"))
     found = json.loads(run("version", "--json")[1])
