@@ -161,6 +161,24 @@ def test_an_alert_fires_when_it_should_and_only_then(alert: str, tmp_path: Path)
     assert not firing(right, alert, tmp_path)
 
 
+@needs_promtool
+@pytest.mark.parametrize(
+    "there",
+    [
+        {'coordinator_consumers{cluster_name="shop",presence="gone",instance="a"}': "3x60"},
+        {
+            'coordinator_consumers_wanted{cluster_name="shop",instance="b"}': "3x60",
+            'coordinator_consumers{cluster_name="shop",presence="live",instance="a"}': "2x60",
+            'coordinator_consumers{cluster_name="shop",presence="live",instance="b"}': "2x60",
+        },
+    ],
+    ids=["none of them runs", "two serve the metrics"],
+)
+def test_missing_consumers_are_told_also_when(there: dict[str, str], tmp_path: Path) -> None:
+    wanted = {'coordinator_consumers_wanted{cluster_name="shop",instance="a"}': "3x60"}
+    assert firing({**wanted, **there}, "CoordinatorConsumersMissing", tmp_path)
+
+
 def test_every_alert_is_tried_and_says_what_to_do() -> None:
     assert rules().keys() == CASES.keys()
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
