@@ -74,7 +74,9 @@ def test_kubernetes_runs_the_images_of_this_release() -> None:
     values = yaml.safe_load((folder / "airflow-values.yaml").read_text())
     assert values["airflowVersion"] == pin("apache-airflow")
     airflow = f"{values['defaultAirflowRepository']}:{values['defaultAirflowTag']}"
-    assert airflow == services["airflow-scheduler"]["image"]
+    built = (folder / "airflow.Dockerfile").read_text()
+    assert f"FROM {services['airflow-scheduler']['image']}\n" in built
+    assert f"--tag {airflow} " in built
     dockerfile = (folder / "Dockerfile").read_text()
     assert f"FROM {services['launcher']['image']}\n" in dockerfile
     spark = next(one for one in bases() if one.startswith("apache/spark:"))
@@ -82,6 +84,16 @@ def test_kubernetes_runs_the_images_of_this_release() -> None:
     used = re.findall("image: (.*)", "".join(file.read_text() for file in folder.glob("*.yaml")))
     assert set(used) == {f"partition-coordinator-kubernetes:{__version__}"}
     assert f"--tag {used[0]} " in dockerfile
+
+
+def test_airflow_on_kubernetes_has_its_executor_the_charts_log_in_and_a_client_of_kubernetes() -> None:
+    """The slim image has none of them."""
+    values = yaml.safe_load((ROOT / "docs" / "kubernetes" / "airflow-values.yaml").read_text())
+    built = (ROOT / "docs" / "kubernetes" / "airflow.Dockerfile").read_text()
+    for provider in (values["executor"].removesuffix("Executor").lower(), "cncf-kubernetes", "fab"):
+        assert f"apache-airflow-providers-{provider}==" in built
+    for package in ("apache-airflow", "pyspark"):
+        assert f" {package}=={pin(package)} " in built, "pip may not replace it"
 
 
 def test_versions_are_those_of_the_frozen_requirements() -> None:
