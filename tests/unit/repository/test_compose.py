@@ -96,6 +96,12 @@ def test_airflow_on_kubernetes_has_its_executor_the_charts_log_in_and_a_client_o
         assert f" {package}=={pin(package)} " in built, "pip may not replace it"
 
 
+def test_airflow_on_kubernetes_launches_in_the_pool_that_is_always_there() -> None:
+    """Airflow never runs a task whose pool is missing, and its chart makes none."""
+    values = yaml.safe_load((ROOT / "docs" / "kubernetes" / "airflow-values.yaml").read_text())
+    assert "COORDINATOR_LAUNCH_POOL" not in {one["name"] for one in values["env"]}
+
+
 def test_versions_are_those_of_the_frozen_requirements() -> None:
     tags = dict(image.split(":", 1) for image in bases())
     assert tags["apache/spark"].startswith(f"{pin('pyspark')}-")
