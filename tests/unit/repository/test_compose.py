@@ -102,6 +102,14 @@ def test_airflow_on_kubernetes_launches_in_the_pool_that_is_always_there() -> No
     assert "COORDINATOR_LAUNCH_POOL" not in {one["name"] for one in values["env"]}
 
 
+def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metrics() -> None:
+    text = (ROOT / "docs" / "kubernetes" / "network-policies.yaml").read_text()
+    for policy in yaml.safe_load_all(text):
+        (rule,) = policy["spec"]["ingress"]
+        labels = [one["podSelector"]["matchLabels"] for one in rule["from"]]
+        assert {"app.kubernetes.io/name": "prometheus"} in labels, policy["metadata"]["name"]
+
+
 def test_versions_are_those_of_the_frozen_requirements() -> None:
     tags = dict(image.split(":", 1) for image in bases())
     assert tags["apache/spark"].startswith(f"{pin('pyspark')}-")
