@@ -18,6 +18,8 @@ HOST, ADDRESS = "host", "address"
 """Words for a consumer's `--advertise`."""
 _TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
 MOST_CHARS = 300
+DRIVER = {"spark.driver.minMemoryOverhead": "1g"}
+"""Beside the heap of a driver's JVM its container has eight processes of Python with some 0.5 GB, and Spark adds 384 MiB."""
 KUBERNETES = "k8s"
 KUBERNETES_PROVIDER = "airflow.providers.cncf.kubernetes"
 KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the name of a variable
@@ -48,6 +50,7 @@ def _installed(module: str) -> bool:
 def yarn_conf(kafka_file: str) -> dict[str, str]:
     """Spark's settings on YARN; `kafka_file` is the name of the shipped file, for the executors."""
     return {
+        **DRIVER,
         "spark.yarn.submit.waitAppCompletion": "false",
         "spark.yarn.maxAppAttempts": "1",
         f"spark.executorEnv.{FILE_VARIABLE}": kafka_file,
@@ -62,6 +65,7 @@ def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> di
     secret = environ.get(KUBERNETES_SECRET_VARIABLE) or f"coordinator-{cluster}"
     kafka = f"{secret}:kafka.json"
     return {
+        **DRIVER,
         "spark.kubernetes.submission.waitAppCompletion": "false",
         f"spark.kubernetes.driver.secretKeyRef.{CONTENT_VARIABLE}": f"{secret}:settings.json",
         f"spark.kubernetes.driver.secretKeyRef.{SECRET_VARIABLE}": kafka,

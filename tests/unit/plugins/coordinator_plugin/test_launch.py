@@ -116,6 +116,16 @@ def test_on_yarn_only_the_fleet_starts_a_consumer_again_unless_the_site_says_oth
     assert submitted.conf()["spark.yarn.maxAppAttempts"] == "3"
 
 
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://api:6443"])
+def test_a_drivers_container_has_memory_for_python_unless_the_site_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, master: str
+) -> None:
+    launched(monkeypatch, tmp_path, master, "cluster")
+    assert submitted.conf()["spark.driver.minMemoryOverhead"] == "1g"
+    launched(monkeypatch, tmp_path, master, "cluster", conf={"spark.driver.minMemoryOverhead": "384m"})
+    assert submitted.conf()["spark.driver.minMemoryOverhead"] == "384m"
+
+
 @pytest.mark.usefixtures("submitted")
 @pytest.mark.parametrize(
     ("master", "mode", "waits_for"),
