@@ -12,7 +12,8 @@ from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.tls_files import TlsFiles
 
 DIGEST_MD5, _GSSAPI = "DIGEST-MD5", "GSSAPI"  # the SASL mechanisms of ZooKeeper's servers
-_ACCOUNT = re.compile(r"(?P<scheme>digest|sasl|x509):(?P<name>.+)")
+_SCHEMES = ("digest", "sasl", "x509")
+_ACCOUNT = re.compile(rf"(?P<scheme>{'|'.join(_SCHEMES)}):(?P<name>.+)")
 _DIGEST = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")  # user:hash
 
 
@@ -123,8 +124,9 @@ def _check_account(setting: str, account: str) -> None:
     found = _ACCOUNT.fullmatch(account)
     if found is not None and (found["scheme"] != "digest" or _DIGEST.fullmatch(found["name"])):
         return
-    # What stands behind the user may be a password.
-    shown = ":".join(account.split(":")[:2])
+    # What stands behind the user may be a password. Without a scheme, the user comes first.
+    parts = account.split(":")
+    shown = ":".join(parts[: 2 if parts[0] in _SCHEMES else 1])
     raise BadSettings(
         f"zookeeper_access.{setting}: {shown!r} names no account; write digest:USER:HASH with the hash of user and password, "
         "sasl:NAME, or x509:SUBJECT with the subject of the certificate"

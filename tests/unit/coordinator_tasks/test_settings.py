@@ -280,6 +280,7 @@ def test_a_file_of_settings_without_separate_accounts_is_read_by_an_older_releas
     [
         ({"consumers": "eve"}, "consumers: 'eve' names no account; write digest:USER:HASH"),
         ({"coordinator": "digest:eve:sesame"}, "coordinator: 'digest:eve' names no account"),
+        ({"consumers": "eve:sesame"}, "consumers: 'eve' names no account"),
         ({"consumers": "sasl:"}, "consumers: 'sasl:' names no account"),
         ({"consumers": "world:anyone"}, "names no account"),
         ({"consumers": "sasl:a", "coordinator": "sasl:b"}, "set one of them"),
