@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -39,7 +39,7 @@ from spark_apps.spark.asking import Asking
 from spark_apps.spark.executors import Executors
 from spark_apps.spark.stateless import check_stateless
 from spark_apps.spark.subscription import registered
-from spark_apps.spark.topic_query import TopicQuery
+from spark_apps.spark.topic_query import SPARK_ERRORS, TopicQuery
 from spark_apps.spark.warm_up import warm_up
 from spark_apps.topic_readers import TopicReaders, make_runner
 
@@ -99,6 +99,8 @@ class Consumer(TopicReaders[TopicQuery]):
         self._server: AgentServer | None = None
         self._checkpoints = Path()
         self._executors: Executors | None = None
+        self._asking = Asking("spark-cores")
+        self._parallelism = settings.pacing.parallelism
 
     def __enter__(self) -> Self:
         """Connect and draw the incarnation; raises `Refused` for the session, `StoreUnavailable` for ZooKeeper."""
@@ -130,6 +132,7 @@ class Consumer(TopicReaders[TopicQuery]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        self._asking.close()
         self._ending.close()
 
     def _bind_to_nobody(self) -> None:
@@ -194,7 +197,7 @@ class Consumer(TopicReaders[TopicQuery]):
             )
         if process is None or server is None:
             return "the consumer is not open"
-        pacing = replace(process.settings.pacing, parallelism=self._spark.sparkContext.defaultParallelism)
+        pacing = replace(process.settings.pacing, parallelism=self._cores())
         runner = make_runner(process, topic, node, pacing=pacing, acquiring=False)
         server.serve(topic, runner)
         build = found.build
@@ -202,6 +205,14 @@ class Consumer(TopicReaders[TopicQuery]):
             runner, lambda attempt: self._query(runner, build, attempt), self._active_tasks
         )
         return ""
+
+    def _cores(self) -> int:
+        """How many tasks Spark runs at once, as it said last: the agent waits `END_S` for a JVM that does not answer."""
+        with suppress(*SPARK_ERRORS):  # the queries notice the end of Spark itself
+            self._parallelism = (
+                self._asking.ask(lambda: self._spark.sparkContext.defaultParallelism, END_S) or self._parallelism
+            )
+        return self._parallelism
 
     def _query(self, runner: TopicRunner, build: Build, attempt: int) -> StreamingQuery:
         topic = runner.topic

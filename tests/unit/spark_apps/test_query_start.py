@@ -14,6 +14,7 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
 from spark_apps import consumer
 from spark_apps.agent.process.consumer_process import ConsumerSettings
+from spark_apps.agent.settings import Pacing
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
@@ -22,6 +23,8 @@ from spark_apps.pipelines import outputs
 from spark_apps.spark import progress, topic_query
 from spark_apps.spark.topic_query import MOST_LOSSES, START_ATTEMPTS, TopicQuery
 from spark_apps.spark.warm_up import SLOW_START
+
+SITE = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
 
 
 class Ended:
@@ -137,6 +140,39 @@ def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.M
         pass
     assert ended.is_set()
     assert time.monotonic() - began < 5
+    answers.set()
+
+
+def test_a_topic_that_appears_while_the_jvm_hangs_does_not_hang_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent would not notice any more that nothing is read, and would keep its partitions for ever."""
+    answers, cores = threading.Event(), list[int]()
+
+    class Context:
+        hung = False
+
+        @property
+        def defaultParallelism(self) -> int:  # noqa: N802 - Spark's name
+            assert not self.hung or answers.wait(20)
+            return 8
+
+    def make_runner(*_: object, pacing: Pacing, **__: object) -> object:
+        cores.append(pacing.parallelism)
+        return SimpleNamespace(topic="")
+
+    monkeypatch.setattr(consumer, "END_S", 0.2)
+    monkeypatch.setattr(consumer, "make_runner", make_runner)
+    monkeypatch.setattr(consumer, "TopicQuery", lambda *_: None)
+    context = Context()
+    made = Consumer(cast(Any, SimpleNamespace(sparkContext=context)), ConsumerSettings(SITE, "a"))
+    made.pipeline(build=cast(Any, "build"), default=True)
+    made._process = cast(Any, SimpleNamespace(settings=ConsumerSettings(SITE, "a")))
+    made._server = cast(Any, SimpleNamespace(serve=lambda *_: None))
+    made.appeared("orders", cast(Any, None))
+    context.hung, began = True, time.monotonic()
+    made.appeared("payments", cast(Any, None))
+    made.appeared("clicks", cast(Any, None))
+    assert time.monotonic() - began < 5
+    assert cores == [8, 8, 8], "what Spark said last"
     answers.set()
 
 
