@@ -7,6 +7,7 @@ addresses, nor anything of the settings or a fleet. What is read is outside inpu
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from coordinator_tasks import __version__
@@ -44,6 +45,8 @@ PACK_OVER = 500_000
 """Bytes of a topic's node: a longer one is in the packed form, because a node is read with ZooKeeper's limit."""
 MAX_RECORDS = 500
 """The newest records of each topic; they tell how long moves took."""
+HISTORY_BYTES = MAX_BYTES // 2
+"""Of all histories together; each topic has the same share."""
 _NOWHERE = "http://localhost:1"
 T = TypeVar("T")
 
@@ -66,10 +69,21 @@ def take(c: Coordinator) -> Snapshot:
     records: dict[str, tuple[Record, ...]] = {}
     for topic in site.topics:
         try:
-            records[topic] = history.records(c, topic, MAX_RECORDS)
+            records[topic] = _records_within(c, topic, HISTORY_BYTES // len(site.topics))
         except UNREADABLE as error:
             left_out[topic] = f"its history is left out: {error}"
     return Snapshot(c.paths.cluster, c.clock.now(), c.policy, site, records, left_out)
+
+
+def _records_within(c: Coordinator, topic: str, room: int) -> tuple[Record, ...]:
+    """The newest records of a topic, in at most so many bytes of the file."""
+    found: list[Record] = []
+    for record in islice(history.backwards(c, topic), MAX_RECORDS):
+        room -= len(encode_record(_bare_record(record)))
+        if room < 0:
+            break
+        found.append(record)
+    return tuple(found)
 
 
 # Writing -------------------------------------------------------------------------------------------------------------

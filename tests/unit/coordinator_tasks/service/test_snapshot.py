@@ -49,6 +49,19 @@ def test_what_is_taken_is_read_back_the_same() -> None:
     assert [one.sequence for one in back.history["orders"]] == [one.sequence for one in found.history["orders"]]
 
 
+def test_the_newest_records_of_all_topics_share_what_the_file_has_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = shop()
+    every = taken(site)[0].history
+    monkeypatch.setattr(snapshot, "HISTORY_BYTES", 2 * 600)
+    found, raw = taken(site)
+    assert snapshot.decode("shop.json", raw).history.keys() == {"orders", "payments"}
+    for topic, kept in found.history.items():
+        written = json.loads(raw)["topics"][topic]["history"]
+        assert 0 < len(kept) < len(every[topic])
+        assert kept == every[topic][: len(kept)]
+        assert len(json.dumps(written, separators=(",", ":"))) < 700
+
+
 @pytest.mark.parametrize(
     "change",
     [Change(join=2), Change(leave=("a",)), Change(crash=("b",)), Change(strategy="range"), Change(partitions=9)],
