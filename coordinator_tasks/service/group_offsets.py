@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from coordinator_tasks.core.errors import CoordinatorError, NotManaged, Refused
-from coordinator_tasks.core.model import TopicConfig, TopicNode
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
+from coordinator_tasks.core.model import TopicConfig
 from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
@@ -47,12 +47,11 @@ def described(
     problems = None if wanted else problems
     configs = chosen(c, wanted, group, problems)
     hosts = {name: urlsplit(member.address).hostname or "" for name, member in load_members(c, {}).items()}
-    nodes = store.load_nodes(c.zk, c.paths, [config.topic for config in configs])
     rows: list[PartitionOffset] = []
     for config in sorted(configs, key=lambda one: (one.group_id, one.topic)):
         try:
-            rows += _of_topic(c, config, wanted.get(config.topic, ()), nodes.get(config.topic), hosts)
-        except Refused as error:
+            rows += _of_topic(c, config, wanted.get(config.topic, ()), hosts)
+        except (Refused, Malformed) as error:
             if problems is None:
                 raise
             problems[config.topic] = error
@@ -83,8 +82,10 @@ def chosen(
 
 
 def _of_topic(
-    c: Coordinator, config: TopicConfig, asked: Collection[int], node: TopicNode | None, hosts: Mapping[str, str]
+    c: Coordinator, config: TopicConfig, asked: Collection[int], hosts: Mapping[str, str]
 ) -> Iterator[PartitionOffset]:
+    path = c.paths.topic(config.topic)
+    node = store.read_node(path, c.zk.find(path))
     partitions = chosen_partitions(c, config, asked)
     answer = c.kafka.committed({config.group_id: {config.topic: partitions}})[config.group_id]
     committed = committed_of(answer, config.topic)

@@ -65,14 +65,14 @@ def test_describe_takes_topics_partitions_and_a_group(run: Run, shop: Shop) -> N
     assert len(json.loads(run("offsets", "describe", "--group", "web", "--json")[1])) == 1
 
 
-@pytest.mark.parametrize("broken", ["unreadable", "denied", "gone from Kafka"])
+@pytest.mark.parametrize("broken", ["unreadable", "denied", "plan unreadable", "plan denied", "gone from Kafka"])
 def test_describe_names_a_topic_that_it_cannot_show_and_shows_the_others(run: Run, shop: Shop, broken: str) -> None:
     shop.kafka.create_topic("clicks", 1)
     add_topic(shop.coordinator, "clicks", "web", actor=PERSON)
-    path = shop.paths.config("clicks")
-    if broken == "unreadable":
+    path = shop.paths.topic("clicks") if broken.startswith("plan") else shop.paths.config("clicks")
+    if broken.endswith("unreadable"):
         shop.zk.transact([SetData(path, b"{")])
-    elif broken == "denied":
+    elif broken.endswith("denied"):
         shop.zk.denied.add(path)
     else:
         shop.kafka.delete_topic("clicks")
