@@ -64,6 +64,11 @@ def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collec
     same = before is not None and replace(before, at=given.at) == given
     if before is not None and same and (found is None or found.digest == digest):
         return before
+    if not c.budget.is_set:
+        raise ApprovalVoid(
+            f"no budget is set here, so no plan of topic {topic!r} waits by these settings; set `budget` as for those who plan "
+            "(COORDINATOR_BUDGET_..., in Airflow the environment of its services)"
+        )
     if found is None:
         raise ApprovalVoid(
             f"no plan of topic {topic!r} waits for approval: it is done, or nothing is to move any more; "

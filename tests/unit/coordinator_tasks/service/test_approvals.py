@@ -206,6 +206,16 @@ def test_the_same_answer_again_changes_nothing_and_who_answered_is_in_the_histor
         approve(site, "0123")
 
 
+def test_an_approval_where_no_budget_is_set_says_that_and_not_that_the_plan_is_done() -> None:
+    site = site_with(Budget(moves=1), "a", "b")
+    site.starts("c")
+    step(site)
+    digest = waits(site).digest
+    site.coordinator = replace(site.coordinator, budget=Budget())
+    with pytest.raises(ApprovalVoid, match="no budget is set here, so no plan of topic 'orders' waits"):
+        approve(site, digest)
+
+
 def test_who_rejects_stands_in_the_history_as_who_has_rejected() -> None:
     site = site_with(Budget(moves=1), "a", "b")
     site.starts("c")
