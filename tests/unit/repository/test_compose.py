@@ -110,6 +110,13 @@ def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metric
         assert {"app.kubernetes.io/name": "prometheus"} in labels, policy["metadata"]["name"]
 
 
+def test_the_page_names_every_file_for_kubernetes_and_the_image_of_this_release() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    files = {one.name for one in (ROOT / "docs" / "kubernetes").iterdir()}
+    assert [one for one in sorted(files) if f"| `{one}` |" not in page] == []
+    assert f"spark.kubernetes.container.image=partition-coordinator-kubernetes:{__version__}\n" in page
+
+
 def test_versions_are_those_of_the_frozen_requirements() -> None:
     tags = dict(image.split(":", 1) for image in bases())
     assert tags["apache/spark"].startswith(f"{pin('pyspark')}-")
