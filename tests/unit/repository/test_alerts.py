@@ -124,7 +124,7 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
-def firing(series: dict[str, str], alert: str, folder: Path) -> bool:
+def firing(series: dict[str, str], alert: str, folder: Path, interval: str = "1m") -> bool:
     """Whether the alert fires after `STEPS` minutes: promtool passes if it does not."""
     up = {} if "coordinator_survey_up" in str(series) else {'coordinator_survey_up{cluster_name="shop"}': "1x60"}
     test = {
@@ -132,7 +132,7 @@ def firing(series: dict[str, str], alert: str, folder: Path) -> bool:
         "evaluation_interval": "1m",
         "tests": [
             {
-                "interval": "1m",
+                "interval": interval,
                 "input_series": [{"series": name, "values": values} for name, values in {**up, **series}.items()],
                 "alert_rule_test": [{"eval_time": f"{STEPS}m", "alertname": alert, "exp_alerts": []}],
             }
@@ -177,6 +177,17 @@ def test_an_alert_fires_when_it_should_and_only_then(alert: str, tmp_path: Path)
 def test_missing_consumers_are_told_also_when(there: dict[str, str], tmp_path: Path) -> None:
     wanted = {'coordinator_consumers_wanted{cluster_name="shop",instance="a"}': "3x60"}
     assert firing({**wanted, **there}, "CoordinatorConsumersMissing", tmp_path)
+
+
+@needs_promtool
+@pytest.mark.parametrize(("rebalances", "fires"), [(5, False), (6, True)])
+def test_six_rebalances_in_ten_minutes_are_flapping_and_five_are_not(
+    rebalances: int, fires: bool, tmp_path: Path
+) -> None:
+    """Where no look is just ten minutes old, Prometheus' increase is more than what was counted."""
+    values = f"0x230 {' '.join(map(str, range(1, rebalances + 1)))} {rebalances}x40"
+    series = {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': values}
+    assert firing(series, "CoordinatorTopicFlaps", tmp_path, "14s") is fires
 
 
 def test_every_alert_is_tried_and_says_what_to_do() -> None:
