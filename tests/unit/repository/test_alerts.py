@@ -190,6 +190,19 @@ def test_six_rebalances_in_ten_minutes_are_flapping_and_five_are_not(
     assert firing(series, "CoordinatorTopicFlaps", tmp_path, "14s") is fires
 
 
+@needs_promtool
+def test_one_of_two_clusters_that_nobody_looks_at_any_more_is_told(tmp_path: Path) -> None:
+    name = 'coordinator_survey_up{{cluster_name="{}",instance="{}"}}'.format
+    both = {name("shop", "a"): "1x60", name("eu", "b"): "1x60"}
+    assert firing({**both, name("eu", "b"): "1x30"}, "CoordinatorUnseen", tmp_path)
+    assert not firing({**both, name("eu", "c"): "1x30"}, "CoordinatorUnseen", tmp_path)
+
+
+@needs_promtool
+def test_a_cluster_that_nobody_has_ever_looked_at_is_told(tmp_path: Path) -> None:
+    assert firing({'up{job="coordinator_survey_up"}': "0x60"}, "CoordinatorUnseen", tmp_path)
+
+
 def test_every_alert_is_tried_and_says_what_to_do() -> None:
     assert rules().keys() == CASES.keys()
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
