@@ -10,6 +10,7 @@ from coordinator_tasks.core.lag import LagStatus
 from coordinator_tasks.core.model import MoveKind, State
 from coordinator_tasks.exposition import Families
 from coordinator_tasks.service.figures import TopicFigures
+from coordinator_tasks.service.overview import by_presence
 from coordinator_tasks.service.survey import Happened, PartitionLag, Survey
 
 MAX_TOPICS = 1_000
@@ -115,7 +116,7 @@ def _add_happened(families: Families, labels: dict[str, str], happened: Happened
 
 
 def _add_consumers(families: Families, mine: dict[str, str], found: Survey) -> None:
-    for presence, count in sorted(Counter(one.presence for one in found.consumers).items()):
+    for presence, count in by_presence(found.consumers).items():
         labels = {**mine, "presence": presence}
         families.gauge("coordinator_consumers", "Consumers by what is known of them", labels, count)
     families.gauge("coordinator_consumers_wanted", "Consumers that the fleets want", mine, found.wanted)

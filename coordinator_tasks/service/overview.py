@@ -35,6 +35,7 @@ from coordinator_tasks.service.observe import holders_of, load_claims, load_dire
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
+PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
 HEALTHY = "ok"
 
 
@@ -205,6 +206,12 @@ def _kept(c: Coordinator, every: Iterable[Fleet]) -> Iterator[tuple[str, str]]:
                 yield consumer, f"the redeployment of {fleet.app} waits: {why}"
             if fleet.runs and (why := upgrades.why_waits(c, upgrade := upgrade_store.read(c, fleet.app))):
                 yield from ((one, f"the upgrade of {fleet.app} waits: {why}") for one in upgrades.giving(upgrade))
+
+
+def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
+    """How many there are of each presence, of each one: a gauge that is not sent keeps its last value."""
+    counted = Counter(one.presence for one in found)
+    return {str(one): counted[one] for one in PRESENCES}
 
 
 def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview]:

@@ -78,7 +78,7 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
     for group, status in list(group_statuses(lag_moments.newest(c)).items())[:MAX_TOPICS]:
         _gauge("group.status", status, cluster, group=group)
     consumers = overview.consumers(c, seen)
-    for presence, count in Counter(one.presence for one in consumers).items():
+    for presence, count in overview.by_presence(consumers).items():
         _gauge("consumers", count, cluster, presence=presence)
     for who in consumers[:MAX_CONSUMERS]:
         _gauge("consumer.incarnation", who.incarnation, cluster, consumer=who.consumer)

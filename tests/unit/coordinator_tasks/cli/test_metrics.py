@@ -79,6 +79,7 @@ def test_a_stable_topic_is_in_one_state_and_has_empty_histograms() -> None:
     assert values(raw, "coordinator_pause_seconds_count") == [0]
     assert values(raw, "coordinator_moves_total", kind="handoff") == [0], "a rate needs a first value"
     assert values(raw, "coordinator_consumers", presence="live") == [2]
+    assert values(raw, "coordinator_consumers", presence="absent") == [0], "who is back is seen to be back"
     assert values(raw, "coordinator_assigned_partitions", consumer_id="a") == [2]
 
 

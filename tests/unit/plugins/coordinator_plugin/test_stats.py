@@ -98,6 +98,9 @@ def test_gauges_of_topics_and_consumers_have_tags(backend: Backend) -> None:
     assert backend.of("coordinator.topic.state", **of_topic, state="Closing") == [0]
     assert backend.of("coordinator.topic.unreadable", **of_topic) == [0]
     assert backend.of("coordinator.consumers", cluster="shop", presence="absent") == [1]
+    assert backend.of("coordinator.consumers", cluster="shop", presence="draining") == [0], (
+        "StatsD would keep the last value"
+    )
 
 
 @pytest.mark.usefixtures("tagged")
