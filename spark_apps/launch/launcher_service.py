@@ -224,18 +224,22 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
     """Launch missing consumers at intervals until `stop`.
 
     Launch nothing while ZooKeeper or the registry does not answer, or a needed node cannot be read; log that once.
+    Raises what refuses the first session; later it waits, because in a container all consumers would end with it.
     """
     make_folder(host.base)
-    attempts, held = Attempts(), ""
+    attempts, held, begun = Attempts(), "", False
     while not stop.is_set():
         try:
             with open_coordinator(settings) as c:
+                begun = True
                 while not stop.is_set():
                     look(c, host, settings, attempts, time.monotonic(), stop.is_set)
                     (host.base / ALIVE).touch()
                     held = ""
                     stop.wait(LOOK_S)
-        except (Unavailable, Malformed) as error:
+        except CoordinatorError as error:
+            if not begun and not isinstance(error, Unavailable | Malformed):
+                raise
             if str(error) != held:
                 held = str(error)
                 log.warning("launching nothing: %s", held)

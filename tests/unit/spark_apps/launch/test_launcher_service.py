@@ -17,6 +17,7 @@ import pytest
 from coordinator_tasks import logs
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
+from coordinator_tasks.core.errors import BadSettings, StoreUnavailable
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, Fleet, Member
 from coordinator_tasks.core.names import Paths
@@ -206,6 +207,42 @@ def test_a_fleet_that_cannot_be_read_ends_neither_the_service_nor_what_it_has_la
         time.sleep(0.05)
     stop.set()
     service.join(20)
+
+
+def test_a_session_that_is_refused_later_ends_neither_the_service_nor_what_it_has_launched(
+    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened, stop = list[int](), threading.Event()
+
+    def open_coordinator(_: object) -> nullcontext[Coordinator]:
+        opened.append(1)
+        if len(opened) == 2:
+            raise BadSettings("the log-in is refused")
+        return nullcontext(c)
+
+    def look(*_: object) -> None:
+        if len(opened) == 3:
+            stop.set()
+        else:
+            raise StoreUnavailable("away")
+
+    monkeypatch.setattr(launcher_service, "open_coordinator", open_coordinator)
+    monkeypatch.setattr(launcher_service, "look", look)
+    monkeypatch.setattr(launcher_service, "LOOK_S", 0.01)
+    launcher_service.serve(host, SETTINGS, stop)
+    assert [record.message for record in caplog.records] == [
+        "launching nothing: away",
+        "launching nothing: the log-in is refused",
+    ]
+
+
+def test_what_is_refused_at_the_start_ends_the_service(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> None:
+        raise BadSettings("the log-in is refused")
+
+    monkeypatch.setattr(launcher_service, "open_coordinator", refused)
+    with pytest.raises(BadSettings):
+        launcher_service.serve(host, SETTINGS, threading.Event())
 
 
 def test_a_run_folder_that_others_may_change_stops_nobody_else_and_is_not_believed(c: Coordinator, host: Host) -> None:
