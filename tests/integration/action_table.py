@@ -210,7 +210,7 @@ TABLE: Mapping[str, Row] = {
         bad=(
             Bad({"consumer": "zoe"}, "KPC-012", NOBODY),
             Bad({"partitions": [9]}, "KPC-010", "has partitions 0 to 1; name some of these"),
-            Bad({"partitions": []}, "KPC-010", "say which ones belong to b", form="should be non-empty"),
+            Bad({"partitions": []}, "KPC-002", "Missing option '--partition'", form="should be non-empty"),
         ),
     ),
     "unpin": Row(
