@@ -66,19 +66,18 @@ def readmit(c: Coordinator) -> Iterator[str]:
 
 def redeploy(c: Coordinator) -> Iterator[str]:
     """Do the next step of each redeployment; a line for each, and for each problem."""
-    problems: list[str] = []
-    try:
-        yield from redeployment.advance(c, problems)
-    except NoAccess as error:
-        problems.append(f"the redeployments wait: {error}")
-    yield from problems
+    return _continued("redeployments", partial(redeployment.advance, c))
 
 
 def upgrade(c: Coordinator) -> Iterator[str]:
     """Do the next steps of each upgrade; a line for each, and for each problem."""
+    return _continued("upgrades", partial(upgrades.advance, c))
+
+
+def _continued(what: str, advance: Callable[[list[str]], Iterator[str]]) -> Iterator[str]:
     problems: list[str] = []
     try:
-        yield from upgrades.advance(c, problems)
+        yield from advance(problems)
     except NoAccess as error:
-        problems.append(f"the upgrades wait: {error}")
+        problems.append(f"the {what} wait: {error}")
     yield from problems
