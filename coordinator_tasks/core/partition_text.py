@@ -22,6 +22,12 @@ def named(partitions: Collection[int]) -> str:
     return f"{noun(partitions)} {ranges(partitions)}"
 
 
+def leaderless(topic: str, partitions: Collection[int]) -> str:
+    """Why offsets of these partitions are not known, and what to do; a further way out may follow."""
+    has = agreed(len(partitions), "has", "have")
+    return f"{named(partitions)} of topic {topic!r} {has} no leader; check Kafka's brokers"
+
+
 def noun(partitions: Collection[int]) -> str:
     """`partition` for one, else `partitions`."""
     return "partition" if len(partitions) == 1 else "partitions"

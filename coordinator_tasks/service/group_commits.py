@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from coordinator_tasks.core.errors import KafkaUnavailable, Refused
 from coordinator_tasks.core.lag_moments import Seen
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.core.partition_text import agreed, named
+from coordinator_tasks.core.partition_text import leaderless
 from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures
@@ -34,10 +34,7 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
                 unknown[group] = error.told
                 break  # each further topic would wait as long
             if unled := sorted(committed.keys() - ends.keys()):
-                has = agreed(len(unled), "has", "have")
-                unknown[group] = KafkaUnavailable(
-                    f"{named(unled)} of topic {topic!r} {has} no leader; check Kafka's brokers"
-                ).told
+                unknown[group] = KafkaUnavailable(leaderless(topic, unled)).told
             for partition, entry in sorted(committed.items()):
                 if partition in ends:
                     owner, end = owners[topic].get(partition, ""), ends[partition][1]

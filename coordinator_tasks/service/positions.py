@@ -13,7 +13,7 @@ from typing import TypeAlias
 from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, KafkaUnavailable, LookAgain, Refused
 from coordinator_tasks.core.model import Actor, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
-from coordinator_tasks.core.partition_text import agreed, counted, named
+from coordinator_tasks.core.partition_text import agreed, counted, leaderless, named
 from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import history, transitions
@@ -131,10 +131,7 @@ def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]
     before = {p: committed[p].offset if p in committed else None for p in wanted}
     bounds = c.kafka.bounds(topic, wanted)
     if unled := [p for p in wanted if p not in bounds]:
-        raise KafkaUnavailable(
-            f"{named(unled)} of topic {topic!r} {agreed(len(unled), 'has', 'have')} no leader; "
-            "check Kafka's brokers, or name other partitions"
-        )
+        raise KafkaUnavailable(f"{leaderless(topic, unled)}, or name other partitions")
     targets = _asked(c, topic, place, before, bounds) if isinstance(place, Position) else place
     return tuple(_inside(p, before[p], targets[p], bounds[p]) for p in wanted)
 
