@@ -293,10 +293,11 @@ def _loads(
             return None
         config = configs.get(topic)
         for partition, now in status.running.items():
-            if config is None or partition in config.paused:
-                found += (
-                    [Load(topic, partition, consumer, 0.0, 0.0, 0.0, frozen=True)] if config and config.frozen else []
-                )
+            if config is None:
+                continue
+            if partition in config.paused:
+                if config.frozen:
+                    found.append(Load(topic, partition, consumer, 0.0, 0.0, 0.0, frozen=True))
                 continue
             past = before[partition]
             if now.lag_records is None or past.lag_records is None or now.token != past.token:
