@@ -38,7 +38,7 @@ async def in_thread(cluster: str, call: Callable[P, V], *given: P.args, **named:
 
 
 def session_key(plain: Mapping[str, Any]) -> str:
-    """The key of a cluster's session, the cluster first; it changes with the cluster's settings."""
+    """The key of a cluster's session; it changes with the cluster's settings."""
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
     return f"{plain['cluster']} {digest}"
 
@@ -114,9 +114,9 @@ class Sessions:
             entry.context.__exit__(None, None, None)
 
     @asynccontextmanager
-    async def borrow(self, key: str, opener: Opener) -> AsyncIterator[Coordinator]:
-        """`take` and `give_back` for a coroutine; the opening runs in a thread."""
-        opening = asyncio.ensure_future(in_thread(key.partition(" ")[0], self.take, key, opener))
+    async def borrow(self, cluster: str, key: str, opener: Opener) -> AsyncIterator[Coordinator]:
+        """`take` and `give_back` for a coroutine; the opening runs in a thread of the cluster."""
+        opening = asyncio.ensure_future(in_thread(cluster, self.take, key, opener))
         try:
             coordinator = await asyncio.shield(opening)
         except asyncio.CancelledError:

@@ -58,7 +58,7 @@ class Wake:
 async def borrowed(cluster: str) -> AbstractAsyncContextManager[Coordinator]:
     """This process's coordinator of the cluster, with the present connections."""
     plain = await asyncio.to_thread(lambda: CoordinatorHook(cluster).plain_settings())
-    return SHARED.borrow(session_key(plain), lambda: _open(plain))
+    return SHARED.borrow(cluster, session_key(plain), lambda: _open(plain))
 
 
 def _open(plain: dict[str, Any]) -> Any:

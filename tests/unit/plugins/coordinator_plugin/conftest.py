@@ -30,7 +30,7 @@ def borrowed(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> Opened:
     shared = sessions.Sessions(linger_s=0.01)
 
     async def borrow(_cluster: str) -> Any:
-        return shared.borrow("main", opened)
+        return shared.borrow("main", "main", opened)
 
     for module in (triggers, watcher):
         monkeypatch.setattr(module, "borrowed", borrow)

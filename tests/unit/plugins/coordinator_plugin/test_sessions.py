@@ -94,19 +94,19 @@ def test_a_cluster_whose_zookeeper_is_away_takes_no_thread_from_another_cluster(
         back.wait(10)
         raise StoreUnavailable("away")
 
-    async def waits(key: str, opener: sessions.Opener) -> None:
-        async with shared.borrow(key, opener):
+    async def waits(cluster: str, opener: sessions.Opener) -> None:
+        async with shared.borrow(cluster, cluster, opener):
             pass
 
     async def triggerer() -> None:
         asyncio.get_running_loop().set_default_executor(
             ThreadPoolExecutor(2)
         )  # as many as Airflow has, by its processors
-        away = [asyncio.create_task(waits("eu 1", late)) for _ in range(3)]
+        away = [asyncio.create_task(waits("eu", late)) for _ in range(3)]
         try:
             await asyncio.sleep(0.1)
             async with asyncio.timeout(5):
-                await waits("shop 1", opened)
+                await waits("shop", opened)
         finally:
             back.set()
         assert list(map(str, await asyncio.gather(*away, return_exceptions=True))) == ["away"] * 3
