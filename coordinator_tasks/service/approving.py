@@ -66,8 +66,8 @@ def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collec
         return before
     if not c.budget.is_set:
         raise ApprovalVoid(
-            f"no budget is set here, so no plan of topic {topic!r} waits by these settings; set `budget` as for those who plan "
-            "(COORDINATOR_BUDGET_..., in Airflow the environment of its services)"
+            f"no budget is set here, so no plan of topic {topic!r} waits as these settings see it; give this command the `budget` "
+            "of the coordinator (for Airflow that is COORDINATOR_BUDGET_... in the environment of its services)"
         )
     if found is None:
         raise ApprovalVoid(
