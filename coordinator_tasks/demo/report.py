@@ -119,7 +119,9 @@ def as_json(
         "checks": [
             {"name": c.name, "ok": c.ok, "found": c.found, "problems": list(c.problems)} for c in verdict.checks
         ],
-        "moves": [asdict(move) for event in events for move in event.moves],
+        "moves": [
+            {**asdict(move), "stall_ms": _unless_endless(move.stall_ms)} for event in events for move in event.moves
+        ],
         "phases_s": phases,
     }
 
@@ -158,11 +160,12 @@ def _event_json(event: EventReport) -> dict[str, Any]:
 
 
 def _spread_json(spread: Spread) -> dict[str, float | None]:
+    return {"p50": _unless_endless(spread.p50_ms), "max": _unless_endless(spread.max_ms)}
+
+
+def _unless_endless(stall_ms: float) -> float | None:
     """A stall that never ended is null: JSON knows no infinity."""
-    return {
-        "p50": spread.p50_ms if isfinite(spread.p50_ms) else None,
-        "max": spread.max_ms if isfinite(spread.max_ms) else None,
-    }
+    return stall_ms if isfinite(stall_ms) else None
 
 
 def write(path: Path, report: dict[str, Any]) -> None:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+import pytest
+
 from coordinator_tasks.demo.checker import check
 from coordinator_tasks.demo.evidence import Produced, Row
 from coordinator_tasks.demo.report import as_json, event_reports, write
@@ -94,3 +96,12 @@ def test_a_stall_without_end_is_null_in_the_report(tmp_path: Path) -> None:
     assert not report["ok"]
     assert report["events"][1]["unmoved_stall_ms"]["max"] is None
     write(tmp_path / "report.json", report)
+
+
+def test_a_moved_partition_that_stands_still_for_ever_leaves_the_report_plain_json(tmp_path: Path) -> None:
+    run = honest()
+    lossy = replace(run, rows=[r for r in run.rows if r.partition != 0 or r.epoch != 4])
+    verdict = check(lossy)
+    write(tmp_path / "report.json", as_json(lossy, verdict, event_reports(lossy, verdict), {}))
+    moved = json.loads((tmp_path / "report.json").read_text(), parse_constant=pytest.fail)["moves"]
+    assert [one["stall_ms"] for one in moved if one["partition"] == 0] == [None]
