@@ -233,14 +233,15 @@ def _changes_something(record: Record) -> bool:
 
 
 def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
-    """Partition → giver, taker and kind of its move between the event and its Stable."""
+    """Partition → first giver, last taker and last kind of its moves between the event and its Stable."""
     found: dict[int, tuple[str, str, MoveKind]] = {}
     for record in sorted(records, key=lambda r: r.sequence):
         if event.began_at <= record.at <= event.stable_at:
             for move in record.moves:
-                giver = found[move.partition][0] if move.partition in found else move.giver
-                if move.taker != giver:
-                    found[move.partition] = (giver, move.taker, move.kind)
+                if move.partition in found:
+                    found[move.partition] = (found[move.partition][0], move.taker, move.kind)
+                elif move.taker != move.giver:
+                    found[move.partition] = (move.giver, move.taker, move.kind)
     return found
 
 
@@ -249,16 +250,19 @@ def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Seque
     said: list[str] = []
     for event in events:
         moves, before = moves_of(event, records), owners_at(held, event.began_at)
+        takers = {taker for _, taker, _ in moves.values()}
         said.append(f"{event.kind} {len(moves)}")
         if event.kind == "join":
             due = partitions // (len(set(before.values())) + 1)
-            fits = len(moves) == due and {taker for _, taker, _ in moves.values()} == {event.consumer}
+            fits = len(moves) == due and takers == {event.consumer}
             expected = f"exactly {due} to {event.consumer}"
         else:
             owned = {partition for partition, owner in before.items() if owner == event.consumer}
-            fits, expected = moves.keys() == owned, f"exactly {sorted(owned)}"
+            fits = moves.keys() == owned and event.consumer not in takers
+            expected = f"exactly {sorted(owned)} to others"
         if not fits:
-            wrong.append(f"the {event.kind} of {event.consumer} moved {sorted(moves)}, expected {expected}")
+            found = f"{sorted(moves)} to {', '.join(sorted(takers)) or 'nobody'}"
+            wrong.append(f"the {event.kind} of {event.consumer} moved {found}, expected {expected}")
     return Check("each change moved exactly what it had to", "moved: " + ", ".join(said), tuple(wrong))
 
 

@@ -209,7 +209,14 @@ def test_a_join_that_moves_more_than_its_share_is_caught() -> None:
     changed = [more if r.sequence == 2 else r for r in run.records]
     verdict = check(replace(run, records=changed))
     assert MOVES in failed(verdict)
-    assert "the join of c moved [1, 3], expected exactly 1 to c" in problems(verdict, MOVES)
+    assert "the join of c moved [1, 3] to a, c, expected exactly 1 to c" in problems(verdict, MOVES)
+
+
+def test_a_move_that_is_taken_back_during_the_change_is_caught() -> None:
+    run = honest()
+    back = replace(run.records[3], moves=(move(1, "c", "b", MoveKind.HANDOFF),))
+    verdict = check(replace(run, records=[back if r.sequence == 3 else r for r in run.records]))
+    assert "the join of c moved [1] to b, expected exactly 1 to c" in problems(verdict, MOVES)
 
 
 def test_a_hand_off_without_release_goes_on_with_the_confirmation() -> None:
