@@ -246,8 +246,7 @@ def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, st
 
 
 def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Sequence[Holding], partitions: int) -> Check:
-    wrong: list[str] = []
-    said: list[str] = []
+    wrong, said = _unasked(events, records), []
     for event in events:
         moves, before = moves_of(event, records), owners_at(held, event.began_at)
         takers = {taker for _, taker, _ in moves.values()}
@@ -263,7 +262,19 @@ def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Seque
         if not fits:
             found = f"{sorted(moves)} to {', '.join(sorted(takers)) or 'nobody'}"
             wrong.append(f"the {event.kind} of {event.consumer} moved {found}, expected {expected}")
-    return Check("each change moved exactly what it had to", "moved: " + ", ".join(said), tuple(wrong))
+    return Check("each change moved exactly what it had to", "moved: " + ", ".join(said), _some(wrong))
+
+
+def _unasked(events: Sequence[Event], records: Sequence[Record]) -> list[str]:
+    """The moves since the first event that belong to none."""
+    return [
+        f"partition {move.partition} moved from {move.giver} to {move.taker}, and no change asked for it"
+        for record in records
+        if events and record.at > events[0].began_at
+        if not any(event.began_at <= record.at <= event.stable_at for event in events)
+        for move in record.moves
+        if move.taker != move.giver
+    ]
 
 
 def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Check:

@@ -12,6 +12,7 @@ from coordinator_tasks.demo.ownership import End, holdings
 from tests.unit.coordinator_tasks.demo.demo_evidence import (
     KILL_AT,
     RECORDS,
+    RECOVERED_AT,
     RELEASED_AT,
     TAKEN_AT,
     TAKEN_OFFSET,
@@ -217,6 +218,13 @@ def test_a_move_that_is_taken_back_during_the_change_is_caught() -> None:
     back = replace(run.records[3], moves=(move(1, "c", "b", MoveKind.HANDOFF),))
     verdict = check(replace(run, records=[back if r.sequence == 3 else r for r in run.records]))
     assert "the join of c moved [1] to b, expected exactly 1 to c" in problems(verdict, MOVES)
+
+
+def test_a_move_that_no_change_asked_for_is_caught() -> None:
+    run = honest()
+    more = record(7, State.STABLE, State.CLOSING, 5, RECOVERED_AT + 0.1, moves=(move(3, "b", "c", MoveKind.HANDOFF),))
+    verdict = check(replace(run, records=[*run.records, more]))
+    assert problems(verdict, MOVES) == "partition 3 moved from b to c, and no change asked for it"
 
 
 def test_a_hand_off_without_release_goes_on_with_the_confirmation() -> None:
