@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from coordinator_tasks.demo.evidence import Evidence, TaskRun
 from coordinator_tasks.demo.ownership import End, holdings
 from tests.unit.coordinator_tasks.demo.demo_evidence import (
     KILL_AT,
+    KILLED_OFFSET,
     RECORDS,
     RECOVERED_AT,
     RELEASED_AT,
@@ -32,6 +34,7 @@ LOST = "nothing is lost"
 REAL = "every row is a produced record"
 TASKS = "every transition ran in its own successful Airflow task"
 MOVES = "each change moved exactly what it had to"
+LEFT = "the drained consumer left cleanly"
 
 
 def failed(verdict: Verdict) -> set[str]:
@@ -156,6 +159,40 @@ def test_a_repetition_counts_as_a_crash_only_for_who_was_killed_on_purpose() -> 
     assert failed(verdict) == {CLEAN}
 
 
+def test_what_a_killed_consumer_gave_away_before_is_no_repetition_of_the_crash() -> None:
+    run = honest()
+    last = row(1, TAKEN_OFFSET - 1, "b", 1, RELEASED_AT - 0.1)
+    again = row(1, TAKEN_OFFSET - 1, "c", 2, RELEASED_AT + 0.1)
+    assert last in run.rows
+    verdict = check(replace(run, rows=[*run.rows, again], killed=frozenset({("a", 1), ("b", 1)})))
+    assert verdict.duplicated_by_clean_moves == 1
+
+
+def test_what_a_killed_consumer_repeated_itself_is_no_repetition_of_the_crash() -> None:
+    run = honest()
+    at = next(n for n, r in enumerate(run.rows) if (r.partition, r.offset) == (0, KILLED_OFFSET - 1))
+    verdict = check(with_rows(run, [*run.rows[: at + 1], run.rows[at], *run.rows[at + 1 :]]))
+    assert failed(verdict) == {CLEAN, ORDER}
+    assert (verdict.duplicated_by_clean_moves, verdict.duplicated_by_kills) == (1, 2)
+
+
+def test_the_order_of_the_writers_files_does_not_matter() -> None:
+    run = honest()
+    for consumers in ("cba", "bac", "acb"):
+        rows = [r for who in consumers for r in run.rows if r.consumer == who]
+        assert check(with_rows(run, rows)).ok, consumers
+
+
+def test_a_giver_that_processes_the_very_record_of_its_release_is_caught() -> None:
+    run = honest()
+    more = row(1, TAKEN_OFFSET, "b", 1, RELEASED_AT - 0.1)
+    assert "it released the partition at offset 25" in problems(check(with_rows(run, [*run.rows, more])), OWNER)
+
+
+def test_a_run_without_any_transition_is_caught() -> None:
+    assert "there is no transition at all" in problems(check(replace(honest(), records=[])), TASKS)
+
+
 def test_a_row_that_nobody_produced_is_caught() -> None:
     run = honest()
     verdict = check(
@@ -218,6 +255,46 @@ def test_a_move_that_is_taken_back_during_the_change_is_caught() -> None:
     back = replace(run.records[3], moves=(move(1, "c", "b", MoveKind.HANDOFF),))
     verdict = check(replace(run, records=[back if r.sequence == 3 else r for r in run.records]))
     assert "the join of c moved [1] to b, expected exactly 1 to c" in problems(verdict, MOVES)
+
+
+def drained(*partitions: int, **last: Any) -> Evidence:
+    """b, the owner of 1 and 3, hands these to c; `last`: what the record before Stable says otherwise."""
+    run = honest()
+    given = tuple(move(p, "b", "c", MoveKind.HANDOFF) for p in partitions)
+    plan = replace(run.records[2], moves=given)
+    closed = replace(run.records[3], **{"confirmed": {"b": partitions}, **last})
+    return replace(
+        run,
+        records=[*run.records[:2], plan, closed, run.records[4]],
+        events=[replace(run.events[0], kind="drain", consumer="b")],
+    )
+
+
+def test_a_drain_moves_all_that_its_consumer_owned() -> None:
+    whole = check(drained(1, 3))
+    assert not failed(whole) & {MOVES, LEFT}
+    assert next(one.found for one in whole.checks if one.name == MOVES) == "moved: drain 2"
+    part = check(drained(1))
+    assert problems(part, MOVES) == "the drain of b moved [1] to c, expected exactly [1, 3] to others"
+    assert problems(part, LEFT) == "partition 3 of b is open"
+
+
+def test_a_drain_that_hands_something_back_is_caught() -> None:
+    verdict = check(drained(1, 3, moves=(move(3, "c", "b", MoveKind.HANDOFF),)))
+    assert problems(verdict, MOVES) == "the drain of b moved [1, 3] to b, c, expected exactly [1, 3] to others"
+
+
+def test_a_drained_consumer_that_is_lost_has_not_left_cleanly() -> None:
+    gone = {"confirmed": {}, "incarnations": {"a": 1, "c": 1}}
+    verdict = check(replace(drained(1, 3, **gone), releases=[]))
+    assert problems(verdict, LEFT) == "partition 1 of b is lost | partition 3 of b is lost"
+
+
+def test_a_join_moves_its_share_to_the_one_who_joined() -> None:
+    run = honest()
+    astray = replace(run.records[2], moves=(move(1, "b", "a", MoveKind.HANDOFF),))
+    verdict = check(replace(run, records=[astray if r.sequence == 2 else r for r in run.records]))
+    assert "the join of c moved [1] to a, expected exactly 1 to c" in problems(verdict, MOVES)
 
 
 def test_a_move_that_no_change_asked_for_is_caught() -> None:

@@ -105,3 +105,28 @@ def test_a_moved_partition_that_stands_still_for_ever_leaves_the_report_plain_js
     write(tmp_path / "report.json", as_json(lossy, verdict, event_reports(lossy, verdict), {}))
     moved = json.loads((tmp_path / "report.json").read_text(), parse_constant=pytest.fail)["moves"]
     assert [one["stall_ms"] for one in moved if one["partition"] == 0] == [None]
+
+
+def test_records_that_are_processed_in_another_order_than_they_came_are_followed_in_time() -> None:
+    assert stalls(produced(1.0, 1.1, 1.2), processed(4.0, 2.0, 3.0))[0] == [
+        Stall(1.0, 2.0),
+        Stall(2.0, 3.0),
+        Stall(3.0, 4.0),
+    ]
+
+
+def test_a_window_leaves_out_what_begins_at_its_end_or_later() -> None:
+    found = {0: [Stall(1.0, 1.5), Stall(2.0, 9.0)]}
+    assert longest(found, 1.0, 2.0) == {0: 0.5}
+    assert longest(found, 1.0, 2.1) == {0: 7.0}
+
+
+def test_a_report_parts_what_moved_from_what_did_not() -> None:
+    run = honest()
+    verdict = check(run)
+    join, kill = event_reports(run, verdict)
+    assert [(m.partition, m.giver, m.taker) for m in kill.moves] == [(0, "a", "b"), (2, "a", "c")]
+    assert (join.to_plan_s, join.to_stable_s) == (0.1, 1.0)
+    assert (kill.moved.partitions, kill.unmoved.partitions, kill.quiet.partitions) == (2, 2, 4)
+    assert (join.bystander.partitions, kill.bystander.partitions) == (2, 0)
+    assert (kill.unmoved.max_ms, kill.quiet.max_ms) == (500.0, 500.0)
