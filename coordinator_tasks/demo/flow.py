@@ -146,7 +146,8 @@ class Demo:
         self.stack.stop_producer()
         produced, ended = read_journal(self.stack.folders.journal)
         if not ended:
-            raise DemoFailed(f"the producer did not end cleanly; its log is {self.stack.folders.run / 'producer.log'}")
+            log = self.stack.folders.run / "producer.log"
+            raise DemoFailed(f"the producer ended before every record was confirmed; its log is {log}")
         last = {one.partition: one.offset for one in produced}
         audit = self.stack.folders.audit
         self.watch.wait("the end of all partitions", CONSUME_LIMIT_S, lambda: sink.last_offsets(audit) == last)

@@ -2,8 +2,8 @@
 
     python -m coordinator_tasks.demo.producer --bootstrap host:9092 --topic orders --partitions 12 --journal FILE
 
-SIGTERM ends it cleanly: the broker has confirmed every sent record, and the journal ends with the line `end`. The journal
-has one line for each confirmed record: partition, offset, sequence, produced at (seconds since 1970).
+The journal has one line for each confirmed record: partition, offset, sequence, produced at (seconds since 1970). After
+SIGTERM it ends with the line `end` if the broker has confirmed every sent record.
 """
 
 import argparse
@@ -56,10 +56,11 @@ class SteadyProducer:
                 self._journal.flush()
                 journaled_s = now_s
             time.sleep(TICK_S / 2)
-        left = self._kafka.flush(FLUSH_S)
-        self._journal.write(f"{END}\n")
+        clean = self._kafka.flush(FLUSH_S) == 0 and self.failed == 0
+        if clean:
+            self._journal.write(f"{END}\n")
         self._journal.flush()
-        return left == 0 and self.failed == 0
+        return clean
 
     def _send(self, partition: int) -> None:
         sequence, now = self._sequences[partition], time.time()
