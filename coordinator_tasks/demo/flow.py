@@ -146,7 +146,7 @@ class Demo:
         self.stack.stop_producer()
         produced, ended = read_journal(self.stack.folders.journal)
         if not ended:
-            log = self.stack.folders.run / "producer.log"
+            log = self.stack.folders.producer_log
             raise DemoFailed(f"the producer ended before every record was confirmed; its log is {log}")
         last = {one.partition: one.offset for one in produced}
         audit = self.stack.folders.audit
@@ -222,7 +222,9 @@ class Demo:
         self.display.passed()
 
     def caught_up(self) -> bool:
-        """Whether every partition is processed within `CAUGHT_UP_S` after the producer."""
+        """Whether every partition is processed within `CAUGHT_UP_S` after the producer; raises `DemoFailed` if that has ended."""
+        if self.stack.producer is not None and not self.stack.producer.running:
+            raise DemoFailed(f"the producer has ended by itself; its log is {self.stack.folders.producer_log}")
         newest = sink.newest(self.stack.folders.audit)
         return len(newest) == PARTITIONS and time.time() - min(newest.values()) < CAUGHT_UP_S
 

@@ -51,6 +51,7 @@ class Folders:
         self.consumers = self.run / "consumers"  # the run folders of the consumers
         self.settings = self.run / "settings.json"  # for the command line, if everything keeps running
         self.journal = self.run / "journal.txt"  # what the producer confirms
+        self.producer_log = self.run / "producer.log"
 
 
 def default_folders() -> Folders:
@@ -133,7 +134,7 @@ class Stack:
             *("--topic", topic, "--partitions", str(partitions), "--rate", str(rate)),
             *("--journal", str(self.folders.journal)),
         )
-        spec = ProcessSpec("the producer", command, self.folders.run / "producer.log", cwd=PROJECT, stop_timeout_s=40.0)
+        spec = ProcessSpec("the producer", command, self.folders.producer_log, cwd=PROJECT, stop_timeout_s=40.0)
         self.producer = ManagedProcess(spec, ready=lambda: _has_content(self.folders.journal))
         self.producer.start()
 
