@@ -8,7 +8,7 @@ from types import FrameType
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.demo.display import Display
 from coordinator_tasks.demo.flow import demonstrate
-from coordinator_tasks.demo.stack import Folders, default_folders, occupy, stop_kept
+from coordinator_tasks.demo.stack import DemoFailed, Folders, default_folders, occupy, stop_kept
 
 INTERRUPTED_EXIT = 130
 
@@ -33,9 +33,12 @@ def main() -> int:
         display.line("interrupted; everything was ended")
         return INTERRUPTED_EXIT
     except CoordinatorError as error:
-        print(f"FAILED: {error.told}", file=sys.stderr)
-        print(f"logs: {folders.run}", file=sys.stderr)
-        return 1
+        failed = error
+    except OSError as error:
+        failed = DemoFailed(f"{error}; let {folders.base} be a folder of yours with space on its disk, and start again")
+    print(f"FAILED: {failed.told}", file=sys.stderr)
+    print(f"logs: {folders.run}", file=sys.stderr)
+    return 1
 
 
 def _demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: bool) -> int:

@@ -71,6 +71,10 @@ def occupy(folders: Folders) -> int:
     if kept:
         raise DemoFailed(f"the last demonstration still runs ({kept.get('airflow', '')}); end it with: make demo-stop")
     shutil.rmtree(folders.run, ignore_errors=True)
+    if folders.run.exists():
+        raise DemoFailed(
+            f"{folders.run} cannot be deleted: wait if the last demonstration still ends, else delete it, and start again"
+        )
     folders.kept.unlink(missing_ok=True)
     folders.report.unlink(missing_ok=True)
     folders.audit.mkdir(parents=True)
