@@ -9,6 +9,7 @@ from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.demo.display import Display
 from coordinator_tasks.demo.flow import demonstrate
 from coordinator_tasks.demo.stack import DemoFailed, Folders, default_folders, occupy, stop_kept
+from coordinator_tasks.embedded import detached
 
 INTERRUPTED_EXIT = 130
 
@@ -30,7 +31,8 @@ def main() -> int:
             return 0
         return _demonstrate(folders, display, ensemble=given.ensemble, keep=given.keep)
     except KeyboardInterrupt:
-        display.line("interrupted; everything was ended")
+        runs = bool(detached.details(folders.kept))
+        display.line(f"interrupted; {'end what still runs with: make demo-stop' if runs else 'everything was ended'}")
         return INTERRUPTED_EXIT
     except CoordinatorError as error:
         failed = error
