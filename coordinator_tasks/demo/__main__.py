@@ -23,7 +23,8 @@ def main() -> int:
     given = parser.parse_args()
     folders = default_folders()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, _interrupt)
     display = Display()
     try:
         if given.stop:

@@ -48,6 +48,15 @@ def test_who_interrupts_learns_whether_something_still_runs(
     assert capsys.readouterr().out == f"interrupted; {said}\n"
 
 
+@pytest.mark.usefixtures("folders")
+def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "stop_kept", lambda *_: None)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert command.main() == 0
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+
+
 def a_folder_of_another(folders: Folders) -> None:
     elsewhere = folders.base.parent / "elsewhere"
     (elsewhere / "audit").mkdir(parents=True)
