@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.model import Actor, MoveKind, State
-from coordinator_tasks.demo.checker import Verdict, check
+from coordinator_tasks.demo.checker import CLOCK_TOLERANCE_S, Verdict, check, moves_of
 from coordinator_tasks.demo.evidence import Evidence, TaskRun
 from coordinator_tasks.demo.ownership import End, holdings
 from tests.unit.coordinator_tasks.demo.demo_evidence import (
@@ -117,8 +117,8 @@ def test_a_lost_record_is_caught() -> None:
 def test_a_repetition_by_a_clean_move_is_caught() -> None:
     run = honest()
     again = row(1, TAKEN_OFFSET - 1, "c", 2, RELEASED_AT + 0.1)
-    verdict = check(with_rows(run, [*run.rows[:0], again, *run.rows]))
-    assert CLEAN in failed(verdict)
+    verdict = check(with_rows(run, [again, *run.rows]))
+    assert failed(verdict) == {CLEAN, ORDER}
     assert verdict.duplicated_by_clean_moves == 1
 
 
@@ -189,6 +189,23 @@ def test_a_giver_that_processes_the_very_record_of_its_release_is_caught() -> No
     assert "it released the partition at offset 25" in problems(check(with_rows(run, [*run.rows, more])), OWNER)
 
 
+@pytest.mark.parametrize("side", [-1, 1], ids=["the giver's last batch", "the taker's first batch"])
+def test_a_batch_may_miss_its_release_by_the_clocks_tolerance_and_no_more(side: int) -> None:
+    run = honest()
+
+    def missed(by_s: float) -> Verdict:
+        at = {TAKEN_OFFSET - 1: RELEASED_AT + by_s} if side < 0 else {TAKEN_OFFSET: RELEASED_AT - by_s}
+        rows = [replace(r, processed_at=at[r.offset]) if r.partition == 1 and r.offset in at else r for r in run.rows]
+        return check(with_rows(run, rows))
+
+    assert OWNER not in failed(missed(0.9 * CLOCK_TOLERANCE_S))
+    assert OWNER in failed(missed(1.1 * CLOCK_TOLERANCE_S))
+
+
+def test_no_evidence_at_all_does_not_pass() -> None:
+    assert failed(check(Evidence([], [], [], [], []))) == {TASKS}
+
+
 def test_a_run_without_any_transition_is_caught() -> None:
     assert "there is no transition at all" in problems(check(replace(honest(), records=[])), TASKS)
 
@@ -250,11 +267,19 @@ def test_a_join_that_moves_more_than_its_share_is_caught() -> None:
     assert "the join of c moved [1, 3] to a, c, expected exactly 1 to c" in problems(verdict, MOVES)
 
 
+def test_a_join_that_takes_more_than_its_share_is_caught() -> None:
+    run = honest()
+    greedy = replace(run.records[2], moves=(*run.records[2].moves, move(3, "b", "c", MoveKind.HANDOFF)))
+    verdict = check(replace(run, records=[greedy if r.sequence == 2 else r for r in run.records]))
+    assert "the join of c moved [1, 3] to c, expected exactly 1 to c" in problems(verdict, MOVES)
+
+
 def test_a_move_that_is_taken_back_during_the_change_is_caught() -> None:
     run = honest()
     back = replace(run.records[3], moves=(move(1, "c", "b", MoveKind.HANDOFF),))
     verdict = check(replace(run, records=[back if r.sequence == 3 else r for r in run.records]))
     assert "the join of c moved [1] to b, expected exactly 1 to c" in problems(verdict, MOVES)
+    assert moves_of(run.events[0], [*run.records[:3], back]) == {1: ("b", "b", MoveKind.HANDOFF)}
 
 
 def drained(*partitions: int, **last: Any) -> Evidence:
