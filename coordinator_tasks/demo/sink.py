@@ -55,7 +55,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _ask(database: Path, question: str) -> Iterator[tuple[Any, ...]]:
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
+    with closing(
+        sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
+    ) as connection:
         try:
             yield from connection.execute(question).fetchall()
         except sqlite3.OperationalError as error:
