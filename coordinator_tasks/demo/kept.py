@@ -1,6 +1,7 @@
 """What a person can do with the servers that `make demo KEEP=1` leaves running."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,13 @@ def lines(settings_file: Path, address: str, topic: str, app: str, drained: str)
     `address`: Airflow's, with user and password; `drained`: the consumer that left the fleet `app`.
     """
     python = Path(sys.executable)
-    command = f"{python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python} -m coordinator_tasks"
+    shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python
+    command = f"{shlex.quote(os.fspath(shown))} -m coordinator_tasks"
     return (
         "Servers and consumers keep running; the producer has ended. Consumers are launched again: the killed one is back soon.",
         "",
         f"Browser:       {address}, then Topics in the menu on the left",
-        f"Command line:  export COORDINATOR_SETTINGS={os.fspath(settings_file)}",
+        f"Command line:  export COORDINATOR_SETTINGS={shlex.quote(os.fspath(settings_file))}",
         "",
         "Three things to try, in this folder and with that export:",
         f"  {command} history {topic}",

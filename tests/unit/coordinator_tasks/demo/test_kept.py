@@ -27,10 +27,10 @@ def said(path: Path) -> tuple[str, ...]:
 
 
 def test_the_command_line_reads_the_settings_that_the_terminal_names(tmp_path: Path) -> None:
-    path = tmp_path / "settings.json"
+    path = tmp_path / "my settings.json"
     kept.write_settings(path, SETTINGS)
-    export = next(line for line in said(path) if "export " in line)
-    name, _, value = export.split("export ")[1].partition("=")
+    (_, typed) = next(shlex.split(line.split("  ")[-1]) for line in said(path) if "export " in line)
+    name, _, value = typed.partition("=")
     assert settings_from_environment({name: value}) == SETTINGS
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
