@@ -2,7 +2,7 @@
 
     python -m benchmarks.demo [--runs 3] [--json FILE]
 
-A run in which a check of the demonstration does not hold ends the benchmark.
+A run that fails ends the benchmark.
 """
 
 import argparse
@@ -29,11 +29,11 @@ TOTALS = ("consumed", "lost", "duplicated_by_clean_moves", "duplicated_by_kills"
 
 
 def measure(runs: int) -> list[dict[str, Any]]:
-    """The totals and the events of each run. Raises `SystemExit` if a check of the demonstration does not hold."""
+    """The totals and the events of each run. Raises `SystemExit` if the demonstration fails."""
     found: list[dict[str, Any]] = []
     for _ in range(runs):
         if subprocess.run([sys.executable, "-m", "coordinator_tasks.demo"], cwd=PROJECT, check=False).returncode:
-            sys.exit("a check of the demonstration does not hold: its report says which")
+            sys.exit("the demonstration failed: its last lines say why")
         whole = json.loads(default_folders().report.read_text())
         kept = ("kind", "moved", *STALLS, *TIMES)
         events = [{name: event[name] for name in kept} for event in whole["events"]]
