@@ -395,8 +395,24 @@ def test_a_barrier_opens_for_a_new_life_of_the_taker_when_nobody_of_before_is_le
 
 
 def test_a_release_of_another_generation_or_giver_ends_nothing() -> None:
+    run, giver = honest(), release(1, 2, "b", TAKEN_OFFSET, RELEASED_AT)
+    former = replace(giver, release=replace(giver.release, generation="a former one"))
+    for strange in (release(1, 2, "c", TAKEN_OFFSET, RELEASED_AT), former):
+        held = [h for h in holdings(run.records, [strange]) if h.partition == 1]
+        assert held[0].end is End.CONFIRMED
+        assert held[0].until_at < KILL_AT
+
+
+def test_the_taker_holds_from_the_release_on_whatever_is_recorded_later() -> None:
     run = honest()
-    strange = [release(1, 2, "c", TAKEN_OFFSET, RELEASED_AT)]
-    held = [h for h in holdings(run.records, strange) if h.partition == 1]
-    assert held[0].end is End.CONFIRMED
-    assert held[0].until_at < KILL_AT
+    for records in (run.records[:3], run.records, run.records[::-1]):
+        held = [h for h in holdings(records, run.releases) if h.partition == 1]
+        assert [(h.consumer, h.epoch, h.end) for h in held] == [("b", 1, End.RELEASED), ("c", 2, End.OPEN)]
+        assert held[0].until_at == held[1].from_at == RELEASED_AT
+
+
+def test_a_restart_ends_a_holding_and_begins_the_next_of_the_same_consumer() -> None:
+    again = record(5, State.STABLE, State.STARTING, 4, TAKEN_AT, moves=(move(3, "b", "b", MoveKind.RESTART),))
+    held = [h for h in holdings([*honest().records[:5], again], []) if h.partition == 3]
+    assert [(h.consumer, h.epoch, h.end) for h in held] == [("b", 1, End.RESTARTED), ("b", 4, End.OPEN)]
+    assert held[0].until_at == held[1].from_at == TAKEN_AT

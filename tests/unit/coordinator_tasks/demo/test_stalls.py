@@ -107,7 +107,7 @@ def test_a_moved_partition_that_stands_still_for_ever_leaves_the_report_plain_js
     assert [one["stall_ms"] for one in moved if one["partition"] == 0] == [None]
 
 
-def test_records_that_are_processed_in_another_order_than_they_came_are_followed_in_time() -> None:
+def test_records_that_are_processed_out_of_order_are_followed_in_time() -> None:
     assert stalls(produced(1.0, 1.1, 1.2), processed(4.0, 2.0, 3.0))[0] == [
         Stall(1.0, 2.0),
         Stall(2.0, 3.0),
