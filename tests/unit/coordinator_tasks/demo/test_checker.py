@@ -368,6 +368,15 @@ def test_a_barrier_grants_the_epoch_of_its_confirmation() -> None:
     assert [(h.consumer, h.epoch, h.from_at) for h in held] == [("b", 1, 999.0), ("c", 6, 1002.0)]
 
 
+def test_a_barrier_waits_for_the_life_that_held_the_partition_and_not_for_its_successor() -> None:
+    successor = {"a": 1, "b": 2, "c": 1}
+    moves = (move(1, "b", "c", MoveKind.BARRIER),)
+    plan = record(2, State.STABLE, State.CLOSING, 5, 1001.0, moves=moves, incarnations=successor)
+    after = record(3, State.CLOSING, State.STARTING, 6, 1002.0, incarnations=successor)
+    held = [h for h in holdings([*honest().records[:2], plan, after], []) if h.partition == 1]
+    assert [(h.consumer, h.incarnation, h.end) for h in held] == [("b", 1, End.LOST), ("c", 1, End.OPEN)]
+
+
 LIVES = {"a": 1, "b": 1, "c": 1}
 
 

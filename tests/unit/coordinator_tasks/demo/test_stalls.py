@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.core.model import Pause, Pauses
 from coordinator_tasks.demo.checker import check
 from coordinator_tasks.demo.evidence import Produced, Row
 from coordinator_tasks.demo.report import as_json, event_reports, write
@@ -130,3 +131,16 @@ def test_a_report_parts_what_moved_from_what_did_not() -> None:
     assert (kill.moved.partitions, kill.unmoved.partitions, kill.quiet.partitions) == (2, 2, 4)
     assert (join.bystander.partitions, kill.bystander.partitions) == (2, 0)
     assert (kill.unmoved.max_ms, kill.quiet.max_ms) == (500.0, 500.0)
+
+
+def test_the_pauses_of_the_history_stand_beside_the_stalls_of_their_event() -> None:
+    run = honest()
+    measured = {
+        4: Pauses((Pause(1, records=3, wait_s=0.25, error_s=0.01),)),
+        6: Pauses((Pause(0, records=2, wait_s=0.5, error_s=0.02, least=True), Pause(2))),
+    }
+    told = replace(run, records=[replace(r, pauses=measured.get(r.sequence)) for r in run.records])
+    join, kill = event_reports(told, check(told))
+    assert [(m.pause_ms, m.error_ms, m.at_least) for m in join.moves] == [(250.0, 10.0, False)]
+    assert [(m.pause_ms, m.error_ms, m.at_least) for m in kill.moves] == [(500.0, 20.0, True), (None, None, False)]
+    assert (join.pauses, kill.pauses) == (measured[4], measured[6])
