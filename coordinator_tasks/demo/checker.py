@@ -58,6 +58,7 @@ def check(evidence: Evidence) -> Verdict:
     held = tuple(holdings(evidence.records, evidence.releases))
     lost, unowned = lost_records(evidence.produced, evidence.rows), unowned_rows(evidence.rows, held)
     clean, by_kill, unbounded = repeated(evidence.rows, held, evidence.killed)
+    broken = disordered(evidence.rows, held)
     consumed = {(row.partition, row.offset) for row in evidence.rows}
     checks = (
         _tasks_check(evidence.records, evidence.tasks),
@@ -79,8 +80,8 @@ def check(evidence: Evidence) -> Verdict:
         ),
         Check(
             "no partition went back or skipped a range",
-            "offsets in the order of the epochs",
-            _some(disordered(evidence.rows, held)),
+            _count(len(broken), "place") + " where offsets go back or skip some",
+            _some(broken),
         ),
         _moves_check(evidence.events, evidence.records, held, evidence.partitions),
         _clean_leave_check(evidence.events, held),

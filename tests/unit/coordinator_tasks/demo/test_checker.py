@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.model import Actor, MoveKind, State
-from coordinator_tasks.demo.checker import CLOCK_TOLERANCE_S, Verdict, check, moves_of
+from coordinator_tasks.demo.checker import CLOCK_TOLERANCE_S, Check, Verdict, check, moves_of
 from coordinator_tasks.demo.evidence import Evidence, TaskRun
 from coordinator_tasks.demo.ownership import End, holdings
 from tests.unit.coordinator_tasks.demo.demo_evidence import (
@@ -41,8 +41,16 @@ def failed(verdict: Verdict) -> set[str]:
     return {one.name for one in verdict.checks if not one.ok}
 
 
+def named(verdict: Verdict, name: str) -> Check:
+    return next(one for one in verdict.checks if one.name == name)
+
+
 def problems(verdict: Verdict, name: str) -> str:
-    return " | ".join(next(one for one in verdict.checks if one.name == name).problems)
+    return " | ".join(named(verdict, name).problems)
+
+
+def found(verdict: Verdict, name: str) -> str:
+    return named(verdict, name).found
 
 
 def test_an_honest_run_passes_every_check() -> None:
@@ -136,6 +144,8 @@ def test_a_range_that_was_skipped_and_made_up_for_later_is_caught() -> None:
     verdict = check(with_rows(run, [*rest, *[replace(r, processed_at=1005.0) for r in skipped]]))
     assert failed(verdict) == {ORDER}
     assert "forward from offset 9" in problems(verdict, ORDER)
+    assert found(verdict, ORDER) == "2 places where offsets go back or skip some"
+    assert found(check(run), ORDER) == "0 places where offsets go back or skip some"
 
 
 def test_a_taker_that_begins_after_the_release_is_caught() -> None:
@@ -298,7 +308,7 @@ def drained(*partitions: int, **last: Any) -> Evidence:
 def test_a_drain_moves_all_that_its_consumer_owned() -> None:
     whole = check(drained(1, 3))
     assert not failed(whole) & {MOVES, LEFT}
-    assert next(one.found for one in whole.checks if one.name == MOVES) == "moved: drain 2"
+    assert found(whole, MOVES) == "moved: drain 2"
     part = check(drained(1))
     assert problems(part, MOVES) == "the drain of b moved [1] to c, expected exactly [1, 3] to others"
     assert problems(part, LEFT) == "partition 3 of b is open"
