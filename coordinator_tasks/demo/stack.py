@@ -199,7 +199,8 @@ class Stack:
 def stop_kept(folders: Folders, say: Callable[[str], None]) -> None:
     """End the processes that an earlier demonstration left running."""
     ended = detached.stop(folders.kept)
-    say(f"ended {ended} processes" if ended else "nothing was running")
+    what = "process" if ended == 1 else "processes"
+    say(f"ended {ended} {what}" if ended else "nothing was left running")
 
 
 def _has_content(path: Path) -> bool:

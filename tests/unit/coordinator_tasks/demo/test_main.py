@@ -48,6 +48,20 @@ def test_who_interrupts_learns_whether_something_still_runs(
     assert capsys.readouterr().out == f"interrupted; {said}\n"
 
 
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [(0, "nothing was left running"), (1, "ended 1 process"), (2, "ended 2 processes")],
+    ids=["none", "one", "two"],
+)
+@pytest.mark.usefixtures("folders")
+def test_the_end_counts_only_what_was_left_running(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ended: int, said: str
+) -> None:
+    monkeypatch.setattr(detached, "stop", lambda _: ended)
+    assert command.main() == 0
+    assert capsys.readouterr().out == f"{said}\n"
+
+
 @pytest.mark.usefixtures("folders")
 def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "stop_kept", lambda *_: None)
