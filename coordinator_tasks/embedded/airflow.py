@@ -28,6 +28,8 @@ READY_POLL_S = 0.2
 STOP_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 3.0
 """At the end of a ``with`` block: nothing is started afterwards, so no service needs to sign off."""
+NOT_INHERITED = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
+"""They go before airflow.cfg, and may be those of another Airflow: its database, connections and clusters."""
 
 
 class Service(StrEnum):
@@ -168,6 +170,7 @@ class EmbeddedAirflow:
             ),
             log_path=self._log_path(service),
             env=self.environment,
+            not_inherited=NOT_INHERITED,
             cwd=self.home,
             stop_timeout_s=STOP_TIMEOUT_S,
         )

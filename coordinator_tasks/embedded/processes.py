@@ -36,12 +36,16 @@ LOG_TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to run. ``env`` is added to this process's own environment; after SIGTERM the process has ``stop_timeout_s``."""
+    """What to run. After SIGTERM the process has ``stop_timeout_s``.
+
+    ``env`` is added to this process's own environment without the variables whose names begin as one of ``not_inherited``.
+    """
 
     name: str
     argv: tuple[str, ...]
     log_path: Path
     env: Mapping[str, str] = field(default_factory=dict)
+    not_inherited: tuple[str, ...] = ()
     cwd: Path | None = None
     ready_timeout_s: float = READY_TIMEOUT_S
     stop_timeout_s: float = STOP_TIMEOUT_S
@@ -74,10 +78,14 @@ class Guard:
         Guard._current = None
 
 
-def marked_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment with ``extra`` and the owner's mark, for processes that must not be left behind."""
-    environment = {**os.environ, **extra}
-    outer = environment.get(reaper.MARK_VARIABLE, "")
+def marked_environment(extra: Mapping[str, str], not_inherited: tuple[str, ...] = ()) -> dict[str, str]:
+    """This process's environment with ``extra`` and the owner's mark, for processes that must not be left behind.
+
+    Without the variables whose names begin as one of ``not_inherited``.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(not_inherited)}
+    environment = {**inherited, **extra}
+    outer = extra.get(reaper.MARK_VARIABLE, os.environ.get(reaper.MARK_VARIABLE, ""))
     environment[reaper.MARK_VARIABLE] = f"{outer},{Guard.current().mark}".lstrip(",")
     # Without this, setproctitle overwrites the environment that other processes see.
     environment["SPT_NOENV"] = "1"
@@ -158,7 +166,7 @@ class ManagedProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.spec.cwd,
-                env=marked_environment(self.spec.env),
+                env=marked_environment(self.spec.env, self.spec.not_inherited),
                 start_new_session=True,
             )
 
