@@ -16,6 +16,7 @@ from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.embedded import detached
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.jars import pyspark_home
 from coordinator_tasks.embedded.kafka import EmbeddedBrokers, EmbeddedKafka
 from coordinator_tasks.embedded.ports import HOST
 from coordinator_tasks.embedded.processes import Guard, ManagedProcess, ProcessSpec, ServerGroup, reap_all
@@ -184,14 +185,18 @@ class Stack:
         return airflow
 
     def _environment(self) -> dict[str, str]:
-        programs = Path(sys.executable).parent
+        """With the Spark and the Python that are installed beside: the shell may be set up for others."""
+        programs, spark = Path(sys.executable).parent, pyspark_home()
         return {
             "COORDINATOR_ALLOWED_CONF": ALLOWED_CONF,
             "COORDINATOR_CLUSTERS": CLUSTER,
             "COORDINATOR_RUN_BASE": str(self.folders.consumers),
             "JAVA_HOME": str(find_java().home),
             "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_CONF_DIR": str(spark / "conf"),
+            "SPARK_HOME": str(spark),
             "SPARK_LOCAL_IP": HOST,
         }
 
