@@ -92,3 +92,14 @@ def test_the_fewest_moves_are_the_orphans_and_what_is_too_much() -> None:
     assert fewest_moves(owners, "ab") == 4
     assert fewest_moves(owners, "ab", ["a", "b", "c again"]) == 8
     assert fewest_moves({**owners, 12: "a"}, "abc") == 0
+
+
+def test_the_order_in_which_spans_are_told_does_not_matter() -> None:
+    spans = [*prompt("a", 100, 102), Span(4.7, "b", 102, 104), *prompt("b", 104, 106)]
+    assert course(FLOW, spans[::-1]) == course(FLOW, spans)
+
+
+def test_what_happens_at_a_border_counts_in_the_later_window_alone() -> None:
+    one = course(FLOW, [*prompt("a", 100, 104), Span(5.0, "a", 103, 104), *prompt("a", 104, 106)])
+    found = [impact({0: one}, EVENT, CONTROL, scope, 0).duplicated for scope in (Window(2.0, 5.0), Window(5.0, 9.0))]
+    assert found == [0, 1]
