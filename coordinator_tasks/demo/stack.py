@@ -160,6 +160,8 @@ class Stack:
         """End all processes, also those that are starting or have left their session."""
         self._starting.shutdown(wait=False, cancel_futures=True)
         reap_all(grace_s=END_GRACE_S)
+        while not (self._airflow.done() and all(one.done() for one in self._servers)):
+            reap_all(grace_s=END_GRACE_S)  # what has been started since
 
     def _start_airflow(self) -> EmbeddedAirflow:
         airflow = EmbeddedAirflow(

@@ -1,10 +1,14 @@
-"""The demonstration runs with what `make install` has installed, whatever else the shell is set up for."""
+"""The demonstration runs with what `make install` has installed, and ends all that it has started."""
 
+import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.demo import stack as module
 from coordinator_tasks.demo.stack import Folders, Stack
 from coordinator_tasks.embedded.jars import pyspark_home
 
@@ -18,3 +22,21 @@ def test_consumers_run_on_the_installed_spark_and_python(tmp_path: Path, monkeyp
     assert environment["SPARK_HOME"] == str(pyspark_home())
     assert environment["SPARK_CONF_DIR"] == str(pyspark_home() / "conf")
     assert {environment["PYSPARK_DRIVER_PYTHON"], environment["PYSPARK_PYTHON"]} == {sys.executable}
+
+
+def test_what_starts_while_everything_is_ended_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        time.sleep(0.2)
+        started.append(subprocess.Popen(["sleep", "60"]))
+        started[0].wait()
+
+    monkeypatch.setattr(module, "reap_all", lambda **_: [one.kill() for one in started])
+    stack = Stack.__new__(Stack)
+    stack._starting, stack._servers = ThreadPoolExecutor(1), []
+    stack._airflow = stack._starting.submit(start)  # type: ignore[assignment]
+    time.sleep(0.05)
+    stack.end()
+    assert stack._airflow.done()
+    assert [one.poll() for one in started] == [-9]
