@@ -175,8 +175,8 @@ def _short_row(contender: str, result: Mapping[str, Any], first: Mapping[str, An
 
 
 def _undisturbed(cells: Collection[Mapping[str, Any]]) -> str:
-    """What the control showed beside these events: its median and its worst."""
-    quiet = [one["control"] for one in cells]
+    """What the control showed beside these events: its median and its worst. A cell that stands for others too counts once."""
+    quiet = {one["kind"]: one["control"] for one in cells}.values()
     return f"{number(median(one['median'] for one in quiet))} ({number(max(one['worst'] for one in quiet))})"
 
 

@@ -216,6 +216,13 @@ def test_a_row_of_another_machine_names_it_and_one_of_spark_its_batches() -> Non
     assert "another machine" not in table([first, same], 48)
 
 
+def test_a_death_that_stands_for_others_counts_once_in_the_undisturbed_stall() -> None:
+    runs = [run("eager", kind, [[90.0, quiet]], []) for kind, quiet in (("join", 20.0), ("crash", 40.0))]
+    machine = {"cores": 2, "per_second": 20.0, "processor": "a processor", "memory_gib": 24}
+    made = table([{**machine, "calls": [CALL], "sessions_s": {}, **_judged(*runs)}], 48)
+    assert "| eager `range` | 1 | 30 (40) | 70 (70) | – | – | 50 (50) | 50 (50) | 50 (50) |" in made
+
+
 def _judged(*runs: dict[str, Any]) -> dict[str, Any]:
     return {"summary": summary(runs), "targets": targets(summary(runs))}
 
