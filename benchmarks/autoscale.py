@@ -60,7 +60,7 @@ class Fleet:
     moves: int = 0
     changes: int = 0
     read: list[float] = field(default_factory=lambda: [0.0] * PARTITIONS)
-    stopped_until: int = 0
+    stopped_until: int = -1
 
     def __post_init__(self) -> None:
         self.ready = dict.fromkeys(range(BEGIN), 0)
@@ -133,9 +133,10 @@ class Fleet:
             counts[taker] += 1
 
     def move(self, partition: int, taker: int) -> None:
+        """A job that restarts has counted all its partitions already."""
         self.owners[partition] = taker
         self.still[partition] = PAUSE_S
-        self.moves += 1
+        self.moves += self.now > self.stopped_until
 
 
 class Ours:

@@ -66,6 +66,12 @@ def test_ours_moves_where_that_is_enough() -> None:
     assert 0 < found["moves"] <= 2 * PARTITIONS
 
 
+def test_a_restart_of_flinks_job_counts_each_partition_as_one_move() -> None:
+    found = run("diurnal", "Flink", hours=1.5).cell
+    assert found["changes"] > 0
+    assert found["moves"] == PARTITIONS * found["changes"]
+
+
 def test_loads_are_the_same_for_every_policy() -> None:
     rates_of, _ = LOADS["noisy rates"]
     again = [rates_of(now, random.Random(7)) for now in (0, 61, 3_000)]
