@@ -49,8 +49,9 @@ def keep(found: UpgradeReport, against: Iterable[Compared]) -> None:
 
 
 def figures(found: UpgradeReport, against: Iterable[Compared]) -> dict[str, Any]:
-    """Times are in seconds; `load` is that of the machine in the minute before."""
+    """Times are in seconds; `load` is that of the machine in the minute before. `against` may have other rebalances too."""
     upgrade, waited = found.upgrade, [one for one in found.moved if one.stall_s is not None]
+    own = {one.rebalance for one in found.moved}
     moving_at = next(event.at for event in upgrade.events if event.text.startswith("step "))
     return {
         "phase": upgrade.phase.value,
@@ -60,7 +61,7 @@ def figures(found: UpgradeReport, against: Iterable[Compared]) -> dict[str, Any]
         "stalls_s": [_rounded(one.stall_s) for one in waited if not one.least],
         "least_s": [_rounded(one.stall_s) for one in waited if one.least],
         "control_s": [_rounded(one.longest_s) for one in found.control.values() if one.partitions],
-        "off_s": [_rounded(one.off_s) for one in against],
+        "off_s": [_rounded(one.off_s) for one in against if one.rebalance in own],
         "took_s": _rounded(upgrade.events[-1].at - upgrade.began_at),
         "started_s": _rounded(moving_at - upgrade.began_at),
         "load": _rounded(os.getloadavg()[0]),

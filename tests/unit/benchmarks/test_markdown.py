@@ -378,6 +378,12 @@ def test_an_upgrade_shows_its_stalls_apart_from_those_of_a_dead_consumer(
     ]
 
 
+def test_an_upgrade_is_held_against_the_rows_of_its_own_moves_alone() -> None:
+    own, earlier = Compared("1", 0, 0.25, 0.1, 0.24, 3), Compared("0", 0, 0.9, 0.1, 0.5, 3)
+    found = upgrades.figures(UpgradeReport(upgrade_of(Phase.DONE), (MOVED,), {}), [earlier, own])
+    assert found["off_s"] == [0.01]
+
+
 def pauses(share: float) -> Mapping[str, Any]:
     said = dict.fromkeys(("judged", "inside", "below", "above"), 50)
     times = {f"{name}_ms_median": 1463.0 for name in ("pause", "interval", "off")}
