@@ -13,6 +13,7 @@ worst partition.
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 from pathlib import Path
@@ -26,6 +27,7 @@ from benchmarks.handoff_lanes import FENCED, OF_THREE, OURS, SESSIONS_S, SPARK
 from benchmarks.plot import Line, Plot
 from benchmarks.result import report
 from benchmarks.stalls import Impact
+from coordinator_tasks.core.partition_text import agreed, counted
 
 Pairs = Sequence[Sequence[float | None]]
 TITLES = {
@@ -48,6 +50,8 @@ UNMOVED_MS = {OURS: (10.0, 50.0), FENCED: (10.0, 50.0), OF_THREE: (10.0, 50.0), 
 """What counts as equal to the control: less than half a tick, and a pause that any process has now and then."""
 OF_A_CALL = ("measured_on", "commit", "load_before", "load_after", "took_s")
 MACHINE = ("cores", "processor", "memory_gib")
+WAYS = ("airflow", "per_second", "batch_interval_s")
+"""Options by which a result was measured: a joined one has them once."""
 REPORTED_MS = {OURS: (400.0, 1500.0), SPARK: (700.0, 1800.0)}
 """A death that the launcher reports: under the plain loop, and under Airflow."""
 UNREPORTED_MS = (1000.0, 3000.0)
@@ -118,11 +122,21 @@ def measured(result: Mapping[str, Any]) -> dict[str, Any]:
 def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Several calls as one; `calls` has the circumstances of each, and who and what was measured in it.
 
-    Raises `SystemExit` for results of different machines: a row beside others would compare the machines.
+    Raises `SystemExit` for results of different machines or options: a row beside others would compare these. So does a run that
+    is in two of them, which would count twice.
     """
     machines = {tuple(str(one.get(name)) for name in MACHINE) for one in results}
     if len(machines) > 1:
         sys.exit(f"these were measured on different machines: {'; '.join(map(', '.join, sorted(machines)))}")
+    for name in WAYS:
+        if len(ways := sorted({str(one.get(name)) for one in results})) > 1:
+            sys.exit(
+                f"these differ in {name}: {' and '.join(ways)}; join only results that were measured in the same way"
+            )
+    found = Counter(text for one in results for text in {json.dumps(run) for run in one["runs"]})
+    if twice := sum(count > 1 for count in found.values()):
+        said = f"{counted(twice, 'run')} {agreed(twice, 'is', 'are')} in more than one of these files, and would count twice"
+        sys.exit(f"{said}; name each file once, and none beside one that it was joined into")
     runs = [run for one in results for run in one["runs"]]
     shared = {name: it for name, it in results[0].items() if name not in (*OF_A_CALL, "rounds")}
     return judged({**shared, "calls": [call for one in results for call in calls(one)], "runs": runs})

@@ -152,6 +152,19 @@ def test_results_of_different_machines_are_not_joined() -> None:
         joined([one, {**one, "processor": "another"}])
 
 
+@pytest.mark.parametrize(("name", "value"), [("airflow", True), ("per_second", 200.0), ("batch_interval_s", 0.2)])
+def test_results_that_were_measured_in_different_ways_are_not_joined(name: str, value: object) -> None:
+    one = {**CALL, "airflow": False, "per_second": 20.0, "batch_interval_s": 0.5, "runs": []}
+    with pytest.raises(SystemExit, match=f"these differ in {name}: "):
+        joined([one, {**one, name: value}])
+
+
+def test_a_run_that_is_in_two_of_the_files_is_refused() -> None:
+    one = {**CALL, "runs": [{"round": 0, **RUNS[0]}]}
+    with pytest.raises(SystemExit, match="1 run is in more than one of these files"):
+        joined([one, {**CALL, "runs": [{"round": 0, **RUNS[0]}, {"round": 0, **RUNS[1]}]}])
+
+
 def test_the_table_says_the_same_of_the_same_runs() -> None:
     kafka = run("eager", "crash", [[11_050.0, 50.0]], [[50.0, 50.0]])
     cells = summary([*RUNS, kafka])
