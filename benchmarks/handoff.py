@@ -393,6 +393,10 @@ def main() -> None:
     asked = Asked(**given)
     if asked.airflow and FENCED in asked.only and len(asked.only) > 1:
         parser.error(f"Airflow has one fence for all clusters of its connection: measure {FENCED} in a call of its own")
+    if asked.airflow and OF_THREE in asked.only:
+        parser.error(
+            f"Airflow looks at the one ZooKeeper server, so nobody would decide: leave {OF_THREE} out with --airflow"
+        )
     result = measure(asked)
     write_plots(judged(result), svg)
     report(result, lambda found: show(judged(found)), asked.json)

@@ -1,12 +1,13 @@
 """From the runs of the hand-off benchmark to its summary, its targets and the README's table."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import growth
+from benchmarks import growth, handoff
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
 from benchmarks.headline import PLACES, Place, details, in_full, pages, placed, short_table, table, tables
@@ -317,6 +318,23 @@ def test_there_is_one_place_for_a_table_and_nothing_else_changes(place: Place) -
 
 def test_the_tables_are_those_of_the_results_that_are_kept() -> None:
     assert tables(pages()) == pages(), "run python -m benchmarks.headline"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--only", "ours-fenced,ours"], "measure ours-fenced in a call of its own"),
+        (["--only", "ours-ensemble"], "leave ours-ensemble out with --airflow"),
+    ],
+)
+def test_who_cannot_be_measured_under_airflow_is_refused_at_once(
+    options: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["handoff", "--airflow", *options])
+    monkeypatch.setattr(handoff, "measure", lambda _: pytest.fail("it measures"))
+    with pytest.raises(SystemExit):
+        handoff.main()
+    assert said in capsys.readouterr().err
 
 
 def test_growth_asks_for_joins_of_ours_alone_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
