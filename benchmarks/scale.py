@@ -4,8 +4,8 @@
 
 A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in one other process
 (`benchmarks/light.py`): each with a session, a registration, watches, releases and an interface. Kafka is not asked: its
-answers are made here. Parts of sizes that the JSON file has already are not measured again. In the form `plain`, no topic's
-node is packed.
+answers are made here. Parts of sizes that the JSON file has already are not measured again; to a file of another machine or
+commit, none is added. In the form `plain`, no topic's node is packed.
 
 For each size: one joins, a tenth joins, a tenth leaves cleanly; and a rolling restart, a tenth at a time.
 """
@@ -15,6 +15,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -313,11 +314,12 @@ def plots(results: Mapping[str, Any]) -> Mapping[str, Plot]:
     }
 
 
-def show(form: str, results: Mapping[str, Any]) -> None:
-    table = Table(title=f"{form}, {os.cpu_count()} cores, settle {SETTLE_S:g} s")
+def show(form: str, kept: Mapping[str, Any]) -> None:
+    machine = f"{kept['cores']} cores, measured on {kept['measured_on']} at commit {kept['commit']}"
+    table = Table(title=f"{form}, settle {SETTLE_S:g} s, {machine}")
     for name in ("consumers × partitions", "change", *FIGURES, "load"):
         table.add_column(name, justify="left" if name == "change" else "right")
-    for size, result in results.items():
+    for size, result in kept[form].items():
         for part in result.values():
             for change in part["changes"]:
                 table.add_row(size, change["what"], *(f"{change[name]:,}" for name in FIGURES), f"{part['load']:.0f}")
@@ -389,9 +391,23 @@ def measured(size: str, part: str, watch: Stopwatch, policy: Policy) -> dict[str
     return {"load": os.getloadavg()[0], "changes": changes}
 
 
+def refuse_others(file: Path, kept: Mapping[str, Any]) -> None:
+    """Raises `SystemExit` if the result was begun elsewhere or by other code: it has one line for all of its parts."""
+    now = circumstances()
+    for name in ("processor", "cores", "memory_gib", "commit"):
+        if kept[name] != now[name]:
+            sys.exit(f"{file.name} is of {name} {kept[name]}, and this is {now[name]}; give another file with --json")
+
+
+def size_of(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: name consumers and partitions, such as 10x1000")
+    return text
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sizes", nargs="+", default=list(SIZES), help="consumers x partitions")
+    parser.add_argument("--sizes", type=size_of, nargs="+", default=list(SIZES), help="consumers x partitions")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=["packed"], help="of the topic's node")
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks/scale.json"))
@@ -403,11 +419,12 @@ def main() -> None:
     for size, part, form in product(given.sizes, given.parts, given.forms):
         results = kept.setdefault(form, {})
         if part not in results.get(size, {}):
+            refuse_others(given.json, kept)
             results.setdefault(size, {})[part] = measured(size, part, watch, FORMS[form])
             given.json.parent.mkdir(parents=True, exist_ok=True)
             given.json.write_text(json.dumps(kept, indent=2) + "\n")
     for form in given.forms:
-        show(form, kept[form])
+        show(form, kept)
     if given.plot:
         for name, plot in plots(kept[given.forms[0]]).items():
             (given.plot / name).write_text(plot.svg())

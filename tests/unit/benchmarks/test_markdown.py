@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -382,6 +383,36 @@ def test_an_upgrade_is_held_against_the_rows_of_its_own_moves_alone() -> None:
     own, earlier = Compared("1", 0, 0.25, 0.1, 0.24, 3), Compared("0", 0, 0.9, 0.1, 0.5, 3)
     found = upgrades.figures(UpgradeReport(upgrade_of(Phase.DONE), (MOVED,), {}), [earlier, own])
     assert found["off_s"] == [0.01]
+
+
+def scaled(monkeypatch: pytest.MonkeyPatch, file: Path, commit: str, *options: str) -> dict[str, Any]:
+    monkeypatch.setattr(sys, "argv", ["scale", "--parts", "rolling restart", "--json", str(file), *options])
+    monkeypatch.setattr(scale, "circumstances", lambda: {**MACHINE, "commit": commit})
+    monkeypatch.setattr(scale, "Stopwatch", lambda: None)
+    monkeypatch.setattr(scale, "measured", lambda *_: {"load": 0.5, "changes": []})
+    scale.main()
+    return json.loads(file.read_text())  # type: ignore[no-any-return]
+
+
+def test_a_file_of_another_commit_is_shown_and_gets_no_further_part(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "scale.json"
+    first = scaled(monkeypatch, file, "abc", "--sizes", "1x2")
+    again = scaled(monkeypatch, file, "abc", "--sizes", "1x2", "3x4")
+    assert (list(first["packed"]), list(again["packed"])) == (["1x2"], ["1x2", "3x4"])
+    assert scaled(monkeypatch, file, "def", "--sizes", "3x4") == again
+    assert "commit abc" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="is of commit abc, and this is def; give another file with --json"):
+        scaled(monkeypatch, file, "def", "--sizes", "5x6")
+
+
+def test_a_size_that_is_none_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        scaled(monkeypatch, tmp_path / "scale.json", "abc", "--sizes", "10x100", "10")
+    assert "'10': name consumers and partitions, such as 10x1000" in capsys.readouterr().err
 
 
 def pauses(share: float) -> Mapping[str, Any]:
