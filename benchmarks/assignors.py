@@ -26,7 +26,7 @@ from benchmarks.circumstances import noted, told
 from benchmarks.group_assignors.incremental import Plan
 from benchmarks.group_assignors.layout import claims_of, layout_of
 from benchmarks.group_assignors.optimum import GroupBalanced, solve_arrays
-from benchmarks.result import grid, report, verdict
+from benchmarks.result import grid, output, report, verdict
 from coordinator_tasks.core.assignors.group import Group, GroupMember
 from coordinator_tasks.embedded.jars import JarSet, Resolution, ensure_jars
 from coordinator_tasks.java import find_java
@@ -137,7 +137,7 @@ def main() -> None:
         "--seconds", type=float, default=5.0, help="per measurement of Kafka; a quarter of it for ours"
     )
     options.add_argument("--cell", type=int, help="only this cell, counted from 0")
-    options.add_argument("--json", type=Path)
+    options.add_argument("--json", type=output)
     options.add_argument("--memory", action="store_true", help="only what a million partitions take")
     chosen = options.parse_args()
     if chosen.memory:

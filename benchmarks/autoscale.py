@@ -29,7 +29,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plot import Line, Panel, panels
-from benchmarks.result import grid, report
+from benchmarks.result import grid, output, report
 from coordinator_tasks.core.growth import Kind, Limits, Load, Memory, Seen, decide
 
 PARTITIONS, CAPACITY = 24, 1_000.0
@@ -372,8 +372,8 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--svg", type=Path)
+    parser.add_argument("--json", type=output)
+    parser.add_argument("--svg", type=output)
     given = parser.parse_args()
     courses = [run(load, policy) for load in LOADS for policy in POLICIES]
     if given.svg is not None:

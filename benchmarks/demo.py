@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.circumstances import PROJECT, noted, told
-from benchmarks.result import grid, report
+from benchmarks.result import grid, output, report
 from coordinator_tasks.demo.stack import default_folders
 
 KINDS = {"join": "join", "drain": "drain", "kill": "kill -9, reported by the launcher"}
@@ -76,7 +75,7 @@ def show(result: Mapping[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted() as result:
         result["runs"] = measure(given.runs)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -22,7 +21,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, report
+from benchmarks.result import grid, output, report
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
@@ -169,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--commits", type=int, default=100)
     parser.add_argument("--records", type=int, default=400_000)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     asked = noted(rounds=ROUNDS, records=given.records, commits=[], throughput=[])
     with asked as result, served("fence") as (_, zookeeper, kafka):

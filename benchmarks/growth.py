@@ -9,7 +9,6 @@ moves.
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -20,7 +19,7 @@ from benchmarks.handoff import STAYING, Asked, measure
 from benchmarks.handoff_lanes import OURS
 from benchmarks.handoff_report import judged, number
 from benchmarks.plot import Line, Plot
-from benchmarks.result import grid, report
+from benchmarks.result import grid, output, report
 
 EACH = (10, 30, 100, 300, 1000)
 RECORDS_PER_S = 3_000.0
@@ -82,8 +81,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--each", type=lambda text: [int(one) for one in text.split(",")], default=list(EACH))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--svg", type=Path)
+    parser.add_argument("--json", type=output)
+    parser.add_argument("--svg", type=output)
     given = parser.parse_args()
     with noted(rounds=given.rounds) as result:
         result["cells"] = [cell(each, given.rounds) for each in given.each]

@@ -59,7 +59,7 @@ from benchmarks.handoff_lanes import (
 )
 from benchmarks.handoff_report import judged, line_of, show, write_plots
 from benchmarks.handoff_traffic import TrafficOrder, produce
-from benchmarks.result import report
+from benchmarks.result import output, report
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
@@ -385,8 +385,8 @@ def main() -> None:
     parser.add_argument(
         "--airflow", action="store_true", help="Airflow's tasks run our transitions, not the plain loop"
     )
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
+    parser.add_argument("--json", type=output)
+    parser.add_argument("--svg", type=output, help="one plot for each kind: NAME-KIND.svg")
     parser.set_defaults(**asdict(Asked()))
     given = vars(parser.parse_args())
     svg = given.pop("svg")

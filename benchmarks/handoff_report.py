@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks.handoff_lanes import FENCED, OF_THREE, OURS, SESSIONS_S, SPARK
 from benchmarks.plot import Line, Plot
-from benchmarks.result import report
+from benchmarks.result import output, report
 from benchmarks.stalls import Impact
 from coordinator_tasks.core.partition_text import agreed, counted
 
@@ -337,8 +337,8 @@ def _cell(one: Mapping[str, Any]) -> tuple[int, str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", type=Path, nargs="+")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--svg", type=Path, help="one plot for each kind: NAME-KIND.svg")
+    parser.add_argument("--json", type=output)
+    parser.add_argument("--svg", type=output, help="one plot for each kind: NAME-KIND.svg")
     parser.add_argument("--against", type=Path, help="an earlier result, shown beside this one")
     given = parser.parse_args()
     result = joined([json.loads(file.read_text()) for file in given.files])

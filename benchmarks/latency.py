@@ -39,7 +39,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.plot import Line, Plot
-from benchmarks.result import grid, report, verdict
+from benchmarks.result import grid, output, report, verdict
 from benchmarks.source import FETCH_WAIT_MS, SPARKS, TITLES, open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.jars import ensure_jars
@@ -321,8 +321,8 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, help="seconds before that (a third as long)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--svg", type=Path, help="a plot of the percentiles")
+    parser.add_argument("--json", type=output)
+    parser.add_argument("--svg", type=output, help="a plot of the percentiles")
     parser.add_argument("--worker", nargs=4, metavar=("KIND", "SIDE", "SERVERS", "TOPIC"))
     given = parser.parse_args()
     times = Times(given.seconds / 3 if given.warm_up is None else given.warm_up, given.seconds)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -26,7 +25,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, report, verdict
+from benchmarks.result import grid, output, report, verdict
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import Change
@@ -253,7 +252,7 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=200)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--per-second", type=float, default=50.0)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with served("predictions") as (_, zookeeper, kafka):
         moves = run(zookeeper, kafka, given)

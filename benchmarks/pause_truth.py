@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.circumstances import PROJECT, circumstances, told
 from benchmarks.pause_predictions import ACTOR, LIMIT_S, MEASURE_S, TOPIC, owners, traffic, until
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, report, verdict
+from benchmarks.result import grid, output, report, verdict
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
@@ -274,7 +274,7 @@ def main() -> None:
     parser.add_argument("--pauses", type=int, default=100)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--per-second", type=float, default=100.0)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     summary: list[dict[str, Any]] = []
     every: list[dict[str, Any]] = []

@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks.airflow import OVERHEAD, airflow_for
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, report, verdict
+from benchmarks.result import grid, output, report, verdict
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State
@@ -308,7 +308,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--settle", type=float, default=1.0)
     parser.add_argument("--only", choices=("", "loop", "airflow"), default="")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted(settle_s=given.settle, rounds=given.rounds) as result:
         result.update(measure(given.only, given.rounds, given.settle))

@@ -22,7 +22,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 
 from benchmarks.circumstances import circumstances
-from benchmarks.result import report
+from benchmarks.result import output, report
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--kafka", default="")
     parser.add_argument("--topic", default="")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with ExitStack() as stack:
         kafka, topic = given.kafka, given.topic

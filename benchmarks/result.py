@@ -1,6 +1,8 @@
 """What a benchmark found, for people, as JSON and as Markdown."""
 
+import argparse
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,23 @@ from typing import Any
 def report(result: dict[str, Any], show: Callable[[dict[str, Any]], None], file: Path | None) -> None:
     """Show it; with `file` (the option `--json`) it is written there first."""
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_text(result))
     show(result)
+
+
+def output(text: str) -> Path:
+    """The type of an option that names a file to write: its folder is made, and a file that cannot be written is refused at once."""
+    file = Path(text)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        problem = "it is a folder" if file.is_dir() else ""
+    except OSError as found:
+        problem = found.strerror or str(found)
+    if not problem and not os.access(file if file.exists() else file.parent, os.W_OK):
+        problem = "permission denied"
+    if problem:
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: {problem}; name another file")
+    return file
 
 
 def grid(titles: Sequence[str], rows: Iterable[Sequence[str]], texts: Sequence[str] = ()) -> str:

@@ -35,7 +35,7 @@ from benchmarks import light
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
 from benchmarks.plot import Line, Plot
-from benchmarks.result import grid, verdict
+from benchmarks.result import grid, output, verdict
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.adapters.kazoo_handler import PollingHandler
@@ -410,7 +410,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=size_of, nargs="+", default=list(SIZES), help="consumers x partitions")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=["packed"], help="of the topic's node")
-    parser.add_argument("--json", type=Path, default=Path("build/benchmarks/scale.json"))
+    parser.add_argument("--json", type=output, default="build/benchmarks/scale.json")
     parser.add_argument("--plot", type=Path, help="a folder for two SVG files")
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
@@ -421,7 +421,6 @@ def main() -> None:
         if part not in results.get(size, {}):
             refuse_others(given.json, kept)
             results.setdefault(size, {})[part] = measured(size, part, watch, FORMS[form])
-            given.json.parent.mkdir(parents=True, exist_ok=True)
             given.json.write_text(json.dumps(kept, indent=2) + "\n")
     for form in given.forms:
         show(form, kept)

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, report, verdict
+from benchmarks.result import grid, output, report, verdict
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import TopicNode
@@ -367,8 +367,8 @@ def main() -> None:
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--folder", type=Path, help="where the broker keeps the records (a temporary folder)")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--svg", type=Path)
+    parser.add_argument("--json", type=output)
+    parser.add_argument("--svg", type=output)
     parser.add_argument("--worker", nargs=5, metavar=("SIDE", "STAGE", "SERVERS", "TOPIC", "RECORDS"))
     given = parser.parse_args()
     if given.worker:
@@ -379,7 +379,6 @@ def main() -> None:
         result["cells"] = all_cells(given)
     report(result, show, given.json)
     if given.svg:
-        given.svg.parent.mkdir(parents=True, exist_ok=True)
         given.svg.write_text(plot(result))
 
 

@@ -17,13 +17,17 @@ from benchmarks import (
     demo,
     fence,
     growth,
+    handoff,
+    handoff_report,
     headline,
     latency,
     live_page,
     pause_predictions,
+    pause_truth,
     reads,
     rebalance,
     receiver,
+    record_load,
     scale,
     sinks,
     source,
@@ -34,11 +38,27 @@ from benchmarks import (
 from benchmarks.circumstances import noted, told
 from benchmarks.headline import MEASUREMENTS, Place, tables
 from benchmarks.pause_truth import Compared
-from benchmarks.result import grid, verdict
+from benchmarks.result import grid, output, verdict
 from coordinator_tasks.core.model import FleetVersion, Unmoved
 from coordinator_tasks.core.upgrade import Event, Phase, Rule, Upgrade
 from coordinator_tasks.service.upgrade_report import MovedPartition, UpgradeReport
 
+WITH_A_FILE = (
+    *(
+        assignors,
+        autoscale,
+        demo,
+        fence,
+        growth,
+        handoff,
+        handoff_report,
+        latency,
+        live_page,
+        pause_predictions,
+        pause_truth,
+    ),
+    *(reads, rebalance, receiver, record_load, scale, sinks, source, task_overhead, upgrades, weighted),
+)
 MACHINE = {
     "cores": 2,
     "processor": "a processor",
@@ -383,6 +403,31 @@ def test_an_upgrade_is_held_against_the_rows_of_its_own_moves_alone() -> None:
     own, earlier = Compared("1", 0, 0.25, 0.1, 0.24, 3), Compared("0", 0, 0.9, 0.1, 0.5, 3)
     found = upgrades.figures(UpgradeReport(upgrade_of(Phase.DONE), (MOVED,), {}), [earlier, own])
     assert found["off_s"] == [0.01]
+
+
+@pytest.mark.parametrize(
+    ("module", "option"),
+    [
+        *((one, "--json") for one in WITH_A_FILE),
+        *((one, "--svg") for one in (autoscale, growth, handoff, handoff_report, latency, source)),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
+def test_a_file_that_cannot_be_written_is_refused_before_it_is_measured(
+    module: Any, option: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for file in (tmp_path, tmp_path / "file" / "x.json"):
+        monkeypatch.setattr(sys, "argv", ["benchmark", option, str(file), "--help"])
+        with pytest.raises(SystemExit) as refused:
+            module.main()
+        assert refused.value.code == 2
+        assert f"argument {option}: {file} cannot be written: " in capsys.readouterr().err
+
+
+def test_the_folder_of_a_file_to_be_written_is_made(tmp_path: Path) -> None:
+    assert output(str(tmp_path / "a" / "b" / "x.json")) == tmp_path / "a" / "b" / "x.json"
+    assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def scaled(monkeypatch: pytest.MonkeyPatch, file: Path, commit: str, *options: str) -> dict[str, Any]:
