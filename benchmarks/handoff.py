@@ -296,10 +296,10 @@ class Bench:
         return [{"partitions": partitions, **line} for line in fleet.lines()]
 
 
-def _keep(file: Path | None, result: Mapping[str, Any]) -> None:
-    """What has been measured so far, for a call that is cut off."""
+def _keep(file: Path | None, result: Mapping[str, Any], ended: str) -> None:
+    """What has been measured so far, for a call that is cut off; `ended`: where and why, which a whole result does not have."""
     if file is not None:
-        report({"load_after": os.getloadavg()[0], "took_s": 0, **result}, lambda _: None, file)
+        report({"load_after": os.getloadavg()[0], "took_s": 0, **result, "ended": ended}, lambda _: None, file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,8 +330,6 @@ def measure(given: Asked) -> dict[str, Any]:
         "runs": [],
     }
     began_s = time.monotonic()
-    kinds_of_clients = ((*CLIENTS, OURS, *OPTIONAL), JAVA, (SPARK,))
-    turns = [names for some in kinds_of_clients if (names := [one for one in some if one in given.only])]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handoff-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper", java_options=FORCED)).connect_string
@@ -349,17 +347,28 @@ def measure(given: Asked) -> dict[str, Any]:
             for name in (*EVERY, *OPTIONAL):
                 if name in given.only:
                     create_topic(kafka, f"{name}-{partitions}", partitions)
-            for number in range(given.rounds):
-                for names in turns if number % 2 == 0 else turns[::-1]:
-                    result["runs"] += [
-                        {"round": number, **line} for line in bench.round(names, partitions, given.kinds)
-                    ]
-                    _keep(given.json, result)
-                    said = f"{time.monotonic() - began_s:.0f} s: {partitions} partitions, round {number + 1}"
-                    print(f"{said}, {', '.join(names)}", file=sys.stderr)
+            measure_rounds(bench, given, partitions, result)
     result["load_after"] = os.getloadavg()[0]
     result["took_s"] = round(time.monotonic() - began_s)
     return result
+
+
+def measure_rounds(bench: Bench, given: Asked, partitions: int, result: dict[str, Any]) -> None:
+    """Add the runs of all rounds to the result, and keep it after each of them. What ends a round is kept beside those before it."""
+    began_s = time.monotonic()
+    kinds_of_clients = ((*CLIENTS, OURS, *OPTIONAL), JAVA, (SPARK,))
+    turns = [names for some in kinds_of_clients if (names := [one for one in some if one in given.only])]
+    for number in range(given.rounds):
+        for names in turns if number % 2 == 0 else turns[::-1]:
+            here = f"{partitions} partitions, round {number + 1}, {', '.join(names)}"
+            try:
+                found = bench.round(names, partitions, given.kinds)
+            except BaseException as problem:
+                _keep(given.json, result, f"{here}: {problem}" if str(problem) else f"{here}: {type(problem).__name__}")
+                raise
+            result["runs"] += [{"round": number, **line} for line in found]
+            _keep(given.json, result, f"after {here}")
+            print(f"{time.monotonic() - began_s:.0f} s: {here}", file=sys.stderr)
 
 
 def _names(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:

@@ -138,7 +138,7 @@ def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         said = f"{counted(twice, 'run')} {agreed(twice, 'is', 'are')} in more than one of these files, and would count twice"
         sys.exit(f"{said}; name each file once, and none beside one that it was joined into")
     runs = [run for one in results for run in one["runs"]]
-    shared = {name: it for name, it in results[0].items() if name not in (*OF_A_CALL, "rounds")}
+    shared = {name: it for name, it in results[0].items() if name not in (*OF_A_CALL, "rounds", "ended")}
     return judged({**shared, "calls": [call for one in results for call in calls(one)], "runs": runs})
 
 
@@ -152,6 +152,7 @@ def calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
         "rounds": len({run["round"] for run in runs}),
         "contenders": [one for one in TITLES if any(run["contender"] == one for run in runs)],
         "kinds": list(dict.fromkeys(run["kind"] for run in runs)),
+        **{name: result[name] for name in ("ended",) if name in result},
     }
     return [own]
 
@@ -233,6 +234,9 @@ def show(result: Mapping[str, Any]) -> None:
     console = Console(width=180)
     for partitions in dict.fromkeys(cell["partitions"] for cell in result["summary"]):
         console.print(_table(result, partitions))
+    for call in calls(result):
+        if "ended" in call:
+            console.print(f"ended early: {call['ended']}")
     for target in result["targets"]:
         found = "without end" if target["found_ms"] is None else f"{target['found_ms']:,.0f} ms"
         place = f"{target['partitions']} partitions, {target['kind']}, {target['contender']}"

@@ -272,7 +272,7 @@ def _calls(result: Mapping[str, Any]) -> str:
     rows = [
         (
             ", ".join(TITLES_OF_KINDS[one] for one in call["kinds"]),
-            str(call["rounds"]),
+            f"{call['rounds']}, then ended early" if "ended" in call else str(call["rounds"]),
             "; ".join(TITLES[one] for one in call["contenders"]),
             call["measured_on"],
             call["commit"],

@@ -337,6 +337,34 @@ def test_who_cannot_be_measured_under_airflow_is_refused_at_once(
     assert said in capsys.readouterr().err
 
 
+class Rounds:
+    """Runs one round; the next one ends like this."""
+
+    def __init__(self, ending: BaseException) -> None:
+        self.left, self.ending = [[RUNS[1]]], ending
+
+    def round(self, *_: object) -> list[dict[str, Any]]:
+        if not self.left:
+            raise self.ending
+        return self.left.pop()
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"), [(SystemExit("not settled within 90 s"), "not settled within 90 s"), (KeyboardInterrupt(), "")]
+)
+def test_a_round_that_fails_is_told_beside_those_that_did_not(ending: BaseException, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    asked = Asked(partitions=(48,), rounds=3, only=("ours",), json=file)
+    with pytest.raises(type(ending)):
+        handoff.measure_rounds(Rounds(ending), asked, 48, {**CALL, "runs": []})  # type: ignore[arg-type]
+    result = {"cores": 2, "processor": "one", "memory_gib": 24, "per_second": 20.0, **json.loads(file.read_text())}
+    assert [one["kind"] for one in result["runs"]] == ["join"]
+    assert result["ended"] == f"48 partitions, round 2, ours: {said or 'KeyboardInterrupt'}"
+    assert "| join | 1, then ended early | ours, plain clients |" in in_full(result)
+    assert "calls" not in result
+    assert joined([result])["calls"][0]["ended"] == result["ended"]
+
+
 def test_growth_asks_for_joins_of_ours_alone_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Asked] = []
 
