@@ -165,7 +165,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     """A row for each cell and event, and below them the memory."""
     rows = []
     for one in result["rows"]:
-        missed = f"**missed**: {', '.join(one['missed'])}" if one["missed"] else "met"
+        beside = (one["sticky"],) if one["event"] == "fresh" else (one["sticky"], one["uniform"])
+        missed = f"**missed**: {', '.join(one['missed'])}" if one["missed"] else "–" if None in beside else "met"
         times = (figure(one[name]) for name in TIMES)
         rows.append([one["cell"], one["event"], *times, ", ".join(one["kafka_moves"]), f"{one['moves']:,}", missed])
     titles = ("topics×partitions/members", "event", *TIMES.values(), "moves: sticky, uniform", "ours", "target")

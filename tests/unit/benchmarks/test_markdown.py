@@ -296,6 +296,22 @@ def test_an_assignors_row_says_what_was_missed_and_what_was_not_measured() -> No
     assert assignors.markdown({**result, "memory_mb": 500.0}).endswith("(**missed**: < 500 MB).")
 
 
+@pytest.mark.parametrize(
+    ("event", "missing", "target"),
+    [
+        ("fresh", "sticky", "–"),
+        ("fresh", "uniform", "met"),
+        ("one joins", "uniform", "–"),
+        ("one joins", "sticky", "–"),
+    ],
+)
+def test_no_target_is_met_beside_an_assignor_that_was_not_measured(event: str, missing: str, target: str) -> None:
+    times = {name: math.nan if name == missing else 1.0 for name in ("sticky", "uniform", "full", "arrays", "delta")}
+    line = assignors.Row(**times).line(assignors.CELLS[1], event)  # type: ignore[arg-type]
+    made = assignors.markdown({**MACHINE, "seconds": 5.0, "rows": [line], "memory_mb": 221.4})
+    assert [row[-1] for row in rows(made, made.splitlines()[0])] == [target]
+
+
 def test_growth_has_a_row_for_each_number_of_partitions_with_its_tick() -> None:
     stalls = {name: {"median": 10.0, "worst": 23.0} for name in ("moved", "unmoved", "control")}
     cells = [{"each": 1000, **stalls, "settled_s": 1.21, "own_cores": 0.664}]
