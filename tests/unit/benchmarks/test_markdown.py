@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -310,6 +311,24 @@ def test_no_target_is_met_beside_an_assignor_that_was_not_measured(event: str, m
     line = assignors.Row(**times).line(assignors.CELLS[1], event)  # type: ignore[arg-type]
     made = assignors.markdown({**MACHINE, "seconds": 5.0, "rows": [line], "memory_mb": 221.4})
     assert [row[-1] for row in rows(made, made.splitlines()[0])] == [target]
+
+
+class Stuck:
+    """A consumer that reads nothing."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def run(self) -> None: ...
+
+    def leave(self, limit_s: float) -> None: ...
+
+
+def test_a_backlog_that_is_not_read_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence, "PlainConsumer", Stuck)
+    monkeypatch.setattr(fence, "managing", lambda *_: nullcontext())
+    monkeypatch.setattr(fence, "LIMIT_S", 0.0)
+    with pytest.raises(SystemExit, match="0 of 400 records of backlog-0 were read within 0 s"):
+        fence.throughput("zookeeper:2181", "kafka:9092", "token", "backlog-0", 400)
 
 
 def test_growth_has_a_row_for_each_number_of_partitions_with_its_tick() -> None:
