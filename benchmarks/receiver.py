@@ -156,6 +156,12 @@ class Moves:
         self._site, self._stamps, self._count, self._consumer = site, stamps, count, consumer
         self.thread = threading.Thread(target=self._run, daemon=True)
 
+    def whole(self) -> list[dict[str, float]]:
+        """The steps of each move. Raises `SystemExit` if some are missing."""
+        if len(self.found) < self._count:
+            sys.exit(f"{len(self.found)} of {self._count} moves were measured; what ended them is above")
+        return self.found
+
     def _run(self) -> None:
         try:
             self._move()
@@ -225,7 +231,7 @@ def measure(moves: int, interval_s: float) -> dict[str, Any]:
             writer.thread.start()
             consumer.run()
             writer.thread.join()
-    found = {step: [one[step] for one in writer.found] for step in (*STEPS, "in all")}
+    found = {step: [one[step] for one in writer.whole()] for step in (*STEPS, "in all")}
     return {"steps_ms": {step: spread(values) for step, values in {**found, WARM_UP: [warm_up_ms]}.items()}}
 
 

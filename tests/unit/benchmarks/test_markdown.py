@@ -313,6 +313,15 @@ def test_no_target_is_met_beside_an_assignor_that_was_not_measured(event: str, m
     assert [row[-1] for row in rows(made, made.splitlines()[0])] == [target]
 
 
+def test_moves_that_ended_early_are_no_result() -> None:
+    moves = receiver.Moves(None, receiver.Stamps(), 2, None)  # type: ignore[arg-type]
+    moves.found = [{"in all": 1.0}]
+    with pytest.raises(SystemExit, match="1 of 2 moves"):
+        moves.whole()
+    moves.found *= 2
+    assert moves.whole() == moves.found
+
+
 class Stuck:
     """A consumer that reads nothing."""
 
