@@ -104,6 +104,8 @@ def main() -> None:
     parser.add_argument("--topic", default="")
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
+    if bool(given.kafka) != bool(given.topic):
+        parser.error("give --kafka and --topic together, or neither to record what this machine does")
     with ExitStack() as stack:
         kafka, topic = given.kafka, given.topic
         if not topic:

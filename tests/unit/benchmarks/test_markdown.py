@@ -474,6 +474,18 @@ def test_the_folder_of_a_file_to_be_written_is_made(tmp_path: Path) -> None:
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--kafka", "--topic"])
+def test_a_load_is_recorded_from_a_topic_of_a_named_broker(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["record_load", option, "orders"])
+    monkeypatch.setattr(record_load, "EmbeddedKafka", lambda _: pytest.fail("it starts a broker"))
+    monkeypatch.setattr(record_load, "recorded", lambda *_: pytest.fail("it records"))
+    with pytest.raises(SystemExit):
+        record_load.main()
+    assert "give --kafka and --topic together" in capsys.readouterr().err
+
+
 def scaled(monkeypatch: pytest.MonkeyPatch, file: Path, commit: str, *options: str) -> dict[str, Any]:
     monkeypatch.setattr(sys, "argv", ["scale", "--parts", "rolling restart", "--json", str(file), *options])
     monkeypatch.setattr(scale, "circumstances", lambda: {**MACHINE, "commit": commit})
