@@ -5,9 +5,9 @@
 - `latency`: a producer writes 1,000 records/s to 4 partitions; milliseconds from the call of `produce` to the sink, a
   `foreachBatch` that collects the records, and the parts of a batch. Our source and Spark's own take turns. Spark's runs
   twice: as it comes (`jvm`: a fetch waits up to 500 ms, the checkpoint is on disk), and tuned as ours is (`tuned`: 20 ms,
-  the progress in memory). The control is a plain consume loop of confluent-kafka, with 20 ms as well. The first third of
-  the time is left out, or with `--warm-up` so many seconds:
-  a JVM compiles for minutes, and that takes as much of the processors as the batches do.
+  the progress in memory). The control is a plain consume loop of confluent-kafka, with 20 ms as well. A warm-up comes before
+  each measurement, a third as long, or with `--warm-up` so many seconds: a JVM compiles for minutes, and that takes as much
+  of the processors as the batches do. The parts of a batch are those of the last 100 batches, as Spark keeps no more.
 - `small`: the same with 10 records every half second, so that nearly nothing but the overhead of a batch is left.
   `collect` is the part of `addBatch` in which the sink's function collects the records.
 - `idle`: cores used without any record, by the driver's Python (the agent), the JVM and the source's own processes,
@@ -131,7 +131,7 @@ def control(servers: str, topic: str, kind: str, times: Times) -> dict[str, floa
     consumer = Consumer(settings)
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, p, end) for p, end in ends.items()])
-    arrivals, until = Arrivals(times.seconds / 3), time.monotonic() + times.seconds
+    arrivals, until = Arrivals(times.warm_up_s), time.monotonic() + times.total_s
     with Traffic(servers, topic, *RATE[kind]):
         while time.monotonic() < until:
             arrivals.take([m.value() or b"" for m in consumer.consume(1000, 0.005) if m.error() is None])

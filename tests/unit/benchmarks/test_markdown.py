@@ -3,12 +3,15 @@
 import json
 import math
 import os
+import struct
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -338,6 +341,35 @@ def test_a_backlog_that_is_not_read_has_no_rate(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(fence, "LIMIT_S", 0.0)
     with pytest.raises(SystemExit, match="0 of 400 records of backlog-0 were read within 0 s"):
         fence.throughput("zookeeper:2181", "kafka:9092", "token", "backlog-0", 400)
+
+
+class Slow:
+    """A consumer whose records are old while it warms up: for 0.2 s."""
+
+    def __init__(self, _: object) -> None:
+        self.until = time.monotonic() + 0.2
+
+    def get_watermark_offsets(self, _: object) -> tuple[int, int]:
+        return 0, 0
+
+    def assign(self, _: object) -> None: ...
+
+    def consume(self, _: int, wait_s: float) -> list[Any]:
+        time.sleep(wait_s)
+        value = struct.pack("<d", time.time() - (100 if time.monotonic() < self.until else 0))
+        return [Mock(value=lambda: value, error=lambda: None)]
+
+    def close(self) -> None: ...
+
+
+def test_the_control_of_latency_is_measured_as_long_as_the_sources_and_after_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(latency, "Consumer", Slow)
+    monkeypatch.setattr(latency, "Traffic", lambda *_: nullcontext())
+    began = time.monotonic()
+    assert latency.control("kafka:9092", "few", "latency", latency.Times(0.3, 0.1))["max_ms"] < 1_000
+    assert time.monotonic() - began >= 0.4
 
 
 def test_growth_has_a_row_for_each_number_of_partitions_with_its_tick() -> None:
