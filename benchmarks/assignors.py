@@ -131,12 +131,18 @@ def _noted(ms: float) -> float | str | None:
     return None if math.isnan(ms) else "gave up" if math.isinf(ms) else ms
 
 
+def cell_of(text: str) -> Cell:
+    if text not in map(str, range(len(CELLS))):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 0 to {len(CELLS) - 1}")
+    return CELLS[int(text)]
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument(
         "--seconds", type=float, default=5.0, help="per measurement of Kafka; a quarter of it for ours"
     )
-    options.add_argument("--cell", type=int, help="only this cell, counted from 0")
+    options.add_argument("--cell", type=cell_of, help="only this cell, counted from 0")
     options.add_argument("--json", type=output)
     options.add_argument("--memory", action="store_true", help="only what a million partitions take")
     chosen = options.parse_args()
@@ -145,7 +151,7 @@ def main() -> None:
         return
     folder = ensure_jars(JARS)
     with noted(seconds=chosen.seconds, rows=[]) as result:
-        for cell in CELLS if chosen.cell is None else [CELLS[chosen.cell]]:
+        for cell in CELLS if chosen.cell is None else [chosen.cell]:
             for row in rows_of(cell, folder, chosen.seconds):
                 print(row, file=sys.stderr, flush=True)
                 result["rows"].append(row)

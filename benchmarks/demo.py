@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.circumstances import PROJECT, noted, told
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.demo.stack import default_folders
 
 KINDS = {"join": "join", "drain": "drain", "kill": "kill -9, reported by the launcher"}
@@ -74,7 +74,7 @@ def show(result: Mapping[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=whole, default=3)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted() as result:

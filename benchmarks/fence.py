@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, output, report, whole
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
@@ -170,8 +170,8 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--commits", type=int, default=100)
-    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--commits", type=whole, default=100)
+    parser.add_argument("--records", type=whole, default=400_000)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
     asked = noted(rounds=ROUNDS, records=given.records, commits=[], throughput=[])

@@ -19,7 +19,7 @@ from benchmarks.handoff import STAYING, Asked, measure
 from benchmarks.handoff_lanes import OURS
 from benchmarks.handoff_report import judged, number
 from benchmarks.plot import Line, Plot
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, output, report, whole, wholes
 
 EACH = (10, 30, 100, 300, 1000)
 RECORDS_PER_S = 3_000.0
@@ -79,8 +79,8 @@ def plot(result: Mapping[str, Any]) -> Plot:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--each", type=lambda text: [int(one) for one in text.split(",")], default=list(EACH))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--each", type=wholes, default=list(EACH))
+    parser.add_argument("--rounds", type=whole, default=3)
     parser.add_argument("--json", type=output)
     parser.add_argument("--svg", type=output)
     given = parser.parse_args()

@@ -59,7 +59,7 @@ from benchmarks.handoff_lanes import (
 )
 from benchmarks.handoff_report import judged, line_of, show, write_plots
 from benchmarks.handoff_traffic import TrafficOrder, produce
-from benchmarks.result import output, report
+from benchmarks.result import output, report, whole, wholes
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
@@ -384,9 +384,8 @@ def _names(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    numbers: Callable[[str], tuple[int, ...]] = lambda text: tuple(int(one) for one in text.split(","))  # noqa: E731
-    parser.add_argument("--partitions", type=numbers)
-    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--partitions", type=wholes)
+    parser.add_argument("--rounds", type=whole)
     parser.add_argument("--kinds", type=_names((*KINDS, *FURTHER)))
     parser.add_argument("--only", type=_names((*EVERY, *OPTIONAL)))
     parser.add_argument("--per-second", type=float, help="records to each partition")

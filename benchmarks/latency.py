@@ -39,7 +39,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.plot import Line, Plot
-from benchmarks.result import grid, output, report, verdict
+from benchmarks.result import grid, output, report, verdict, whole
 from benchmarks.source import FETCH_WAIT_MS, SPARKS, TITLES, open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.embedded.jars import ensure_jars
@@ -319,7 +319,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="of each measurement")
     parser.add_argument("--warm-up", type=float, help="seconds before that (a third as long)")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=whole, default=3)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--json", type=output)
     parser.add_argument("--svg", type=output, help="a plot of the percentiles")

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, output, report, verdict
+from benchmarks.result import grid, output, report, verdict, whole
 from coordinator_tasks.core.partition_text import counted
 from tests.integration.browser import Browser, looking_at
 from tests.integration.live_answers import CONSUMERS, PARTITIONS, WATCH, Synthetic, pages_of
@@ -106,8 +106,8 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--updates", type=int, default=5)
+    parser.add_argument("--rounds", type=whole, default=5)
+    parser.add_argument("--updates", type=whole, default=5)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted(rounds=given.rounds, updates=given.updates) as result:

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, report, verdict
+from benchmarks.result import grid, output, report, verdict, whole
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import Change
@@ -249,8 +249,8 @@ def markdown(*results: Mapping[str, Any] | None) -> str:
 def main() -> None:
     """Measure, and show it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--moves", type=int, default=200)
-    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--moves", type=whole, default=200)
+    parser.add_argument("--partitions", type=whole, default=12)
     parser.add_argument("--per-second", type=float, default=50.0)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()

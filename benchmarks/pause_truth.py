@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.circumstances import PROJECT, circumstances, told
 from benchmarks.pause_predictions import ACTOR, LIMIT_S, MEASURE_S, TOPIC, owners, traffic, until
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, report, verdict
+from benchmarks.result import grid, output, report, verdict, whole
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
@@ -271,8 +271,8 @@ def show(result: dict[str, Any]) -> None:
 def main() -> None:
     """Measure, and show it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--pauses", type=int, default=100)
-    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--pauses", type=whole, default=100)
+    parser.add_argument("--partitions", type=whole, default=12)
     parser.add_argument("--per-second", type=float, default=100.0)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()

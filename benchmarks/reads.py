@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.adapters import zookeeper_session
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.ports import Create
@@ -92,8 +92,8 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--nodes", type=whole, default=64)
+    parser.add_argument("--rounds", type=whole, default=40)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted(nodes=given.nodes, rounds=given.rounds) as result:

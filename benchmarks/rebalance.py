@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks.airflow import OVERHEAD, airflow_for
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, report, verdict
+from benchmarks.result import grid, output, report, verdict, whole
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State
@@ -305,7 +305,7 @@ def cells(values: dict[str, float]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=whole, default=10)
     parser.add_argument("--settle", type=float, default=1.0)
     parser.add_argument("--only", choices=("", "loop", "airflow"), default="")
     parser.add_argument("--json", type=output)

@@ -38,7 +38,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.circumstances import noted, told
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, output, report, whole
 from benchmarks.source import spread
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.protocol.holding import Reading
@@ -282,7 +282,7 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--moves", type=int, default=30)
+    parser.add_argument("--moves", type=whole, default=30)
     parser.add_argument("--interval", type=float, default=0.2, help="seconds between the batches of the Spark consumer")
     parser.add_argument("--json", type=output)
     given = parser.parse_args()

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,18 @@ def output(text: str) -> Path:
     if problem:
         raise argparse.ArgumentTypeError(f"{text} cannot be written: {problem}; name another file")
     return file
+
+
+def whole(text: str) -> int:
+    """The type of an option that counts something."""
+    if not re.fullmatch(r"0*[1-9][0-9]*", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number of at least 1")
+    return int(text)
+
+
+def wholes(text: str) -> tuple[int, ...]:
+    """Several of them, separated by commas."""
+    return tuple(whole(one) for one in text.split(","))
 
 
 def grid(titles: Sequence[str], rows: Iterable[Sequence[str]], texts: Sequence[str] = ()) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import Step, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
@@ -107,7 +107,7 @@ def _spread(times: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=whole, default=15)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with (

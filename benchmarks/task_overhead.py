@@ -23,7 +23,7 @@ from rich.table import Table
 from benchmarks.airflow import airflow_for
 from benchmarks.circumstances import noted, told
 from benchmarks.rebalance import STAYING, Rounds, Site, at
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
@@ -145,7 +145,7 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--runs", type=whole, default=10)
     parser.add_argument("--set", nargs="*", default=[], metavar="section.option=value")
     parser.add_argument("--json", type=output)
     given = parser.parse_args()

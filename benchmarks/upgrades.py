@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import PROJECT, in_rounds, noted, told
 from benchmarks.pause_truth import Compared
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.core.upgrade import Phase
 from coordinator_tasks.service.upgrade_report import UpgradeReport
 
@@ -133,7 +133,7 @@ def show(result: Mapping[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=whole, default=1)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted(rounds=given.rounds) as result:

@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.circumstances import noted, told
-from benchmarks.result import grid, output, report, verdict
+from benchmarks.result import grid, output, report, verdict, whole
 from coordinator_tasks.core.assignors import Problem
 from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.model import Member
@@ -109,8 +109,8 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--partitions", type=int, default=100_000)
-    parser.add_argument("--consumers", type=int, default=1_000)
+    parser.add_argument("--partitions", type=whole, default=100_000)
+    parser.add_argument("--consumers", type=whole, default=1_000)
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted(partitions=given.partitions, consumers=given.consumers) as result:

@@ -506,6 +506,32 @@ def test_the_folder_of_a_file_to_be_written_is_made(tmp_path: Path) -> None:
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("module", "option"),
+    [
+        *(
+            (one, "--rounds")
+            for one in (growth, handoff, latency, live_page, reads, rebalance, sinks, source, upgrades)
+        ),
+        *((one, "--partitions") for one in (handoff, pause_predictions, pause_truth, weighted)),
+        *((demo, "--runs"), (task_overhead, "--runs"), (pause_predictions, "--moves"), (receiver, "--moves")),
+        *((pause_truth, "--pauses"), (live_page, "--updates"), (reads, "--nodes"), (growth, "--each")),
+        *((fence, "--commits"), (fence, "--records"), (source, "--records"), (source, "--sizes")),
+        *((weighted, "--consumers"), (assignors, "--cell")),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
+def test_nothing_is_measured_less_than_once(
+    module: Any, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("-1", "x"):
+        monkeypatch.setattr(sys, "argv", ["benchmark", f"{option}={text}", "--help"])
+        with pytest.raises(SystemExit) as refused:
+            module.main()
+        assert refused.value.code == 2
+        assert f"argument {option}: '{text}': give " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--kafka", "--topic"])
 def test_a_load_is_recorded_from_a_topic_of_a_named_broker(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
