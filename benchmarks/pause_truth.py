@@ -35,6 +35,7 @@ from coordinator_tasks.core.model import Record
 from coordinator_tasks.demo import stalls
 from coordinator_tasks.demo.evidence import Produced, Row
 from coordinator_tasks.demo.stalls import Stall
+from coordinator_tasks.embedded.processes import marked_environment
 from coordinator_tasks.service import history, pauses, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import Settings, open_coordinator
@@ -58,7 +59,7 @@ ends a wait: it shifts the time that a wait is compared with, and not the wait."
 
 @dataclass
 class Plain:
-    """A consumer as a process of its own, whose clock is ahead of this one's by `shift_s`."""
+    """A consumer as a process of its own, whose clock is ahead of this one's by `shift_s`. It ends with this process."""
 
     settings: Settings
     name: str
@@ -72,7 +73,7 @@ class Plain:
         self.process = subprocess.Popen(
             [sys.executable, "-c", SHIFTED.format(shift_s=self.shift_s), *given],
             cwd=PROJECT,
-            env={**os.environ, "PYTHONPATH": str(PROJECT)},
+            env=marked_environment({"PYTHONPATH": str(PROJECT)}),
             stderr=(self.folder / f"{self.name}.log").open("wb"),
         )
 

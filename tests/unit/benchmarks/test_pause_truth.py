@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import pause_truth
 from benchmarks.pause_truth import CLOCKS, Compared, compared, markdown, summed_up
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Pause, Pauses, Record, State
 from coordinator_tasks.demo.evidence import Row
+from coordinator_tasks.embedded.processes import Guard
+from coordinator_tasks.embedded.reaper import MARK_VARIABLE
+from coordinator_tasks.wiring import Settings
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,6 +58,16 @@ def test_what_only_one_side_knows_is_not_compared(pause: Pause | None) -> None:
 
 def test_a_taker_without_rows_of_the_plan_is_not_compared() -> None:
     assert compared(records(Pause(0, wait_s=0.41), epoch=8), ROWS) == []
+
+
+def test_a_consumer_carries_its_owners_mark_so_that_it_does_not_outlive_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = f"import os, sys; open(sys.argv[-1], 'w').write(os.environ.get('{MARK_VARIABLE}', ''))"
+    monkeypatch.setattr(pause_truth, "SHIFTED", script)
+    one = pause_truth.Plain(Settings("truth", "zookeeper:2181", {"bootstrap.servers": "kafka:9092"}), "a", tmp_path)
+    assert one.process.wait(60) == 0
+    assert Guard.current().mark in one.rows.read_text().split(",")
 
 
 def found(*offs_ms: float) -> list[Compared]:
