@@ -259,7 +259,8 @@ def _when(calls: Sequence[Mapping[str, Any]]) -> str:
     """When it was measured, and which page has the rest, unless it is said here."""
     days = " and ".join(sorted({call["measured_on"] for call in calls}))
     if len(calls) == 1:
-        return f"Measured on {days} at commit {calls[0]['commit']}, load {' to '.join(_loads(calls[0]))}"
+        early = "; it ended early" if "ended" in calls[0] else ""
+        return f"Measured on {days} at commit {calls[0]['commit']}, load {' to '.join(_loads(calls[0]))}{early}"
     return f"Measured on {days} in {len(calls)} calls; commit and load of each stand in the [appendix]({FULL})"
 
 

@@ -363,6 +363,8 @@ def test_a_round_that_fails_is_told_beside_those_that_did_not(ending: BaseExcept
     assert "| join | 1, then ended early | ours, plain clients |" in in_full(result)
     assert "calls" not in result
     assert joined([result])["calls"][0]["ended"] == result["ended"]
+    heading = table([{**joined([result]), "sessions_s": {}}], 48).splitlines()[0]
+    assert heading.endswith("load 0.5 to 1.0; it ended early.")
 
 
 def test_growth_asks_for_joins_of_ours_alone_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
