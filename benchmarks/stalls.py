@@ -86,7 +86,8 @@ def course(flow: Flow, spans: Iterable[Span]) -> Course:
 @dataclass(frozen=True, slots=True)
 class Impact:
     """One change of membership. Stalls are the longest of each partition in the event's window, in seconds, with those of
-    the same partition in the undisturbed window beside them; `waited` is the sum of each moved partition's stalls."""
+    the same partition in the undisturbed window beside them, which begin and end there; `waited` is the sum of each moved
+    partition's stalls."""
 
     moved: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     unmoved: Mapping[int, tuple[float, float]] = field(default_factory=dict)
@@ -100,9 +101,10 @@ class Impact:
 def impact(courses: Mapping[int, Course], event: Window, control: Window, scope: Window, fewest: int) -> Impact:
     """`scope`: the times for whose losses and duplicates this event answers; `fewest`: the changes that nobody can avoid."""
     stalls = {partition: one.stalls for partition, one in courses.items()}
-    here, quiet = longest(stalls, *event), longest(stalls, *control, ended=True)
+    begun = {p: [one for one in some if one.from_at >= control.from_at] for p, some in stalls.items()}
+    here, quiet = longest(stalls, *event), longest(begun, *control, ended=True)
     waited = {
-        p: (sum(lengths_s(some, *event)), sum(lengths_s(some, *control, ended=True))) for p, some in stalls.items()
+        p: (sum(lengths_s(stalls[p], *event)), sum(lengths_s(some, *control, ended=True))) for p, some in begun.items()
     }
     changes = {partition: _within(one.changes, event) for partition, one in courses.items()}
     pairs = {partition: (here[partition], quiet[partition]) for partition in courses}

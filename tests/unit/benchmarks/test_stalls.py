@@ -52,6 +52,14 @@ def test_what_the_next_event_causes_is_not_the_controls() -> None:
     assert impact({0: one}, EVENT, Window(3.5, 7.0), ALL, 0).unmoved[0] == pytest.approx((0.1, 0.1))
 
 
+def test_a_stall_that_began_in_the_event_is_not_the_controls() -> None:
+    one = course(FLOW, [*prompt("a", 100, 103), Span(5.5, "b", 103, 105), *prompt("b", 105, 106)])
+    found = impact({0: one}, EVENT, Window(5.0, 7.0), ALL, 0)
+    assert found.unmoved[0] == pytest.approx((1.5, 0.1))
+    moved = impact({0: one}, Window(2.5, 5.6), Window(5.4, 7.0), ALL, 0)
+    assert moved.waited[0] == pytest.approx((1.6, 0.1))
+
+
 def test_a_partition_that_goes_to_and_fro_moves_twice_and_needlessly() -> None:
     there = [Span(3.1, "b", 102, 103), Span(4.1, "a", 103, 104)]
     one = course(FLOW, [*prompt("a", 100, 102), *there, *prompt("a", 104, 106)])
