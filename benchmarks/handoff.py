@@ -405,6 +405,8 @@ def main() -> None:
         parser.error(
             f"Airflow looks at the one ZooKeeper server, so nobody would decide: leave {OF_THREE} out with --airflow"
         )
+    if asked.json is not None and asked.json.exists():
+        parser.error(f"{asked.json} has a result already; name another file, or remove it")
     result = measure(asked)
     write_plots(judged(result), svg)
     report(result, lambda found: show(judged(found)), asked.json)

@@ -337,6 +337,18 @@ def test_who_cannot_be_measured_under_airflow_is_refused_at_once(
     assert said in capsys.readouterr().err
 
 
+def test_a_file_that_has_runs_is_not_measured_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ours.json"
+    file.write_text("{}")
+    monkeypatch.setattr(sys, "argv", ["handoff", "--only", "ours", "--json", str(file)])
+    monkeypatch.setattr(handoff, "measure", lambda _: pytest.fail("it measures"))
+    with pytest.raises(SystemExit):
+        handoff.main()
+    assert f"{file} has a result already; name another file, or remove it" in capsys.readouterr().err
+
+
 class Rounds:
     """Runs one round; the next one ends like this."""
 
