@@ -338,18 +338,30 @@ def _cell(one: Mapping[str, Any]) -> tuple[int, str, str]:
     return one["partitions"], one["kind"], one["contender"]
 
 
+def result_of(text: str) -> dict[str, Any]:
+    """The type of an option that names a file with a result."""
+    try:
+        found = json.loads(Path(text).read_text())
+        problem = "" if isinstance(found, dict) and "runs" in found else "it has no runs"
+    except (OSError, ValueError) as error:
+        problem = str(error)
+    if problem:
+        raise argparse.ArgumentTypeError(f"{text} is no result of benchmarks.handoff: {problem}")
+    return dict(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("files", type=result_of, nargs="+", metavar="FILE")
     parser.add_argument("--json", type=output)
     parser.add_argument("--svg", type=output, help="one plot for each kind: NAME-KIND.svg")
-    parser.add_argument("--against", type=Path, help="an earlier result, shown beside this one")
+    parser.add_argument("--against", type=result_of, metavar="FILE", help="an earlier result, shown beside this one")
     given = parser.parse_args()
-    result = joined([json.loads(file.read_text()) for file in given.files])
+    result = joined(given.files)
     write_plots(result, given.svg)
     report(measured(result), lambda _: show(result), given.json)
     if given.against is not None:
-        Console(width=180).print(difference(joined([json.loads(given.against.read_text())]), result))
+        Console(width=180).print(difference(joined([given.against]), result))
 
 
 if __name__ == "__main__":

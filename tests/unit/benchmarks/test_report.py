@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import growth, handoff
+from benchmarks import growth, handoff, handoff_report
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
 from benchmarks.headline import PLACES, Place, details, in_full, pages, placed, short_table, table, tables
@@ -347,6 +347,19 @@ def test_a_file_that_has_runs_is_not_measured_over(
     with pytest.raises(SystemExit):
         handoff.main()
     assert f"{file} has a result already; name another file, or remove it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"cells": []}'])
+def test_a_file_that_is_no_result_of_hand_offs_is_named(
+    text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ours.json"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setattr(sys, "argv", ["handoff_report", str(file)])
+    with pytest.raises(SystemExit):
+        handoff_report.main()
+    assert f"{file} is no result of benchmarks.handoff: " in capsys.readouterr().err
 
 
 class Rounds:
