@@ -469,6 +469,12 @@ MUTANTS = (
         "the release counts more than an older commit",
     ),
     Mutant(
+        "_of_holding",
+        "return release if same else None",
+        "return None",
+        "who begins after its hand-off was confirmed starts with the release as well",
+    ),
+    Mutant(
         "View._read_directive",
         "lost = was_isolated and not isolated and (node is None or found.version <= before.version)",
         "lost = False",
@@ -885,6 +891,18 @@ MUTANTS = (
         "draft.to_close[partition] = set(holders)",
         "draft.adopt(partition, min(holders), draft.epoch)",
         "what two run after a loss is closed first",
+    ),
+    Mutant(
+        "_by_answer",
+        "status.held.keys() | status.running.keys()",
+        "status.running.keys()",
+        "after a loss what may yet be started counts as owned",
+    ),
+    Mutant(
+        "_by_node",
+        "enter(partition, consumer, 0)",
+        "pass",
+        "after a loss whoever stands in toClose is a possible owner",
     ),
     Mutant(
         "Grants.on_unreadable",

@@ -348,10 +348,19 @@ def test_two_that_run_one_partition_go_through_the_barrier() -> None:
 
 def test_what_a_consumer_may_yet_start_counts_as_run() -> None:
     scene = stable("a", "b")
-    scene.says("a", running={})
+    before = picture(scene).assignments
+    scene.says("a", running={}).joins("c")  # c would be given what nobody has
     lost(scene).step()
-    assert picture(scene).assignments[0] == "a"
-    assert scene.counts() == {"a": 2, "b": 2}
+    assert picture(scene).assignments == before
+
+
+def test_who_was_to_close_a_partition_and_is_absent_may_run_it_all_the_same() -> None:
+    scene = stable("a").drains("a", incarnation=1)
+    scene.step()
+    assert (scene.owned, set(scene.state.to_close if scene.state is not None else ())) == ({}, {"a"})
+    scene.vanishes("a").joins("b").acts("b").says("b", generation="other", acted_epoch=9)
+    assert "ZooKeeper was lost" in scene.step().reason
+    assert set(scene.owned) == {"a"}
 
 
 @pytest.mark.parametrize(

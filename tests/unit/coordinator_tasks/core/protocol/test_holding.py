@@ -76,6 +76,11 @@ def test_the_taker_starts_with_the_release_under_the_entrys_epoch() -> None:
     assert found.token.generation == "g1"
 
 
+def test_a_taker_that_begins_when_its_hand_off_is_confirmed_starts_with_the_release_as_well() -> None:
+    node = replace(NODE, epoch=8, assignments={2: "a"}, since={2: 7}, handoff={})
+    assert grants(node, "a", 2, {2: RELEASE}, isolated=False)[2].release == RELEASE
+
+
 @pytest.mark.parametrize(
     "release",
     [
