@@ -493,6 +493,12 @@ MUTANTS = (
         "a clean end is said only after the last commit",
     ),
     Mutant(
+        "Agent._go_on_leaving",
+        "self._halt_at = (max(now, until) + until + self._timing.finish_s) / 2",
+        "self._halt_at = until + self._timing.finish_s",
+        "a batch that does not end leaves half of the time to the last commits",
+    ),
+    Mutant(
         "ZooKeeperRegistry._await_free",
         "if live is not None and not same_process(live, member):",
         "if False:",
@@ -515,6 +521,12 @@ MUTANTS = (
         "if taker is not None and is_leaving(taker, incarnations.get(taker, 0), self.world):",
         "if self._taker_drains(partition):",
         "a drain takes nothing from the last consumer",
+    ),
+    Mutant(
+        "Planning._stop_leaving",
+        "if any(not is_draining(c, incarnations.get(c, 0), self.world) for c in absent):",
+        "if False:",
+        "who was asked to end waits for an absent consumer that may come back",
     ),
     Mutant(
         "of_plan",

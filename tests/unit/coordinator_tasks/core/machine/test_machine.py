@@ -239,6 +239,13 @@ def test_the_last_consumer_that_was_asked_to_end_closes_everything_and_that_is_h
     assert scene.counts() == {"b": 4}
 
 
+def test_who_was_asked_to_end_waits_for_another_consumer_that_is_absent_and_may_come_back() -> None:
+    scene = stable("a", "b").drains("a", incarnation=1).vanishes("b").settles()
+    assert scene.counts() == {"a": 2, "b": 2}
+    scene.joins("b").settles()
+    assert scene.counts() == {"b": 4}
+
+
 def test_what_nobody_owns_is_named_beside_what_a_drained_consumer_keeps() -> None:
     scene = ab().drains("a").settles()
     assert scene.counts() == {"b": 4}

@@ -669,6 +669,21 @@ def test_a_consumer_that_slept_past_its_deadline_still_waits_for_its_last_batch(
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
 
 
+def test_a_batch_that_does_not_end_leaves_half_of_the_time_to_the_last_commits(stage: Stage) -> None:
+    stage.kafka.append("t", 0, 10)
+    stage.own(0)
+    stage.step()
+    stage.topics.ownerships["t"].holdings.ready()[0].hand_out(5)
+    stage.agent.leave()
+    for _ in range(34):
+        stage.step(1.0)
+    assert not stage.topics.halted
+    for _ in range(2):
+        stage.step(1.0)
+    assert stage.agent.finished
+    assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
+
+
 def test_a_leave_that_could_not_commit_does_not_claim_to_be_clean(stage: Stage) -> None:
     stage.kafka.append("t", 0, 10)
     stage.own(0)
