@@ -136,16 +136,20 @@ class Excuses:
         launcher has, runs nothing.
         """
         key, isolated = (one.name, topic), self._isolated.get(one.consumer)
+        ending = self._ended.get(one.consumer, {}).get(one.incarnation)
+        if ending in (Ending.LEFT, Ending.REAPED):
+            return None
         if isolated in (0, one.incarnation):
             return Excuse.ISOLATED if isolated else Excuse.SET_ASIDE
-        if self._ended.get(one.consumer, {}).get(one.incarnation) is Ending.REFUSED:
+        if ending is Ending.REFUSED:
             return Excuse.ENDED
         if partition in self._answered.get(key, ()) and not self.grants.is_closed(one, topic, partition):
             return None
+        if self._is_named(one, topic, partition, token):
+            return None
         if token.generation in self._elder.get(key, ()):
             return Excuse.ELDER
-        named = self._is_named(one, topic, partition, token)
-        return Excuse.FORGOTTEN if token.epoch <= self._forgotten.get(key, -1) and not named else None
+        return Excuse.FORGOTTEN if token.epoch <= self._forgotten.get(key, -1) else None
 
     def is_given_out_again(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
         """Whether nobody can have known of this token's epoch when a generation began, nor does it go on under it.

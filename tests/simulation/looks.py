@@ -5,6 +5,7 @@
 - A newer token in the entry: the holding is over.
 - An older one, none, or an earlier commit of its own: that is the last time, for the next thing that it asks for is its own
   entry once more. It does not let go of the partition before.
+- Nothing else ends a holding: a newer token or another topic id in what it has fetched, or the broker's refusal of a commit.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from coordinator_tasks.core.model import Committed, Token
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
-from spark_apps.agent.ownership.work import Commit, Done, FetchedOffsets, OffsetFetch, Result, Work
+from spark_apps.agent.ownership.work import Commit, Done, Failed, FetchedOffsets, OffsetFetch, Result, Work
 from tests.simulation.consumer import Consumer
 
 LOOK_S = 1.0
@@ -32,11 +33,12 @@ class Asked:
 
 @dataclass
 class Owner:
-    """One topic of one process: when each holding was looked at, and what has to be written again."""
+    """One topic of one process: when each holding was looked at, what has to be written again, and the last one that is over."""
 
     asked: Asked | None = None
     looked: dict[int, tuple[OwnedPartition, float]] = field(default_factory=dict)
     overwritten: dict[int, OwnedPartition] = field(default_factory=dict)
+    over: dict[int, Token] = field(default_factory=dict)
 
 
 @dataclass
@@ -84,6 +86,8 @@ class Looks:
         if isinstance(asked.work, Commit) and isinstance(result, Done):
             for p in asked.work.offsets:
                 owner.overwritten.pop(p, None)
+        over = _over(asked, result)
+        owner.over.update({p: asked.held[p].token for p in over})
         if not isinstance(asked.work, OffsetFetch) or not isinstance(result, FetchedOffsets):
             return
         for p in asked.work.partitions:
@@ -91,12 +95,15 @@ class Looks:
             if h is None or asked.held.get(p) is not h:
                 continue
             owner.looked[p] = (h, asked.at)
-            another = result.topic_id is not None and result.topic_id != h.topic_id
-            newer = entry is not None and entry.topic_id == h.topic_id and _is_newer(entry.token, h.token)
-            if another or newer:
+            if p in over:
                 self.expect("looks", h.fenced, f"{one.name} has seen a newer owner of {topic}-{p} and goes on")
             elif p in asked.ready and not _is_own(entry, h):
                 owner.overwritten[p] = h
+
+    def is_over(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
+        """Whether Kafka has shown it that its holding under this token is over."""
+        owner = self._owners.get((one.name, topic))
+        return owner is not None and owner.over.get(partition) == token
 
     def on_stopped(self, one: Consumer, topic: str, partition: int) -> None:
         """It no longer holds the partition."""
@@ -109,6 +116,21 @@ class Looks:
 def _held(one: Consumer, topic: str) -> dict[int, OwnedPartition]:
     ownership = one.ownership(topic)
     return dict(ownership.holdings.held) if ownership is not None else {}
+
+
+def _over(asked: Asked, result: Result) -> frozenset[int]:
+    """The partitions whose holding is over by this answer."""
+    if isinstance(asked.work, Commit) and isinstance(result, Failed):
+        return frozenset(result.fenced) & asked.held.keys()
+    if not isinstance(asked.work, OffsetFetch) or not isinstance(result, FetchedOffsets):
+        return frozenset()
+    known = {p: asked.held[p] for p in asked.work.partitions if p in asked.held}
+    return frozenset(p for p, h in known.items() if _ends(h, result.entries.get(p), result.topic_id))
+
+
+def _ends(held: OwnedPartition, entry: Committed | None, topic_id: str | None) -> bool:
+    another = topic_id is not None and topic_id != held.topic_id
+    return another or (entry is not None and entry.topic_id == held.topic_id and _is_newer(entry.token, held.token))
 
 
 def _is_newer(token: Token | None, own: Token) -> bool:

@@ -438,7 +438,8 @@ class Oracle:
         still = grant is not None and grant.token == token and not ownership.grants._is_void(grant.token)
         # What it began to stop under an isolation is stopped, even if ZooKeeper was lost then and the isolation with it.
         told = ownership.grants.isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
-        reason = not still or partition in ownership.holdings.rejected or ownership.grants._stopping or told
+        over = self.looks.is_over(one, topic, partition, token)
+        reason = not still or over or ownership.grants._stopping or told
         self.expect("hold means hold", reason, f"{one.name} stopped {topic}-{partition} for no reason")
         self.looks.on_stopped(one, topic, partition)
 

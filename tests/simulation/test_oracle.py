@@ -16,9 +16,11 @@ from coordinator_tasks.service.observe import load_claims, put_claim
 from spark_apps.agent.ownership import grants, requests
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.grants import Grants
+from spark_apps.agent.ownership.requests import Requests
 from spark_apps.agent.ownership.schedule import Schedule
 from tests.simulation.actions import Action, perform
 from tests.simulation.consumer import Consumer, Query
+from tests.simulation.excuses import Excuse
 from tests.simulation.faults import Fault
 from tests.simulation.healing import heal
 from tests.simulation.history import without_chance
@@ -217,6 +219,24 @@ def test_an_owner_that_leaves_its_entry_overwritten(monkeypatch: pytest.MonkeyPa
         assert "has seen its entry of orders-0 overwritten and leaves it" in has_broken(world)
 
 
+def test_an_owner_that_gives_up_what_nobody_else_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    with settled() as world:
+        _with_records(world)
+        monkeypatch.setattr(requests, "judge", lambda *_: Judgement.FENCED)
+        assert "for no reason" in has_broken(world)
+
+
+def test_an_owner_that_stops_at_the_first_commit_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Requests, "_commit_fails", lambda self, _partition, held, *_: self._holdings.stop(held))
+    with settled() as world:
+        _with_records(world)
+        produce(world, 0, 5)
+        for _ in range(3):
+            world.round(0.1)
+        world.brokers.down_until = world.kernel.now + 2.0
+        assert "for no reason" in has_broken(world)
+
+
 def test_a_taker_that_begins_at_a_foreign_commit_and_not_where_the_giver_was(monkeypatch: pytest.MonkeyPatch) -> None:
     start = start_position
     with settled() as world:
@@ -241,6 +261,33 @@ def test_who_runs_on_after_its_end_was_told(how: Ending) -> None:
         world.advance(5.0)
         world.by_hand(lambda c: fleet.record_end(c, "a", one.incarnation, how))
         assert "what is stored takes it for closed" in has_broken(world)
+
+
+@pytest.mark.parametrize("how", [Ending.LEFT, Ending.REAPED])
+def test_who_is_isolated_is_not_excused_any_more_when_its_end_was_told(how: Ending) -> None:
+    with settled() as world:
+        one, token = _owner(world)
+        world.by_hand(lambda c: directives.isolate(c, one.consumer, by="ada", why="odd"))
+        assert world.oracle.excuses.of(one, "orders", 0, token) is Excuse.SET_ASIDE
+        world.by_hand(lambda c: fleet.record_end(c, one.consumer, one.incarnation, how))
+        assert world.oracle.excuses.of(one, "orders", 0, token) is None
+
+
+def test_who_was_not_asked_before_a_new_generation_is_excused_until_a_node_names_it() -> None:
+    with settled() as world:
+        one, token = _owner(world)
+        excuses, node = world.oracle.excuses, world.oracle.nodes["orders"]
+        excuses.on_restore({"orders": node.epoch})
+        excuses.on_elder(one, "orders", frozenset({node.generation}))
+        assert excuses.of(one, "orders", 0, token) is Excuse.ELDER
+        excuses.on_node("orders", node)
+        assert excuses.of(one, "orders", 0, token) is None
+
+
+def _owner(world: World) -> tuple[Consumer, Token]:
+    """The owner of the first partition, and its token."""
+    one = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
+    return one, world.oracle._tokens(one, "orders")[0]
 
 
 def _write_late(world: World) -> tuple[Consumer, Token]:
