@@ -757,6 +757,12 @@ MUTANTS = (
         "what goes back after planned restarts is no plan for everybody",
     ),
     Mutant(
+        "Deciding._digest_if_whole",
+        "if whole else",
+        "if True else",
+        "what is assigned at once is no plan for those that keep theirs",
+    ),
+    Mutant(
         "returning",
         "key=lambda one: -one[1].at",
         "key=lambda one: one[1].at",

@@ -402,6 +402,14 @@ def test_an_isolation_of_an_earlier_incarnation_does_not_concern_the_present_one
     assert scene.decide().verdict is Verdict.NOTHING
 
 
+def test_who_comes_back_when_all_that_were_planned_for_are_lost_shares_what_it_has_kept() -> None:
+    scene = stable("a", "b", partitions=6).vanishes("b").settles()
+    assert scene.state is not None
+    assert set(scene.state.targets) == {"a"}
+    scene.joins("b", "c", "d", "e").acts("b").dies("a").settles()
+    assert sorted(scene.counts().values()) == [1, 1, 2, 2]
+
+
 def test_all_consumers_gone_leaves_nothing_assigned_and_says_so() -> None:
     scene = ab().dies("a").dies("b")
     decision = scene.step()
