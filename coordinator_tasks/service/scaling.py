@@ -12,7 +12,7 @@ from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.znodes import compare_and_set, put
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import read_directive
+from coordinator_tasks.service.directives import drained, read_directive
 
 MAX_CONSUMERS = 1_000
 NUMBER = "{}"
@@ -94,11 +94,12 @@ def _scaled(
         planned = plan(found)
         if planned.fleet == found:
             return beside(), planned
-        others = [one for one in fleets.fleets(c) if one.app != app]
-        guards = [Check(c.paths.fleet(one.app), one.version) for one in others]
+        every = fleets.fleets(c)
+        guards = [Check(c.paths.fleet(one.app), one.version) for one in every if one.app != app]
         write = SetData(c.paths.fleet(app), encode_fleet(planned.fleet), found.version)
         draining = Draining(by, why, c.clock.now())
-        return [*guards, write, *_directives(c, planned, draining), *beside()], planned
+        directives = _directives(c, planned, draining, [one.app for one in every])
+        return [*guards, write, *directives, *beside()], planned
 
     return compare_and_set(c.zk, c.paths.fleet(app), attempt)
 
@@ -110,15 +111,15 @@ def _fleet(c: Coordinator, app: str, version: int) -> Fleet:
     return found
 
 
-def _directives(c: Coordinator, planned: Scaled, draining: Draining) -> Iterator[Operation]:
+def _directives(c: Coordinator, planned: Scaled, draining: Draining, apps: Collection[str]) -> Iterator[Operation]:
     for consumer in planned.joins:
         old = read_directive(c, consumer)
         if old.draining is not None:
             yield _put(c, replace(old, draining=None))
     for consumer in planned.leaves:
         old = read_directive(c, consumer)
-        if old.draining is None or old.draining.incarnation:
-            yield _put(c, replace(old, draining=draining))
+        if (new := drained(old, draining, apps)) != old:
+            yield _put(c, new)
 
 
 def _put(c: Coordinator, directive: Directive) -> Operation:

@@ -318,6 +318,21 @@ def test_what_a_person_has_drained_is_left_to_the_person(site: Shop) -> None:
     assert directives.read_directive(site.coordinator, "a").draining is not None
 
 
+@pytest.mark.parametrize("act", ["drain", "scale"])
+def test_whom_a_person_drains_beside_a_redeployment_is_drained_by_that_person(site: Shop, act: str) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    given = {"consumer": "a"} if act == "drain" else {"app": APP, "count": 0}
+    ACTIONS[act].run(c, {**given, "why": "broken disk"}, PERSON, dry_run=False)
+    fleet.set_fleet(c, Fleet(APP, "app.py", ("a", "b")))
+    left(site, "a", 1)
+    assert stepped(site) == [], "a redeployment lets in whom it has drained, and nobody else"
+    draining = directives.read_directive(c, "a").draining
+    assert draining is not None
+    assert (draining.by, draining.why) == (PERSON.who, "broken disk")
+
+
 def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
     asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
     site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])

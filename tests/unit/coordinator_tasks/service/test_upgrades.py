@@ -866,6 +866,17 @@ def test_a_drained_old_consumer_stays_drained_after_a_roll_back(site: UpgradingS
     assert set(site.owners().values()) == {"b-2"}
 
 
+def test_whom_a_person_drains_beside_the_upgrade_stays_drained_after_a_roll_back(site: UpgradingSite) -> None:
+    site.lingering = {"b-2"}
+    to_v2(site, steps=(100,))
+    site.turns_until(at(Phase.DRAINING))
+    site.turn()
+    directives.drain(site.coordinator, "b-1", by="kim", why="old host")
+    upgrades.roll_back(site.coordinator, APP, by="kim", why="")
+    assert site.ends().phase is Phase.ROLLED_BACK
+    assert site.consumers() == ("b-2",)
+
+
 # The report ----------------------------------------------------------------------------------------------------------
 
 
