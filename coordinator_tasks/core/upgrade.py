@@ -315,7 +315,7 @@ def _draining(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
 
 
 def _restoring(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
-    missing = _missing([c for c in upgrade.old_consumers if c in seen.wanted], seen)
+    missing = _missing(upgrade.old_consumers, seen)
     if missing and not _late(upgrade, seen):
         return upgrade
     lacking = f"; {shown(missing)} did not start" if missing else ""
@@ -350,7 +350,8 @@ _STEPS: Mapping[Phase, Callable[[Upgrade, Seen, Collection[str]], Upgrade]] = {
 
 
 def _missing(consumers: Collection[str], seen: Seen) -> list[str]:
-    return [one for one in consumers if one not in seen.registered]
+    """Those that the fleet wants and that are not there; a person may have drained the others."""
+    return [one for one in consumers if one in seen.wanted and one not in seen.registered]
 
 
 def _late(upgrade: Upgrade, seen: Seen) -> bool:

@@ -117,8 +117,11 @@ def _running(answer: Answer | None, topic: str, partition: int) -> RunningPartit
 
 
 def _errors(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Iterator[str]:
-    """What is wrong with the new consumers. One that was started again since the step is held has had an error."""
-    for consumer in upgrade.new_consumers:
+    """What is wrong with the new consumers that the fleet still wants: a person has drained the others.
+
+    One that was started again since the step is held has had an error.
+    """
+    for consumer in (one for one in upgrade.new_consumers if one in seen.wanted):
         answer = answers.get(consumer)
         if consumer not in seen.registered:
             yield f"{consumer} is not registered"

@@ -39,7 +39,7 @@ def facts(said: Mapping[str, Answer], position: int, before: float | None, held_
         mark=Mark(0.0, {"orders": {45: 100}}),
         baseline={"orders": {45: before}} if before is not None else {},
     )
-    seen = Seen(held_s, {"c": 3}, frozenset(), {"orders": TopicSeen({45: "c"})}, {"orders": {45: position}})
+    seen = Seen(held_s, {"c": 3}, frozenset({"c"}), {"orders": TopicSeen({45: "c"})}, {"orders": {45: position}})
     return facts_of(upgrade, seen, said)
 
 

@@ -344,6 +344,16 @@ def test_a_new_consumer_that_dies_leaves_its_partitions_to_the_other_new_one(sit
     assert site.ends().phase is Phase.DONE
 
 
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.MOVING, Phase.HOLDING])
+def test_a_new_consumer_that_a_person_drains_is_no_error(site: UpgradingSite, phase: Phase) -> None:
+    to_v2(site, steps=(50, 100))
+    site.turn()
+    site.turns_until(lambda one: one.phase is phase)
+    directives.drain(site.coordinator, "b-3", by="kim", why="broken disk")
+    assert site.ends().phase is Phase.DONE
+    assert set(site.owners().values()) == {"b-4"}
+
+
 def test_an_old_consumer_that_dies_leaves_its_partitions_to_the_other_old_one(site: UpgradingSite) -> None:
     to_v2(site)
     found = site.turns_until(at(Phase.HOLDING, 1))
