@@ -7,6 +7,7 @@ between two writes has done both or none. Moves are pins, which the next step of
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from coordinator_tasks.core.codecs.codec import decode_config
@@ -163,12 +164,26 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
         for move in decision.moves:
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
-    scaling.would_scale(c, kept.app, decision.desired, version=version)  # what is refused ends no pins
+    left_out = _drained_by_persons(c, kept)
+    scaling.would_scale(c, kept.app, decision.desired, version=version, left_out=left_out)  # what is refused ends no pins
     _end_pins(c, kept, actor)
     if decision.desired > len(fleet.consumers):
-        scaling.scale(c, kept.app, decision.desired, by=who, why=decision.said, beside=remembered, version=version)
+        grow = partial(scaling.scale, c, kept.app, decision.desired, left_out=left_out)
+        grow(by=who, why=decision.said, beside=remembered, version=version)
     else:
         scaling.drain_of(c, kept.app, decision.leaves, by=who, why=decision.said, beside=remembered, version=version)
+
+
+def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
+    """The consumers that neither a fleet's upgrade or redeployment nor its growth has drained: a person lets them in again."""
+    apps = {one.app for one in fleets.fleets(c)}
+    said = {one.said for one in growth.memory.decisions}
+    asked = {consumer: one.draining for consumer, one in load_directives(c, {}).items()}
+    return {
+        consumer
+        for consumer, one in asked.items()
+        if one is not None and not one.incarnation and one.by not in apps and one.why not in said
+    }
 
 
 def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:

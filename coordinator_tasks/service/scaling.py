@@ -28,9 +28,11 @@ class Scaled:
     leaves: tuple[str, ...] = ()
 
 
-def would_scale(c: Coordinator, app: str, count: int, pattern: str = "", version: int = -1) -> Scaled:
+def would_scale(
+    c: Coordinator, app: str, count: int, pattern: str = "", version: int = -1, left_out: Collection[str] = ()
+) -> Scaled:
     """What `scale` would do; raises what it raises."""
-    return _planned(c, _fleet(c, app, version), count, pattern)
+    return _planned(c, _fleet(c, app, version), count, pattern, left_out)
 
 
 def scale(
@@ -43,15 +45,16 @@ def scale(
     why: str,
     beside: Callable[[], list[Operation]] = list,
     version: int = -1,
+    left_out: Collection[str] = (),
 ) -> Scaled:
     """Bring a fleet to so many consumers in one transaction, with its application, arguments and settings as they are.
 
-    New ids follow the `pattern` (`billing-{}`), by default that of the fleet's ids; an id that is drained is let in again.
-    The highest numbers leave first. The same again changes nothing. What `beside` returns is written in the same
+    New ids follow the `pattern` (`billing-{}`), by default that of the fleet's ids; an id that is drained is let in again,
+    and none of those `left_out`. The highest numbers leave first. The same again changes nothing. What `beside` returns is written in the same
     transaction. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
     Raises `NotManaged`, and `BadFleet` for a size or a pattern that cannot be, and `LookAgain`.
     """
-    return _scaled(c, app, lambda found: _planned(c, found, count, pattern), by, why, beside, version)
+    return _scaled(c, app, lambda found: _planned(c, found, count, pattern, left_out), by, why, beside, version)
 
 
 def drain_of(
@@ -126,7 +129,7 @@ def _put(c: Coordinator, directive: Directive) -> Operation:
     return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
 
 
-def _planned(c: Coordinator, found: Fleet, count: int, pattern: str) -> Scaled:
+def _planned(c: Coordinator, found: Fleet, count: int, pattern: str, left_out: Collection[str]) -> Scaled:
     if not 0 <= count <= MAX_CONSUMERS:
         raise BadFleet(f"a fleet has 0 to {MAX_CONSUMERS} consumers, and not {count}; give such a number")
     fleets.check_no_upgrade(found)
@@ -135,7 +138,7 @@ def _planned(c: Coordinator, found: Fleet, count: int, pattern: str) -> Scaled:
         leaves = sorted(now, key=_by_number, reverse=True)[: len(now) - count]
         kept = tuple(one for one in now if one not in leaves)
         return Scaled(replace(found, consumers=kept) if leaves else found, leaves=tuple(leaves))
-    taken = {one for fleet in fleets.fleets(c) for one in fleet.consumers}
+    taken = {*left_out, *(one for fleet in fleets.fleets(c) for one in fleet.consumers)}
     joins = tuple(free_ids(c, pattern or pattern_of(found), taken, count - len(now)))
     wanted = replace(found, consumers=(*now, *joins))
     if problem := fleets.why_not_launched(c, wanted):

@@ -1510,8 +1510,8 @@ MUTANTS = (
     ),
     Mutant(
         "autoscale._do",
-        "scaling.scale(c, kept.app, decision.desired, by=who, why=decision.said, beside=remembered, version=version)",
-        "scaling.scale(c, kept.app, decision.desired, by=who, why=decision.said, version=version); c.zk.transact(remembered())",
+        "grow(by=who, why=decision.said, beside=remembered, version=version)",
+        "grow(by=who, why=decision.said, version=version); c.zk.transact(remembered())",
         "a step of growth and the memory of it are one write",
     ),
     Mutant("autoscale._do", "_end_pins(c, kept, actor)", "pass", "the next change of size ends the pins of growth"),

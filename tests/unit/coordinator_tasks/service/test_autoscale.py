@@ -228,6 +228,22 @@ def test_it_grows_and_who_and_why_stand_in_the_history() -> None:
     assert len(wanted(site)) == 6
 
 
+def test_it_lets_in_whom_it_has_drained_itself_and_nobody_whom_a_person_has_drained() -> None:
+    site = fleet_site(BUSY, act=True, most=3)
+    look(site)
+    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True, most=2))
+    site.starts("b-3")
+    site.settles()
+    Traffic(site, **BUSY).flows("b-1", "b-2", "b-3")
+    assert look(site).decision.leaves == ("b-3",)
+    directives.drain(site.coordinator, "b-2", by="ada", why="broken disk")
+    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True, least=3, most=3))
+    site.settles()
+    assert look(site).decision.kind is Kind.GROW
+    assert wanted(site) == ("b-1", "b-3", "b-4")
+    assert directives.read_directive(site.coordinator, "b-2").draining is not None
+
+
 def test_it_grows_beside_a_topic_that_was_never_planned() -> None:
     site = fleet_site(BUSY, act=True)
     site.add_topic("later", 2)
