@@ -14,7 +14,7 @@ from math import ceil, inf
 from statistics import median
 
 from coordinator_tasks.core.errors import BadGrowth
-from coordinator_tasks.core.partition_text import agreed, counted, named
+from coordinator_tasks.core.partition_text import agreed, counted, named, shown
 
 MAX_CONSUMERS = 1_000
 MAX_KEPT = 50
@@ -198,10 +198,15 @@ def _judged(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memor
         why = "nobody has had a backlog throughout yet, so what one consumer gives is not known"
         outside = min(max(count, limits.least), limits.most)
         return _bounded(limits, seen, count, outside, why), memory
-    needs = _needs(limits, seen, memory.capacity)
+    free, kept = _needs(limits, seen, memory)
+    needs = [*free, *(min(memory.capacity, one) for one in kept.values())]
     desired = _desired(limits, needs, memory.capacity)
     memory = replace(memory, wanted=_wanted(memory, seen.now, desired))
     found = _decided(limits, seen, memory, needs, desired)
+    full = sorted(owner for owner, one in kept.items() if one > memory.capacity)
+    if full and found.kind is Kind.HOLD:
+        stay = f"{shown(full)} {agreed(len(full), 'has', 'have')} more than one consumer gives, pinned or of frozen topics; unpin or unfreeze"
+        found = replace(found, reasons=(*found.reasons, stay))
     if (too_hot := hot(seen, memory)) and found.kind in (Kind.HOLD, Kind.GROW):
         kind = Kind.CANNOT_HELP if found.kind is Kind.HOLD else found.kind
         hot_texts = tuple(_hot_texts(memory, too_hot))
@@ -250,13 +255,29 @@ def _need(limits: Limits, one: Load) -> float:
     return one.rate / limits.utilisation + one.lag / limits.catch_up_s
 
 
-def _needs(limits: Limits, seen: Seen, capacity: float) -> list[float]:
-    """What each partition needs, at most one consumer, with what piles up until a new consumer reads."""
+def _needs(limits: Limits, seen: Seen, memory: Memory) -> tuple[list[float], dict[str, float]]:
+    """What each partition needs, at most one consumer, and each owner for those that nobody can take from it.
+
+    With what piles up until a new consumer reads.
+    """
     rates = sum(one.rate for one in seen.loads)
-    grows_by = max(0.0, rates - len(seen.consumers) * capacity) * limits.start_up_s / limits.catch_up_s
-    needs = [_need(limits, one) for one in seen.loads]
-    factor = 1 + grows_by / sum(needs) if grows_by and sum(needs) else 1.0
-    return [min(capacity, factor * one) for one in needs]
+    grows_by = max(0.0, rates - len(seen.consumers) * memory.capacity) * limits.start_up_s / limits.catch_up_s
+    needs = {one: _need(limits, one) for one in seen.loads}
+    whole = sum(needs.values())
+    factor = 1 + grows_by / whole if grows_by and whole else 1.0
+    free, kept, movable = list[float](), dict[str, float](), _movable(seen, memory)
+    for load, need in needs.items():
+        if load in movable:
+            free.append(min(memory.capacity, factor * need))
+        else:
+            kept[load.owner] = kept.get(load.owner, 0.0) + factor * need
+    return free, kept
+
+
+def _movable(seen: Seen, memory: Memory) -> set[Load]:
+    """The partitions that may go elsewhere: what a person has pinned, or has frozen with its topic, stays where it is."""
+    own = own_pins(memory.decisions)
+    return {one for one in seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))}
 
 
 def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
@@ -405,12 +426,8 @@ def _due_moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
 
 
 def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
-    """Partitions from who has more than it gives to who has room; one of its own keeps what it has.
-
-    What a person has pinned, or has frozen with its topic, stays where it is.
-    """
-    capacity, found, own = memory.capacity, list[Move](), own_pins(memory.decisions)
-    free = {one for one in seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))}
+    """Movable partitions from who has more than it gives to who has room; one of its own keeps what it has."""
+    capacity, found, free = memory.capacity, list[Move](), _movable(seen, memory)
     mine: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
     for load in seen.loads:
         if load.owner in mine:

@@ -123,6 +123,17 @@ def test_what_a_person_has_pinned_or_frozen_does_not_move(stays: dict[str, Any])
     assert decide(LIMITS, replace(seen(*UNEVEN), loads=every), KNOWN)[0].kind is Kind.HOLD
 
 
+@pytest.mark.parametrize("stays", [{"pin": "a"}, {"frozen": True}])
+def test_nobody_is_added_for_what_nobody_else_could_take(stays: dict[str, Any]) -> None:
+    mine = tuple(replace(one, **stays) for one in loads(*[("a", 90.0, 0.0)] * 4))
+    found, _ = decide(LIMITS, replace(seen(("b", 10, 0)), loads=mine), KNOWN)
+    assert (found.kind, found.desired) == (Kind.HOLD, 2)
+    assert found.reasons[1] == "a has more than one consumer gives, pinned or of frozen topics; unpin or unfreeze"
+    others = tuple(replace(one, partition=4 + one.partition) for one in loads(("b", 90, 0), ("b", 90, 0)))
+    found, _ = decide(LIMITS, replace(seen(("b", 10, 0)), loads=(*mine, *others)), KNOWN)
+    assert (found.kind, found.desired) == (Kind.GROW, 3), "the others need one"
+
+
 def test_what_may_move_goes_although_others_that_are_pinned_have_more() -> None:
     pinned = tuple(replace(one, pin="a") for one in loads(("a", 90, 0), ("a", 90, 0)))
     others = tuple(replace(one, partition=2 + one.partition) for one in loads(("b", 60, 0), ("b", 60, 0), ("c", 10, 0)))

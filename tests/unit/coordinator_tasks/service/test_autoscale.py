@@ -459,6 +459,14 @@ def test_pins_stay_when_a_change_of_size_is_refused(why: str, monkeypatch: pytes
     assert pins(site) == moved
 
 
+def test_a_frozen_topic_launches_nobody() -> None:
+    site = fleet_site(BUSY, act=True)
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    site.settles()
+    assert look(site).text.startswith("billing: hold: 2 consumers are enough: ")
+    assert wanted(site) == ("b-1", "b-2")
+
+
 def test_nobody_is_drained_whom_a_frozen_topic_keeps_although_it_is_paused() -> None:
     site = known_site(act=True, most=1)
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
