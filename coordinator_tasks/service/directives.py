@@ -221,7 +221,8 @@ def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> 
     """
     problems = problems if problems is not None else []
     unclear: dict[str, str] = {}
-    waiting = [directive for directive in load_directives(c, unclear).values() if _is_due(directive, c.clock.now())]
+    asked, now = load_directives(c, unclear).values(), c.clock.now()
+    waiting = [one for one in asked if one.isolation is not None and one.isolation.is_over(now)]
     consumers = [directive.consumer for directive in waiting]
     found = load_claims(c, consumers, unclear) if waiting else {}
     problems += [f"{consumer} is not readmitted: {problem}" for consumer, problem in unclear.items()]
@@ -243,11 +244,6 @@ def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> 
         except NoAccess as error:
             problems.append(f"{directive.consumer} is not readmitted: {error}")
     return tuple(done)
-
-
-def _is_due(directive: Directive, now: float) -> bool:
-    isolation = directive.isolation
-    return isolation is not None and (isolation.readmit or 0 < isolation.until_at <= now)
 
 
 def _read_topics(c: Coordinator, problems: list[str]) -> _Topics:

@@ -15,6 +15,7 @@ from coordinator_tasks.core.codecs.member_codec import (
 from coordinator_tasks.core.errors import BadFleet, CoordinatorError, Malformed, NotManaged
 from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.machine.presence import absence_of
 from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
 from coordinator_tasks.core.ports import Check, Node, Operation, SetData
@@ -238,7 +239,8 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
     """The consumers to start now: wanted, not registered, with no directive for the next life, and the last life is over.
 
     It is over when its end is known, or when that life alone is isolated: it has been absent and silent for so long that others
-    have its partitions. Its host may be gone for good, and nobody would ever tell its end. A consumer is not missing while it
+    have its partitions. Its host may be gone for good, and nobody would ever tell its end. So it is if a person has isolated the
+    consumer, and lets it in again. A consumer is not missing while it
     starts, while it is only silent, if a node of it is unreadable, or if this host may not launch it. What is unreadable or not
     allowed is added to `problems`.
     """
@@ -292,10 +294,20 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
     if claim_node is not None:
         claim = decode_claim(c.paths.id(consumer), claim_node.data, consumer, claim_node.stat.version)
         last = Life(consumer, claim.incarnation, claim=claim, directive=directive)
-        if last.incarnation and last.ending is None and last.isolation is None:
+        if last.incarnation and last.ending is None and not _is_given_up(c, last, claim):
             return False
     following = Life(consumer, 0, directive=directive)
-    return following.isolation is None and following.draining is None
+    isolation = following.isolation
+    return (isolation is None or isolation.is_over(c.clock.now())) and following.draining is None
+
+
+def _is_given_up(c: Coordinator, last: Life, claim: IdClaim) -> bool:
+    """Whether that life alone is isolated; or all of them are, and it had registered and is silent for as long as the platform waits."""
+    if last.isolation is None or last.isolation.incarnation:
+        return last.isolation is not None
+    now, had_registered = c.clock.now(), claim.registered == last.incarnation
+    absence = absence_of(claim, last.incarnation, now) if had_registered else None
+    return absence is not None and now - absence.since_at >= c.policy.absent_after_s
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:

@@ -97,6 +97,10 @@ class Isolation:
     until_at: float = 0.0
     readmit: bool = False
 
+    def is_over(self, now: float) -> bool:
+        """Whether it is to end as soon as the consumer has confirmed that it runs nothing."""
+        return self.readmit or 0 < self.until_at <= now
+
 
 @dataclass(frozen=True, slots=True)
 class Draining:

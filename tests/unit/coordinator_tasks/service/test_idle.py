@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.core.model import Ending, Fleet, Silence, Unreachable
-from coordinator_tasks.service import fleet, idle, overview
+from coordinator_tasks.service import directives, fleet, idle, overview
 from spark_apps.spark.warm_up import FIRST_LIMIT_S
 from tests.world.site import Site, stable_site
 
@@ -43,6 +43,34 @@ def test_who_is_silent_for_long_is_launched_again(site: Site) -> None:
     site.dies("a")
     site.settles()
     assert (looked(site), site.counts()) == ([], {"b": 1})
+
+
+@pytest.mark.parametrize("minutes", [0, 1])
+def test_whom_a_person_lets_in_again_is_launched_though_nobody_knows_its_end(site: Site, minutes: int) -> None:
+    c, until_at = site.coordinator, site.clock.now() + 60 * minutes if minutes else 0.0
+    directives.isolate(c, "b", by="ada", why="broken disk", until_at=until_at)
+    assert (looked(site), missing(site)) == ([], [])
+    site.clock.advance(60)
+    assert (looked(site), missing(site)) == ([], ["b"] if minutes else [])
+    directives.readmit(c, "b", by="ada")
+    assert missing(site) == ["b"]
+    claim_incarnation(site.zk, site.paths, "b", 1)
+    assert missing(site) == [], "it starts"
+    site.starts("b")
+    site.settles()
+    assert directives.complete_readmissions(c) == ("b",)
+
+
+def test_one_that_answers_while_a_person_lets_it_in_again_is_not_launched() -> None:
+    site = stable_site("a", "b", partitions=1)
+    fleet.set_fleet(site.coordinator, Fleet("app", "app.py", ("a", "b")))
+    directives.isolate(site.coordinator, "b", by="ada", why="cut off")
+    site.loses_session("b")
+    directives.readmit(site.coordinator, "b", by="ada")
+    for _ in range(3):
+        looked(site)
+        site.clock.advance(60)
+        assert missing(site) == []
 
 
 def test_a_refusing_address_proves_the_end_within_a_session(site: Site) -> None:
