@@ -108,7 +108,19 @@ def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
     if len(fleet.consumers) < LEAST:
         only = f"{consumer} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
         return consumer, only
-    return consumer, frozen.why_kept(c, [consumer])
+    return consumer, frozen.why_kept(c, [consumer]) or _why_long(c, fleet, consumer)
+
+
+def _why_long(c: Coordinator, fleet: Fleet, consumer: str) -> str:
+    """What has been waited for so long that a person should look; empty = nothing."""
+    long_s, directive = c.policy.stuck_after_s, read_directive(c, consumer)
+    before = c.clock.now() - long_s
+    if is_ours(directive, fleet.app):
+        late = directive.draining is not None and directive.draining.at <= before
+        return f"{consumer} has not left for {long_s:g} s; `topics` and `status` say what it still has" if late else ""
+    moving = sorted(topic for topic, since_at in _moving(c).items() if since_at <= before)
+    has = agreed(len(moving), "has", "have")
+    return f"{shown(moving)} {has} not been Stable for {long_s:g} s; `topics` says what is waited for" if moving else ""
 
 
 def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
@@ -175,6 +187,11 @@ def _put(c: Coordinator, directive: Directive) -> Operation:
 
 def all_stable(c: Coordinator) -> bool:
     """Whether no topic moves; one that was never planned has nothing to move."""
+    return not _moving(c)
+
+
+def _moving(c: Coordinator) -> dict[str, float]:
+    """The topics that are not Stable, each with the time since when it is in its present state."""
     paths = {topic: c.paths.state(topic) for topic in transitions.topics(c) if is_topic(topic)}
-    found = find_many(c.zk, paths)
-    return all(codec.decode_state(paths[topic], node.data).state is State.STABLE for topic, node in found.items())
+    found = {topic: codec.decode_state(paths[topic], node.data) for topic, node in find_many(c.zk, paths).items()}
+    return {topic: state.since_at for topic, state in found.items() if state.state is not State.STABLE}

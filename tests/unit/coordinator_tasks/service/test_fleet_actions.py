@@ -494,6 +494,30 @@ def test_a_redeployment_says_which_consumer_it_waits_for(site: Shop) -> None:
     ]
 
 
+def test_a_redeployment_says_who_has_not_left_for_long(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    site.kafka.delete_topic("orders")
+    assert list(upkeep.redeploy(c)) == []
+    site.clock.advance(c.policy.stuck_after_s)
+    says = "the redeployment of billing waits: a has not left for 120 s; `topics` and `status` say what it still has"
+    assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {"a": (says,)}
+
+
+def test_a_redeployment_says_which_topic_it_waits_for(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    site.join("c")
+    site.statuses.answers["c"] = site.answer
+    transitions.plan(c, ["orders"], PERSON)
+    assert (list(upkeep.redeploy(c)), site.state) == ([], State.CLOSING)
+    site.clock.advance(c.policy.stuck_after_s)
+    says = "the redeployment of billing waits: orders has not been Stable for 120 s; `topics` says what is waited for"
+    assert list(upkeep.redeploy(c)) == [says]
+
+
 def test_a_fleet_without_a_live_consumer_has_nothing_to_replace(shop: Cluster) -> None:
     found = ACTIONS["redeploy"].run(shop.coordinator, {"app": APP}, PERSON, dry_run=False)
     assert found.text == "no consumer of billing lives: there is nothing to replace"
