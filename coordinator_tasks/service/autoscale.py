@@ -25,7 +25,7 @@ from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_directives
 from coordinator_tasks.service.redeployment import all_stable
-from coordinator_tasks.service.topics import configuration
+from coordinator_tasks.service.topics import configuration, not_removed
 
 MEASURE_S = 15.0
 """Between the two answers of which rates are made: several batches."""
@@ -165,7 +165,9 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
     left_out = _drained_by_persons(c, kept)
-    scaling.would_scale(c, kept.app, decision.desired, version=version, left_out=left_out)  # what is refused ends no pins
+    scaling.would_scale(
+        c, kept.app, decision.desired, version=version, left_out=left_out
+    )  # what is refused ends no pins
     _end_pins(c, kept, actor)
     if decision.desired > len(fleet.consumers):
         grow = partial(scaling.scale, c, kept.app, decision.desired, left_out=left_out)
@@ -193,8 +195,8 @@ def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
     """
     for (topic, partition), taker in own_pins(kept.memory.decisions[:-1]).items():
         try:
-            config = configuration(c, topic)
-        except NotManaged:
+            config = not_removed(configuration(c, topic))
+        except Refused:
             continue
         if config.pins.get(partition) == taker:
             overrides.set_pins(c, topic, "", [partition], actor=actor)
@@ -308,7 +310,7 @@ def _loads(
             return None
         config = configs.get(topic)
         for partition, now in status.running.items():
-            if config is None:
+            if config is None or config.removed:
                 continue
             if partition in config.paused:
                 if config.frozen:

@@ -19,7 +19,7 @@ from coordinator_tasks.logs import about
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.position_rules import Position, PositionKind, before_1970, position
-from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration
+from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration, not_removed
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
 MAX_AT_ONCE = 2_000
@@ -228,13 +228,16 @@ def _refused(report: TopicReport) -> Refused:
 
 
 def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:
-    """The partitions that `set_paused` would change."""
-    config = configuration(c, topic)
+    """The partitions that `set_paused` would change; raises what it raises."""
+    config = not_removed(configuration(c, topic))
     return tuple(p for p in chosen_partitions(c, config, partitions) if (p in config.paused) != paused)
 
 
 def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
-    """Pause partitions, or resume them; none = all. They stay with their owner, which still commits them."""
+    """Pause partitions, or resume them; none = all. They stay with their owner, which still commits them.
+
+    Raises `NotManaged`, and `Refused` for partitions that are not there and for a topic that is removed.
+    """
     wanted = chosen_partitions(c, configuration(c, topic), partitions)
 
     def change(config: TopicConfig) -> TopicConfig:

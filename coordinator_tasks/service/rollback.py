@@ -20,7 +20,7 @@ from coordinator_tasks.service import history
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.preview import Preview, earlier_moves, priced
 from coordinator_tasks.service.sites import site_of
-from coordinator_tasks.service.topics import change_config, configuration
+from coordinator_tasks.service.topics import change_config, configuration, not_removed
 
 MAX_NAME_CHARS = 100  # of a rebalance; ours have some thirty
 MAX_FOR_S = 366 * 86_400.0
@@ -104,8 +104,7 @@ def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, b
 
 
 def _check(config: TopicConfig) -> None:
-    if config.removed:
-        raise Refused(f"topic {config.topic!r} is being removed, so nothing of it is assigned; add it again first")
+    not_removed(config)
     if config.split is not None:
         raise Refused(
             f"topic {config.topic!r} is part of the upgrade of {config.split.app!r}, which says who has what; wait for it, or "

@@ -231,7 +231,7 @@ def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
     """Mark the topic removed: its consumers stop and commit with the next plan. Raises `NotManaged`."""
     with about(topic=topic):
         log.info("topic %s is removed from cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
-    return change_config(c, topic, lambda config: replace(config, removed=True))
+    return _changed(c, topic, lambda config: replace(config, removed=True))
 
 
 def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[str, str], actor: Actor) -> TopicConfig:
@@ -252,7 +252,11 @@ def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[
 
 
 def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
-    """Change the configuration of a managed topic by a compare-and-set. Raises `NotManaged`."""
+    """Change the configuration of a topic by a compare-and-set. Raises `NotManaged`, and `Refused` for one that is removed."""
+    return _changed(c, topic, lambda config: change(not_removed(config)))
+
+
+def _changed(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
     path = c.paths.config(topic)
 
     def attempt() -> tuple[list[Operation], TopicConfig]:
@@ -261,6 +265,13 @@ def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], To
         return [] if changed == config else [SetData(path, encode_config(changed), version)], changed
 
     return compare_and_set(c.zk, path, attempt)
+
+
+def not_removed(config: TopicConfig) -> TopicConfig:
+    """The configuration. Raises `Refused` if its topic is removed: no plan follows what is asked of it, and nothing of it is kept."""
+    if config.removed:
+        raise Refused(f"topic {config.topic!r} is being removed, so nothing of it is assigned; add it again first")
+    return config
 
 
 def configuration(c: Coordinator, topic: str) -> TopicConfig:

@@ -130,3 +130,27 @@ def test_a_topic_is_frozen_and_its_partitions_pinned_by_forms(shop: Cluster) -> 
     assert said_of("freeze", shop, given, dry_run=False) == ["orders is frozen"]
     said_of("unfreeze", shop, given, dry_run=False)
     assert not topics.configuration(shop.coordinator, "orders").frozen
+
+
+@pytest.mark.parametrize(
+    ("action", "given"),
+    [
+        ("pause", {"partitions": [0]}),
+        ("resume", {}),
+        ("freeze", {}),
+        ("unfreeze", {}),
+        ("pin", {"consumer": "a", "partitions": [0]}),
+        ("unpin", {"partitions": [1]}),
+        ("set_strategy", {"strategy": "range"}),
+    ],
+)
+def test_what_is_asked_of_a_removed_topic_is_refused(shop: Cluster, action: str, given: Mapping[str, Any]) -> None:
+    shop.join("a")
+    overrides.set_pins(shop.coordinator, "orders", "a", [1], actor=PERSON)
+    topics.remove_topic(shop.coordinator, "orders", PERSON)
+    one, given = ACTIONS[action], {"topic": "orders", **given}
+    says = "topic 'orders' is being removed, so nothing of it is assigned; add it again first"
+    with pytest.raises(Refused, match=says):
+        one.would(shop.coordinator, given, PERSON)
+    with pytest.raises(Refused, match=says):
+        one.run(shop.coordinator, given, PERSON, dry_run=False)
