@@ -175,10 +175,10 @@ def _isolated_s(given: Given) -> float:
 
 
 def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
-    consumer = given["consumer"]
+    consumer, effect = given["consumer"], tuple(_gives_away(c, given))
     found = directives.drain(c, consumer, by=actor.named, why=given["why"])
     said = f"{consumer} is draining"
-    return Done(found, f"{said}; the next plan moves its partitions", (said,))
+    return Done(found, "\n".join((said, *effect)), (said,))
 
 
 def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:

@@ -169,6 +169,14 @@ def read_directive(c: Coordinator, consumer: str) -> Directive:
     return Directive(consumer) if node is None else decode_directive(path, node.data, consumer, node.stat.version)
 
 
+def may_have(c: Coordinator, topic: str) -> set[str]:
+    """The registered consumers that read the topic and are neither isolated nor draining."""
+    asked, now = load_directives(c, {}), c.clock.now()
+    members = {one: member for one, member in c.discovery.members().items() if subscribes(member, topic)}
+    lives = (Life(one, member.incarnation, directive=asked.get(one), now=now) for one, member in members.items())
+    return {life.consumer for life in lives if life.isolation is None and life.draining is None}
+
+
 def _change(
     c: Coordinator,
     consumer: str,

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from coordinator_tasks.core.errors import NotManaged
-from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
 from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.directives import may_have
 from coordinator_tasks.service.observe import load_directives
 
 _TOLD = ("application", "code", "arguments", "conf", "environment")
@@ -112,8 +112,7 @@ def kept_until(c: Coordinator, topic: str, leaves: Collection[str]) -> str:
     """Until when those who are to leave keep their partitions of a topic; empty = they give them away."""
     if topics.configuration(c, topic).frozen:
         return " until the topic is unfrozen"
-    others = [member for one, member in c.discovery.members().items() if one not in leaves]
-    return "" if any(subscribes(one, topic) for one in others) else " until another consumer is there that reads it"
+    return "" if may_have(c, topic) - set(leaves) else " until another consumer is there that reads it"
 
 
 def _would_redeploy(c: Coordinator, given: Given) -> Done:

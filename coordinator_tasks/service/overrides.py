@@ -16,7 +16,7 @@ from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import check_known
+from coordinator_tasks.service.directives import check_known, may_have
 from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration, not_removed
 
 FROZEN = "frozen: nothing moves when consumers join or leave"
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class Pin:
     """A changed pin of one partition: `owner` has it now, `before` and `after` are its pins; empty = none.
 
-    `there`: whether `after` is registered.
+    `there`: whether `after` is registered, `may_have`: whether it may have partitions of the topic then.
     """
 
     partition: int
@@ -36,6 +36,7 @@ class Pin:
     after: str
     frozen: bool = False
     there: bool = True
+    may_have: bool = True
 
     @property
     def text(self) -> str:
@@ -44,8 +45,9 @@ class Pin:
         if not self.after:
             return f"partition {self.partition} may move again{was}"
         where = "stays there" if self.owner == self.after else f"moves there from {self.owner or 'nobody'}"
-        if self.owner != self.after and (self.frozen or not self.there):
-            until = "the topic is unfrozen" if self.frozen else f"{self.after} is there"
+        if self.owner != self.after and (self.frozen or not self.may_have):
+            there = "may have it" if self.there else "is there"
+            until = "the topic is unfrozen" if self.frozen else f"{self.after} {there}"
             where = f"stays with {self.owner or 'nobody'} until {until}"
         return f"partition {self.partition} is pinned to {self.after} and {where}{was}"
 
@@ -79,7 +81,8 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     node = store.read_node(path, c.zk.find(path))
     owners = node.assignments if node is not None else {}
     there = not consumer or consumer in c.discovery.members()
-    found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there) for p in wanted)
+    able = not consumer or consumer in may_have(c, topic)
+    found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there, able) for p in wanted)
     return tuple(one for one in found if one.before != one.after)
 
 

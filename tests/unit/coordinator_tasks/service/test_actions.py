@@ -51,6 +51,19 @@ def test_the_dry_run_of_a_drain_says_what_is_kept_and_why(shop: Cluster) -> None
     assert said_of("drain", shop, given, dry_run=True) == [f"{kept} the topic is unfrozen"]
 
 
+@pytest.mark.parametrize("other", ["drain", "isolate"])
+def test_a_drain_beside_others_that_may_have_nothing_says_what_is_kept(shop: Cluster, other: str) -> None:
+    shop.join("a")
+    shop.join("b")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    ACTIONS[other].run(shop.coordinator, {"consumer": "b", "why": ""}, PERSON, dry_run=False)
+    kept = "a keeps 4 partitions of orders until another consumer is there that reads it"
+    given = {"consumer": "a", "why": ""}
+    assert said_of("drain", shop, given, dry_run=True) == [kept]
+    done = ACTIONS["drain"].run(shop.coordinator, given, PERSON, dry_run=False)
+    assert done.text == f"a is draining\n{kept}"
+
+
 def test_a_readmission_says_who_is_not_isolated_before_and_after(shop: Cluster) -> None:
     shop.join("a")
     for dry_run in (True, False):

@@ -1,5 +1,6 @@
 """Freezing a topic and pinning partitions: what moves, what does not, and what is said of it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -72,6 +73,30 @@ def test_a_pin_to_one_that_is_not_there_says_what_it_waits_for(shop: Site) -> No
     shop.settles()
     (pinned,) = overrides.set_pins(shop.coordinator, "orders", "b", [0], actor=PERSON)
     assert pinned.text == "partition 0 is pinned to b and stays with a until b is there"
+    shop.settles()
+    assert shop.counts() == {"a": 4}
+
+
+def reads_another_topic(site: Site) -> None:
+    process = site.processes["b"]
+    site.register(replace(process.member, topics=("payments",)), process.zk)
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda site: directives.drain(site.coordinator, "b", by="kim", why="old disk"),
+        lambda site: directives.isolate(site.coordinator, "b", by="kim", why="old disk"),
+        reads_another_topic,
+    ],
+    ids=["drained", "isolated", "reads another topic"],
+)
+def test_a_pin_to_one_that_may_not_have_it_says_that_it_stays(shop: Site, happens: Callable[[Site], object]) -> None:
+    shop.starts("b")
+    happens(shop)
+    shop.settles()
+    (pinned,) = overrides.set_pins(shop.coordinator, "orders", "b", [0], actor=PERSON)
+    assert pinned.text == "partition 0 is pinned to b and stays with a until b may have it"
     shop.settles()
     assert shop.counts() == {"a": 4}
 
