@@ -85,7 +85,8 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     asked_at = c.clock.now()
     answers = c.statuses.ask(interfaces([*members, *sorted(holders.keys() - members.keys())], members, claims))
     directives = load_directives(c, unclear)
-    world = World(c.clock.now(), members, claims, directives, answers, totals=totals(answers), unclear=unclear)
+    loads = totals(answers, {topic: node.paused for topic, node in nodes.items()})
+    world = World(c.clock.now(), members, claims, directives, answers, totals=loads, unclear=unclear)
     owned = {topic: Counter(node.assignments.values()) for topic, node in nodes.items()}
     return Snapshot(note_absences(c, world, holders, asked_at) if note else world, holders, owned)
 

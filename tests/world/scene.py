@@ -199,7 +199,7 @@ class Scene:
             self.answers,
             self.committed,
             self.loads,
-            totals(self.answers),
+            totals(self.answers, {TOPIC: self.node.paused if self.node is not None else ()}),
             self.fresh,
         )
 

@@ -56,13 +56,16 @@ class Weights:
     carried: Mapping[str, float]
 
 
-def totals(answers: Mapping[str, Answer]) -> dict[str, Totals]:
-    """Consumer → its totals, for those that answer."""
+def totals(answers: Mapping[str, Answer], paused: Mapping[str, Collection[int]]) -> dict[str, Totals]:
+    """Consumer → its totals, for those that answer. `paused`: topic → partitions that nobody reads, whose lag is no work."""
     found = {}
     for consumer, answer in answers.items():
         if isinstance(answer, ConsumerStatus):
-            running = [one for topic in answer.topics.values() for one in topic.running.values()]
-            found[consumer] = Totals(*(fsum(_value(one, measure) or 0 for one in running) for measure in _MEASURED))
+            every = [(t, p, one) for t, topic in answer.topics.items() for p, one in topic.running.items()]
+            read = [one for topic, partition, one in every if partition not in paused.get(topic, ())]
+            running = [one for _, _, one in every]
+            sums = ((measure, read if measure is Measure.LAG else running) for measure in _MEASURED)
+            found[consumer] = Totals(*(fsum(_value(one, measure) or 0 for one in of) for measure, of in sums))
     return found
 
 
@@ -74,8 +77,12 @@ def measured(
     answers: Mapping[str, Answer],
     totals: Mapping[str, Totals],
     loads: Mapping[str, int],
+    *,
+    paused: Collection[int] = (),
 ) -> Weights:
     """The weights of one topic's partitions; if several consumers run a partition, its owner's answer counts.
+
+    The lag of `paused` partitions is no weight.
 
     While no weight is known, each partition weighs as much as those of other topics on average. Otherwise all of them
     would weigh nothing beside real loads, and go to one consumer.
@@ -83,12 +90,13 @@ def measured(
     if measure is Measure.PARTITIONS:
         return Weights({}, {consumer: float(count) for consumer, count in loads.items()})
     weights: dict[int, float] = {}
+    unread = paused if measure is Measure.LAG else ()
     carried = {consumer: one.of(measure) for consumer, one in totals.items()}
     for consumer, answer in sorted(answers.items()):
         said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
         for partition, one in said.running.items() if said is not None else ():
             value = _value(one, measure)
-            if value is not None:
+            if value is not None and partition not in unread:
                 carried[consumer] = carried.get(consumer, 0.0) - value
                 if partition not in weights or owned.get(partition) == consumer:
                     weights[partition] = value

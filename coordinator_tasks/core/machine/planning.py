@@ -95,7 +95,10 @@ class Planning:
         listed = set(view.partitions)
         strategy = assignor(config.strategy, self.policy.strategies.known)
         measure = _measure(view, strategy)
-        weights = measured(view.topic, measure, view.partitions, owned, world.answers, world.totals, world.loads)
+        paused = view.node.paused if view.node is not None else ()
+        weights = measured(
+            view.topic, measure, view.partitions, owned, world.answers, world.totals, world.loads, paused=paused
+        )
         problem = Problem(
             view.topic,
             view.partitions,

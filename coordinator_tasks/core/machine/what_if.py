@@ -220,7 +220,8 @@ class _Replay:
             else answer
             for consumer, answer in world.answers.items()
         }
-        return replace(world, answers=answers, totals=totals(answers))
+        paused = {name: view.node.paused for name, view in self.site.topics.items() if view.node is not None}
+        return replace(world, answers=answers, totals=totals(answers, paused))
 
     def _status(self, member: Member, answer: ConsumerStatus) -> ConsumerStatus:
         isolated = self.site.world.life(member.consumer, member.incarnation).isolation is not None

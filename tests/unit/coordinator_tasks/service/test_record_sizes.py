@@ -132,7 +132,7 @@ def test_the_size_crosses_the_network() -> None:
 )
 def test_bytes_per_second_are_the_rate_times_the_size(one: RunningPartition, weight: float | None) -> None:
     answers = {"a": status(p0=one, p1=running(rate=1.0, record_bytes=50.0))}
-    carried = totals(answers)
+    carried = totals(answers, {})
     assert carried["a"].of(Measure.BYTES) == (weight or 0.0) + 50.0
     found = measured("orders", Measure.BYTES, [0, 1], {0: "a", 1: "a"}, answers, carried, {})
     assert found.partitions == ({1: 50.0} if weight is None else {0: weight, 1: 50.0})

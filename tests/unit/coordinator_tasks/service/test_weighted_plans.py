@@ -60,7 +60,7 @@ def test_weights_are_what_the_consumers_say_and_other_topics_are_carried() -> No
         "a": status({TOPIC: {0: (5, 1.5), 1: (None, None)}, "other": {0: (7, 2.0), 1: (None, 0.5)}}),
         "b": status({TOPIC: {2: (1, 4.0)}}, "b"),
     }
-    sums = totals(answers)
+    sums = totals(answers, {})
     assert sums == {"a": Totals(12, 4.0), "b": Totals(1, 4.0)}
     found = measured(TOPIC, Measure.LAG, (0, 1, 2), {}, answers, sums, {"a": 2})
     assert (found.partitions, found.carried) == ({0: 5, 2: 1}, {"a": 7.0, "b": 0.0})
@@ -73,14 +73,14 @@ def test_weights_are_what_the_consumers_say_and_other_topics_are_carried() -> No
 @pytest.mark.parametrize(("owner", "expected"), [("a", 5), ("b", 9)])
 def test_the_owners_word_goes_before_that_of_one_that_still_closes(owner: str, expected: int) -> None:
     answers = {"a": status({TOPIC: {0: (5, None)}}), "b": status({TOPIC: {0: (9, None)}}, "b")}
-    found = measured(TOPIC, Measure.LAG, (0,), {0: owner}, answers, totals(answers), {})
+    found = measured(TOPIC, Measure.LAG, (0,), {0: owner}, answers, totals(answers, {}), {})
     assert found.partitions == {0: expected}
 
 
 def test_a_topic_of_which_nothing_is_known_weighs_what_others_weigh_on_average() -> None:
     """Beside real loads it would otherwise weigh nothing, and go to one consumer."""
     answers = {"a": status({"other": {0: (60, None), 1: (40, None)}}), "b": status({"other": {2: (20, None)}}, "b")}
-    found = measured(TOPIC, Measure.LAG, (0, 1), {}, answers, totals(answers), {"a": 2, "b": 1})
+    found = measured(TOPIC, Measure.LAG, (0, 1), {}, answers, totals(answers, {}), {"a": 2, "b": 1})
     assert found.partitions == {0: 40.0, 1: 40.0}
 
 
@@ -142,6 +142,29 @@ def test_changed_loads_are_a_reason_once_the_topic_was_stable_for_the_interval()
     assert decision.state is not None
     assert decision.state.state is State.CLOSING
     assert decision.state.planned, "it was a whole plan: nothing is left to go on with"
+
+
+def test_the_lag_of_paused_partitions_is_no_reason() -> None:
+    scene = weighted("a", "b", partitions=6)
+    scene.config = replace(scene.config, paused=frozenset({0}))
+    scene.settles()
+    assert scene.owned == {"a": [0, 2, 4], "b": [1, 3, 5]}
+    lags(scene, 9_000, 10, 10, 10, 10, 10).later(1_000)
+    assert scene.decide().verdict is Verdict.NOTHING
+    scene.config = replace(scene.config, paused=frozenset())
+    scene.settles()
+    lags(scene, 9_000, 10, 10, 10, 10, 10).later(1_000)
+    assert scene.decide().verdict is Verdict.WRITE
+
+
+def test_the_lag_of_paused_partitions_of_other_topics_is_not_carried() -> None:
+    answers = {"a": status({TOPIC: {0: (5, None), 1: (70, 1.0)}, "other": {0: (7, 2.0), 1: (900, 3.0)}})}
+    sums = totals(answers, {TOPIC: {1}, "other": {1}})
+    assert sums == {"a": Totals(12, 6.0)}
+    found = measured(TOPIC, Measure.LAG, (0, 1), {}, answers, sums, {"a": 2}, paused={1})
+    assert (found.partitions, found.carried) == ({0: 5}, {"a": 7.0})
+    found = measured(TOPIC, Measure.RECORDS, (0, 1), {}, answers, sums, {"a": 2}, paused={1})
+    assert (found.partitions, found.carried) == ({1: 1.0}, {"a": 5.0})
 
 
 def test_a_second_plan_waits_for_the_interval_again() -> None:
