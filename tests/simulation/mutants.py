@@ -1228,8 +1228,8 @@ MUTANTS = (
     ),
     Mutant(
         "Deciding._plan",
-        "return self._restart() or self._plain_again()",
-        "return self._restart()",
+        "return self._restart() or self._plain_again()  # the plan",
+        "return self._restart()  # the plan",
         "a packed node is plain again also where the plan that is due would change nothing",
     ),
     Mutant(

@@ -175,7 +175,7 @@ class Deciding:
         able = self.able()
         due = self._due(able) if self.plans else None
         if due is None:
-            return self._restart() or ((self._plain_again() or self._drifted(able)) if self.plans else self._tell())
+            return self._restart() or self._plain_again() or (self._drifted(able) if self.plans else self._tell())
         wait_s = causes.settling(due, self.world, self.policy)
         if wait_s > 0:
             return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS
-from tests.world.scene import Scene, stable
+from tests.world.scene import ACTOR, Scene, stable
 
 OLDER = (SEEKS, PROPERTIES)
 """What 0.2.0 reads."""
@@ -146,6 +147,15 @@ def test_a_node_is_plain_again_for_an_older_consumer_that_is_readmitted_beside_a
     there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
     assert not written(there)
     assert there.decide().verdict is not Verdict.WRITE, "once is enough"
+
+
+def test_a_node_is_plain_again_for_an_older_consumer_also_while_a_plan_waits_for_a_person() -> None:
+    there = stable("a", "b", policy=SMALL)
+    there.joins("d")
+    there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
+    assert decide(there.view(), there.world(), there.policy, ACTOR).verdict is Verdict.WRITE
+    found = decide(there.view(), there.world(), there.policy, ACTOR, plans=False)
+    assert found.reason == "read in the plain form only: c"
 
 
 def test_a_node_that_does_not_fit_plain_is_not_written_again_for_an_older_consumer() -> None:
