@@ -128,6 +128,23 @@ def test_a_topic_that_nothing_was_planned_for_needs_no_confirmation(shop: Cluste
     assert complete_readmissions(shop.coordinator) == ("a",)
 
 
+@pytest.mark.parametrize(
+    ("granted", "acted", "confirms"),
+    [({}, None, True), ({"a": 1}, None, False), ({}, 6, False), ({}, 7, True)],
+    ids=["started after the removal", "may not have read it yet", "knows it as it was", "knows that it is removed"],
+)
+def test_a_removed_topic_is_confirmed_by_who_has_never_had_it_as_well(
+    shop: Cluster, granted: dict[str, int], acted: int | None, confirms: bool
+) -> None:
+    removed = encode_node(replace(NODE, incarnations=granted, removed=True))
+    shop.zk.transact([Create(shop.paths.topic("removed"), removed)])
+    isolate(shop.coordinator, "a", by="ada", why="x")
+    readmit(shop.coordinator, "a", "ada")
+    known = {} if acted is None else {"removed": TopicStatus("gen", acted)}
+    shop.statuses.answers["a"] = replace(status(), topics={**status().topics, **known})
+    assert complete_readmissions(shop.coordinator) == (("a",) if confirms else ())
+
+
 def changed_meanwhile(cluster: Cluster, operation: Operation) -> None:
     """The next write of a directive finds that this was written just before."""
 
