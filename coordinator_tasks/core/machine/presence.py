@@ -4,6 +4,7 @@ An incarnation that is registered is never gone. Evidence is by number: what is 
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from math import inf
 
 from coordinator_tasks.core import topic_patterns
@@ -57,10 +58,12 @@ def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
 def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
     """A dead consumer's partitions wait for the same id during `rejoin_grace_s`, or until its planned restart runs out.
 
-    They do not wait for a time noted by a clock that was ahead.
+    They do not wait for a time noted by a clock that was ahead, nor for an id that is drained: its next process gets nothing.
     """
     if life.kept_until:
         return True
+    if replace(life, incarnation=0).draining is not None:
+        return False
     absence = absence_of(life.claim, life.incarnation, world.now)
     return life.member is None and absence is not None and world.now - absence.since_at < policy.rejoin_grace_s
 

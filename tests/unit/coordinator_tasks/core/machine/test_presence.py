@@ -156,6 +156,18 @@ def test_rejoin_grace(absence: Absence | None, live: Member | None, expected: Pr
 @pytest.mark.parametrize(
     ("draining", "expected"),
     [
+        pytest.param(Draining("p", "", 1.0), Presence.GONE, id="no process of this id would be given them"),
+        pytest.param(Draining("a", "", 1.0, 1), Presence.ABSENT, id="it was asked to end, the next one is not"),
+    ],
+)
+def test_partitions_do_not_wait_for_one_that_is_drained(draining: Draining, expected: Presence) -> None:
+    seen = world(None, replace(ENDED, absence=Absence(1, NOW - 9)), directive=Directive("a", draining=draining))
+    assert presence("a", 1, seen, Policy(rejoin_grace_s=10)) is expected
+
+
+@pytest.mark.parametrize(
+    ("draining", "expected"),
+    [
         (None, False),
         (Draining("p", "", 1.0), True),
         (Draining("p", "", 1.0, 1), True),
