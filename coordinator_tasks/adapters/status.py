@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ import httpx
 from coordinator_tasks.adapters.http_exchange import BadAnswer, NotConnected, Peer
 from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES, decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
-from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
+from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
 from coordinator_tasks.private_files import stamp
 from coordinator_tasks.status_tokens import StatusTokens
@@ -29,6 +29,16 @@ STATUS_PATH = "/v1/status"
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """An answer that nobody has read yet, and when it was asked for and there."""
+
+    code: int
+    body: bytes
+    asked_s: float
+    answered_s: float
 
 
 class HttpStatusClient:
@@ -91,7 +101,9 @@ class HttpStatusClient:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
-        return self._of_all(members, self._status)
+        # Read when all are there: while one is read no other could come, and its time would run out.
+        found = self._of_all(members, self._status)
+        return {member.consumer: self._read(member, found[member.consumer]) for member in members}
 
     def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
         found = self._of_all(members, self._reach)
@@ -118,11 +130,10 @@ class HttpStatusClient:
             del self._asked_at[address]
             self._peers.pop(address).close()
 
-    async def _status(self, member: Member) -> Answer:
+    async def _status(self, member: Member) -> _Arrived:
         asked_s = time.monotonic()
         code, body = await self._peer(member.address).get(STATUS_PATH, self._authorization(), MAX_STATUS_BYTES)
-        answered_s = time.monotonic()
-        return _timed(self._read(member, code, body), asked_s, answered_s)
+        return _Arrived(code, body, asked_s, time.monotonic())
 
     async def _reach(self, member: Member) -> None:
         await self._peer(member.address).reach()
@@ -155,19 +166,21 @@ class HttpStatusClient:
                 return f"it speaks no TLS that we know ({cause.reason}); correct what it registers, or its certificate"
         return ""
 
-    def _read(self, member: Member, code: int, body: bytes) -> Answer:
-        if code != HTTPStatus.OK:
-            hint = "; the token is not the consumer's" if code in (401, 403) else ""
-            return Unreachable(Silence.BROKEN, f"{member.address} answers with HTTP {code}{hint}")
+    def _read(self, member: Member, found: _Arrived | Unreachable) -> Answer:
+        if isinstance(found, Unreachable):
+            return found
+        if found.code != HTTPStatus.OK:
+            hint = "; the token is not the consumer's" if found.code in (401, 403) else ""
+            return Unreachable(Silence.BROKEN, f"{member.address} answers with HTTP {found.code}{hint}")
         try:
-            status = decode_status(member.address, body)
+            status = decode_status(member.address, found.body)
         except Malformed as error:
             return Unreachable(Silence.BROKEN, f"{error.path}: {error.problem}")
         expected = (self._cluster, member.consumer, member.incarnation)
-        found = (status.cluster, status.consumer, status.incarnation)
-        if found != expected:
-            return Unreachable(Silence.FOREIGN, f"{member.address} is {_named(found)}, not {_named(expected)}")
-        return status
+        named = (status.cluster, status.consumer, status.incarnation)
+        if named != expected:
+            return Unreachable(Silence.FOREIGN, f"{member.address} is {_named(named)}, not {_named(expected)}")
+        return replace(status, asked_s=found.asked_s, answered_s=found.answered_s)
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         path = f"/v1/topics/{check_topic(topic)}"
@@ -207,12 +220,6 @@ def _trusting(ca: str) -> ssl.SSLContext:
         return httpx.create_ssl_context(trust_env=False)
     files = TlsFiles("status_", "TLS to the consumers' interfaces", ca)
     return files.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-
-
-def _timed(answer: Answer, asked_s: float, answered_s: float) -> Answer:
-    if isinstance(answer, ConsumerStatus):
-        return replace(answer, asked_s=asked_s, answered_s=answered_s)
-    return answer
 
 
 def _named(identity: tuple[str, str, int]) -> str:

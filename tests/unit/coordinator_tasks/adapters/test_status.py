@@ -325,6 +325,31 @@ def test_one_that_hangs_does_not_hold_up_the_others(client: HttpStatusClient, in
     assert time.monotonic() - began_s < 10 * LIMIT_S
 
 
+def test_an_answer_that_takes_long_to_read_takes_no_time_from_the_others(
+    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(address: str, raw: bytes) -> ConsumerStatus:
+        time.sleep(LIMIT_S if raw == b"long" else 0.0)
+        return STATUS
+
+    monkeypatch.setattr(status_module, "decode_status", slow)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer_at_once() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlong")
+
+        thread = threading.Thread(target=answer_at_once)
+        thread.start()
+        interface.delay = threading.Event()
+        threading.Timer(LIMIT_S / 2, interface.delay.set).start()
+        hostile = Member("h", 1, f"http://127.0.0.1:{server.getsockname()[1]}", "boot")
+        assert client.ask([hostile, interface.member])["a"] == STATUS
+        thread.join()
+
+
 def test_proxies_of_the_environment_are_not_used(interface: Interface, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
