@@ -5,6 +5,7 @@ waited would keep the way back waiting as well.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 
 from coordinator_tasks.core.codecs.growth_codec import Growth
 from coordinator_tasks.core.errors import UNREADABLE
@@ -13,15 +14,16 @@ from coordinator_tasks.core.machine import restarts
 from coordinator_tasks.core.machine.split import kept
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Fleet, Move
+from coordinator_tasks.core.upgrade import Upgrade
 from coordinator_tasks.service import fleet as fleets
-from coordinator_tasks.service import growth_store
+from coordinator_tasks.service import growth_store, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
 
 
 def is_step(c: Coordinator, view: TopicView, world: World, moves: Sequence[Move]) -> bool:
     """Whether one of these moves is a step of what a person has begun. The rest of the plan is done with it."""
     found, growths = fleets.fleets(c), list(_acting(c))
-    drained, started = _drained(world, found, growths), _started(view, world, found, growths)
+    drained, started = _drained(c, world, found, growths), _started(view, world, found, growths)
     pinned = {
         (one.partition, one.taker)
         for growth in growths
@@ -39,12 +41,36 @@ def is_step(c: Coordinator, view: TopicView, world: World, moves: Sequence[Move]
     )
 
 
-def _drained(world: World, found: Collection[Fleet], growths: Collection[Growth]) -> set[str]:
-    """Whom an upgrade, a redeployment or a growth has drained: the first two do it in the name of the fleet."""
-    apps = {one.app for one in found}
-    said = {one.said for growth in growths for one in _acted(growth)}
-    asked = {consumer: one.draining for consumer, one in world.directives.items()}
-    return {consumer for consumer, one in asked.items() if one is not None and (one.by in apps or one.why in said)}
+def _drained(c: Coordinator, world: World, found: Collection[Fleet], growths: Collection[Growth]) -> set[str]:
+    """Whom an upgrade, a redeployment or a growth that is not over has drained.
+
+    The first two do it in the name of the fleet. A person may have that name, and may write any reason: each of them has to
+    name the consumer as well.
+    """
+    asked = {who: one.draining for who, one in world.directives.items() if one.draining is not None}
+    names = {one.by for one in asked.values()}
+    told = {(who, one.said) for growth in growths for one in _acted(growth) for who in one.leaves}
+    drained = {who for who, one in asked.items() if (who, one.why) in told}
+    for fleet in (one for one in found if one.app in names):
+        mine = {who: one.why for who, one in asked.items() if one.by == fleet.app}
+        drained |= {who for who in mine if who in fleet.replaced and _is_old(world, who, fleet.replaced[who])}
+        upgrade = _under_way(c, fleet.app)
+        if upgrade is not None:
+            both = (*upgrade.old_consumers, *upgrade.new_consumers)
+            drained |= {who for who, why in mine.items() if who in both and why == upgrade.said}
+    return drained
+
+
+def _is_old(world: World, consumer: str, incarnation: int) -> bool:
+    """Whether no later process of this consumer is registered."""
+    return consumer not in world.members or world.members[consumer].incarnation <= incarnation
+
+
+def _under_way(c: Coordinator, app: str) -> Upgrade | None:
+    with suppress(*UNREADABLE):  # who continues the upgrade reports it
+        found = upgrade_store.find(c, app)
+        return None if found is None or found.over else found
+    return None
 
 
 def _started(view: TopicView, world: World, found: Collection[Fleet], growths: Collection[Growth]) -> set[str]:

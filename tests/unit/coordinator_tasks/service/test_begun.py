@@ -98,6 +98,15 @@ def test_another_plan_waits_meanwhile_and_does_not_hold_up_the_way_back() -> Non
     assert set(site.owners().values()) == set(OLD)
 
 
+def test_one_that_is_drained_after_an_upgrade_waits_like_any_other() -> None:
+    site = upgradable()
+    to_v2(site)
+    said = site.ends().said
+    directives.drain(site.coordinator, NEW[0], by=APP, why=said)
+    assert step(site).outcome is Outcome.WAITING
+    assert waits(site)
+
+
 # What is nobody's step -----------------------------------------------------------------------------------------------
 
 
@@ -129,9 +138,26 @@ def restart_that_moves_nothing(site: Site) -> None:
     overrides.set_pins(site.coordinator, "orders", "b", of_a(site), actor=PERSON)
 
 
+def drained_by_a_person_named_as_the_fleet(site: Site) -> None:
+    directives.drain(site.coordinator, "a", by=APP, why="redeployment")
+
+
+def drained_in_the_words_of_a_growth(site: Site) -> None:
+    done = remembers(site, Decision(Kind.SHRINK, 0.0, 5, 4, leaves=("e",)))
+    directives.drain(site.coordinator, "a", by="ada", why=done.said)
+
+
 @pytest.mark.parametrize(
     "asked",
-    [just_grown, back_after_a_shrink, moved_long_ago, moved_in_another_topic, restart_that_moves_nothing],
+    [
+        just_grown,
+        back_after_a_shrink,
+        moved_long_ago,
+        moved_in_another_topic,
+        restart_that_moves_nothing,
+        drained_by_a_person_named_as_the_fleet,
+        drained_in_the_words_of_a_growth,
+    ],
 )
 def test_what_only_stands_beside_it_waits(asked: Callable[[Site], None]) -> None:
     site = fleet_site("a", "b", "c", "d")
@@ -171,6 +197,17 @@ def test_what_does_not_fit_into_one_plan_does_not_wait_either() -> None:
     site.settles()
     assert site.counts() == {"a": 4, "b": 4, "c": 4}
     assert "goes on: joined: a" in {one.cause for one in site.history()[plans:]}
+
+
+def test_one_that_is_drained_after_its_redeployment_waits_like_any_other() -> None:
+    site = fleet_site("a", "b", "c")
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
+    for consumer in ("a", "b", "c"):
+        relaunched(site, consumer)
+        site.settles()
+    directives.drain(site.coordinator, "a", by=APP, why="redeployment")
+    assert step(site).outcome is Outcome.WAITING
+    assert waits(site)
 
 
 def test_one_that_starts_again_after_its_redeployment_waits_like_any_other() -> None:
