@@ -1,7 +1,7 @@
 """Lets requests read from ZooKeeper, and never blocks the API server.
 
 - One ZooKeeper session for a cluster and process: a request opens it, and it is closed after a while without requests.
-- A few threads of its own read: a dead ZooKeeper blocks these, never those of Airflow.
+- Each cluster has a few threads of its own: a dead ZooKeeper blocks these, never those of Airflow or of another cluster.
 - Every page has a time limit. For a short while after a failure, further pages fail at once.
 """
 
@@ -108,13 +108,16 @@ class Reader:
         self._connect = connect_to
         self._limit_s = page_limit_s
         self._sessions = Sessions(linger_s)
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="coordinator-page")
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._threads = threads
         self._failures: dict[str, _Failure] = {}
 
     async def read(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
         """The result of `read`. Raises its errors, and `StoreUnavailable` when the time is over."""
         self._raise_failure(cluster)
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._run, cluster, read)
+        if cluster not in self._pools:
+            self._pools[cluster] = ThreadPoolExecutor(self._threads, thread_name_prefix=f"coordinator-page-{cluster}")
+        work = asyncio.get_running_loop().run_in_executor(self._pools[cluster], self._run, cluster, read)
         try:
             # A time-out must not cancel a running call; one that still waits for a thread is cancelled below.
             found = await asyncio.wait_for(asyncio.shield(work), self._limit_s)

@@ -15,7 +15,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from coordinator_plugin.pages_address import PREFIX
 from coordinator_ui import pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
-from coordinator_ui.reading import Reader
+from coordinator_ui.reading import THREADS, Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
 from coordinator_ui.render import TEMPLATES
 from coordinator_ui.routes import Result, make_app, run_result
@@ -703,6 +703,25 @@ def test_a_store_that_hangs_holds_neither_the_page_nor_the_next_one(shop: Cluste
         assert "could not be read within 0.2 s" in answer.text
     assert time.monotonic() - began_s < 30
     free.set()
+
+
+def test_a_store_that_hangs_keeps_no_page_of_another_cluster_waiting(shop: Cluster) -> None:
+    free = threading.Event()
+
+    def wait(_: Coordinator) -> None:
+        free.wait(10)
+
+    async def looks() -> None:
+        reader = Reader(lambda name: (name, lambda: nullcontext(shop.coordinator)))
+        hanging = [asyncio.ensure_future(reader.read("far", wait)) for _ in range(THREADS)]
+        assert await asyncio.wait_for(reader.read("shop", lambda c: c), 2.0) is shop.coordinator
+        free.set()
+        await asyncio.gather(*hanging)
+
+    try:
+        asyncio.run(looks())
+    finally:
+        free.set()
 
 
 def test_pages_that_wait_for_a_thread_share_the_failure_of_their_store() -> None:
