@@ -1,7 +1,8 @@
 """The coordinator's figures through Airflow's own metrics: StatsD, Datadog or OpenTelemetry, whichever the site has on.
 
 Where the site's metrics have tags, cluster and topic are tags. Plain StatsD has none, so there they stand behind the name:
-`coordinator.topic.epoch.main.orders`, with `__` for a dot, as Airflow does, and `_` for what StatsD does not take.
+`coordinator.topic.epoch.main.orders`, with `__` for a dot, as Airflow does, and `_` for what StatsD does not take. InfluxDB's tags of
+StatsD take as little, and have a dot as it is.
 """
 
 import re
@@ -28,7 +29,7 @@ MAX_TOPICS = 1_000
 MAX_FLEETS = 1_000
 MAX_CONSUMERS = 2_000
 """The first ones by name have gauges."""
-_NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_/-]")
+_NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_/.-]")
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
@@ -130,15 +131,17 @@ def _timing(name: str, seconds: float, cluster: str, **tags: str) -> None:
 
 def _send(send: Callable[[str, dict[str, str]], None], name: str, cluster: str, tags: dict[str, str]) -> None:
     every = {"cluster": cluster, **tags}
-    if _have_tags():
-        send(PREFIX + name, every)
+    if not _have_tags():
+        send(PREFIX + ".".join([name, *(_in_a_name(value.replace(".", "__")) for value in every.values())]), {})
+    elif conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False):  # Airflow writes them into the name
+        send(PREFIX + name, {tag: _in_a_name(value) for tag, value in every.items()})
     else:
-        send(PREFIX + ".".join([name, *map(_in_a_name, every.values())]), {})
+        send(PREFIX + name, every)
 
 
 def _in_a_name(value: str) -> str:
     """A tag as a part of a name: a group's may have letters for which Airflow would drop the metric."""
-    return _NOT_IN_A_NAME.sub("_", value.replace(".", "__"))
+    return _NOT_IN_A_NAME.sub("_", value)
 
 
 def _have_tags() -> bool:

@@ -203,6 +203,10 @@ def test_a_group_whose_name_statsd_does_not_take_has_its_metric(
     monkeypatch.setattr(stats, "group_statuses", lambda _: {"team/büro:v1 eu|x": 2})
     stats.tell_figures(stable_site("a").coordinator, unasked)
     assert backend.of("coordinator.group.status.shop.team/b_ro_v1_eu_x") == [2]
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED", "True")
+    monkeypatch.setattr(stats, "group_statuses", lambda _: {"team.a,b=c:v1": 3})
+    stats.tell_figures(stable_site("a").coordinator, unasked)
+    assert backend.of("coordinator.group.status", cluster="shop", group="team.a_b_c_v1") == [3]
 
 
 @pytest.mark.usefixtures("tagged")
