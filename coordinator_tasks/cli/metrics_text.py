@@ -1,7 +1,7 @@
 """A survey of a cluster as metrics: names of ours for what only the coordinator knows, and those of Burrow for the groups.
 
-Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers, `MAX_FLEETS` fleets and `MAX_PARTITIONS` partitions have series of
-their own, the first ones by name. The others are counted in `coordinator_series_left_out`.
+Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers, `MAX_FLEETS` fleets, `MAX_GROUPS` groups and `MAX_PARTITIONS` partitions
+have series of their own, the first ones by name. The others are counted in `coordinator_series_left_out`.
 """
 
 from collections import Counter
@@ -17,6 +17,7 @@ MAX_TOPICS = 1_000
 MAX_CONSUMERS = 2_000
 MAX_PARTITIONS = 10_000
 MAX_FLEETS = 1_000
+MAX_GROUPS = 1_000
 _STATUSES = ", ".join(f"{one.value} = {one.name}" for one in LagStatus)
 
 
@@ -165,19 +166,17 @@ def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
 def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None:
     cluster = mine["cluster_name"]
     said = f"Burrow's status of the group: 0 = unknown, {_STATUSES}"
-    for group in found.unknown:
-        families.gauge("burrow_kafka_consumer_status", said, {"cluster": cluster, "consumer_group": group}, 0)
     totals = Counter[str]()
     for one in found.lags:
         totals[one.group] += one.lag
-    for group, status in found.groups.items():
-        if group in found.unknown:
-            continue  # what was judged a minute ago is none of now
+    every = sorted({*found.groups, *found.unknown})
+    _left_out(families, mine, "group", len(every) - MAX_GROUPS)
+    for group in every[:MAX_GROUPS]:
         labels = {"cluster": cluster, "consumer_group": group}
+        # What was judged a minute ago is none of now.
+        status, lag = (None, None) if group in found.unknown else (found.groups[group], totals[group])
         families.gauge("burrow_kafka_consumer_status", said, labels, status or 0)
-        families.gauge(
-            "burrow_kafka_consumer_lag_total", "Lag of all its partitions, in offsets", labels, totals[group]
-        )
+        families.gauge("burrow_kafka_consumer_lag_total", "Lag of all its partitions, in offsets", labels, lag)
     _left_out(families, mine, "partition", len(found.lags) - MAX_PARTITIONS)
     for one in found.lags[:MAX_PARTITIONS]:
         _add_partition(families, cluster, one)
@@ -224,7 +223,7 @@ def _left_out(families: Families, mine: dict[str, str], kind: str, count: int) -
     labels = {**mine, "kind": kind}
     families.gauge(
         "coordinator_series_left_out",
-        "Topics, consumers, fleets or partitions without series of their own",
+        "Topics, consumers, fleets, groups or partitions without series of their own",
         labels,
         max(0, count),
     )

@@ -35,8 +35,9 @@ def test_the_bounds_are_those_of_the_code() -> None:
     for bound in (
         f"{metrics.MAX_TOPICS} topics, {metrics.MAX_PARTITIONS:,} partitions |",
         f"{metrics_text.MAX_TOPICS:,} topics, {metrics_text.MAX_CONSUMERS:,} consumers, {metrics_text.MAX_FLEETS:,} fleets, "
-        f"{metrics_text.MAX_PARTITIONS:,} partitions |",
-        f"| Airflow | {stats.MAX_TOPICS:,} topics, {stats.MAX_CONSUMERS:,} consumers, {stats.MAX_FLEETS:,} fleets |",
+        f"{metrics_text.MAX_GROUPS:,} groups, {metrics_text.MAX_PARTITIONS:,} partitions |",
+        f"| Airflow | {stats.MAX_TOPICS:,} topics, {stats.MAX_CONSUMERS:,} consumers, {stats.MAX_FLEETS:,} fleets, "
+        f"{stats.MAX_TOPICS:,} groups |",
     ):
         assert bound in rows, bound
 

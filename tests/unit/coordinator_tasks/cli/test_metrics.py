@@ -110,7 +110,7 @@ def test_the_lags_are_summed_up_in_one_pass_however_many_groups_there_are() -> N
             passes.append("one")
             return super().__iter__()
 
-    groups = [f"g{number}" for number in range(20)]
+    groups = [f"g{number:02}" for number in range(20)]
     lags = Lags(replace(lag(0), group=group, lag=number) for number, group in enumerate(groups))
     raw = text(replace(NOTHING, lags=lags, groups=dict.fromkeys(groups, LagStatus.OK)))
     totals = values(raw, "burrow_kafka_consumer_lag_total")
@@ -136,7 +136,7 @@ def test_what_the_growth_policy_finds_right_is_a_metric_in_shadow_mode_too() -> 
 
 
 def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MAX_TOPICS", "MAX_CONSUMERS", "MAX_FLEETS", "MAX_PARTITIONS"):
+    for name in ("MAX_TOPICS", "MAX_CONSUMERS", "MAX_FLEETS", "MAX_GROUPS", "MAX_PARTITIONS"):
         monkeypatch.setattr(metrics_text, name, 2)
     found = replace(
         NOTHING,
@@ -144,16 +144,20 @@ def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted(monkeyp
         consumers=tuple(ConsumerOverview(f"c{number}", "live") for number in range(4)),
         lags=tuple(lag(number) for number in range(3)),
         desired={f"f{number}": Decision(Kind.HOLD, 5.0, 2, 3) for number in range(6)},
+        groups={f"g{number}": LagStatus.OK for number in range(6, 0, -1)},
+        unknown={"g1": "the brokers do not answer", "g0": "the brokers do not answer"},
     )
     raw = text(found)
+    assert values(raw, "burrow_kafka_consumer_status") == [0, 0], "the first ones by name: g0 and g1"
+    assert values(raw, "burrow_kafka_consumer_lag_total") == []
     assert len(values(raw, "coordinator_topic_epoch")) == 2
     assert len(values(raw, "coordinator_incarnation")) == 2
     assert len(values(raw, "burrow_kafka_topic_partition_status")) == 2
     left_out = {
         kind: values(raw, "coordinator_series_left_out", kind=kind)
-        for kind in ("topic", "consumer", "fleet", "partition")
+        for kind in ("topic", "consumer", "fleet", "group", "partition")
     }
-    assert left_out == {"topic": [3], "consumer": [2], "fleet": [4], "partition": [1]}
+    assert left_out == {"topic": [3], "consumer": [2], "fleet": [4], "group": [5], "partition": [1]}
     assert values(raw, "coordinator_consumers", presence="live") == [4], "the sums count all of them"
 
 
