@@ -1,7 +1,7 @@
 """The coordinator for a person at a terminal: `python -m coordinator_tasks`, or `coordinator` where it is installed.
 
 It makes the same service calls as Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line:
-its code, what, why and what to do next. Exit codes: 0 done; 1 a topic is held or has partitions without an owner, a
+its code, what, why and what to do next. Exit codes: 0 done; 1 a topic is held, left out or has partitions without an owner, a
 person must look at it; 2 the request or the settings are wrong; 3 a neighbour does not answer; 4 stored data is
 unreadable; 5 somebody else was faster, repeat; 130 interrupted; 141 nobody reads the output any more.
 """

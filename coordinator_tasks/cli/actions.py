@@ -8,6 +8,7 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli.base import (
+    HELD_EXIT,
     Format,
     Json,
     Output,
@@ -56,6 +57,8 @@ def add(commands: typer.Typer, action: Action, panel: str = "") -> None:
             say_how_to_execute()
         elif dry_run:
             print("dry run: nothing was changed", file=sys.stderr)
+        if done.partial:
+            raise typer.Exit(HELD_EXIT)
 
     signature = {
         "context": inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),

@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from coordinator_tasks.cli.base import HELD_EXIT, LOOK, Format, Json, Output, Topics, how_of, listed, managed, opened
+from coordinator_tasks.cli.base import (
+    HELD_EXIT,
+    LOOK,
+    Format,
+    Json,
+    Output,
+    Topics,
+    exit_if_left_out,
+    how_of,
+    listed,
+    managed,
+    opened,
+)
 from coordinator_tasks.core.partition_text import ranges
 from coordinator_tasks.service import audit as service
 from coordinator_tasks.service.audit import BETWEEN_S, Audit
@@ -26,11 +38,12 @@ def audit(
 ) -> None:
     """Compare ZooKeeper's owners, the consumers' own answers and the commits in Kafka, twice; and say who commits what.
 
-    Exit code 1 if a partition has two owners, no owner, or an intruder. Changes nothing.
+    Exit code 1 if a partition has two owners, no owner, or an intruder, or if something is left out. Changes nothing.
     """
     with opened(context) as c:
         found = service.audit(c, managed(c, topics), between_s=between)
     listed(found, how_of(how, json), _text, _findings)
+    exit_if_left_out(found.problems)
     if found.alarms:
         raise typer.Exit(HELD_EXIT)
 
@@ -38,9 +51,7 @@ def audit(
 def _text(found: Audit) -> str:
     who = _committers(found)
     to_do = dict.fromkeys(f"- {one.code}: {one.mend}" for one in found.findings)
-    parts = [str(_findings(found, mend=False)), *(["", "To do:", *to_do] if to_do else []), "", str(who)]
-    parts += [line for problem in found.problems for line in ("", f"left out: {problem}")]
-    return "\n".join(parts)
+    return "\n".join([str(_findings(found, mend=False)), *(["", "To do:", *to_do] if to_do else []), "", str(who)])
 
 
 def _findings(found: Audit, *, mend: bool = True) -> Table:

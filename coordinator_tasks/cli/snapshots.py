@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli.base import LOOK, Format, Json, Output, how_of, listed, opened, read_file
+from coordinator_tasks.cli.base import LOOK, Format, Json, Output, exit_if_left_out, how_of, listed, opened, read_file
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
@@ -44,7 +44,7 @@ def snapshot(
     """Write configuration, assignment, rates, members and history of the cluster into a file, for `simulate`.
 
     It holds no secret: nothing of the settings and the fleets, no addresses of consumers, and no text that a person or a
-    program wrote.
+    program wrote. Exit code 1 if a topic or its history is left out, because it cannot be read.
     """
     with opened(context) as c:
         found = snapshots.take(c)
@@ -57,6 +57,7 @@ def snapshot(
         raise Refused(f"{file} cannot be written: {error.strerror}; name a file that can") from error
     size = {"file": str(file), "bytes": len(data), "topics": len(found.site.topics), "left_out": dict(found.left_out)}
     listed(size, how_of(how, json), _taken, show.rows)
+    exit_if_left_out([f"{topic}: {why}" for topic, why in found.left_out.items()])
 
 
 def _write_new(file: Path, data: bytes) -> None:
@@ -74,8 +75,7 @@ def _write_new(file: Path, data: bytes) -> None:
 
 
 def _taken(size: Mapping[str, Any]) -> str:
-    lines = [f"{counted(size['topics'], 'topic')} in {size['file']}, {counted(size['bytes'], 'byte')}"]
-    return "\n".join([*lines, *(f"{topic}: {why}" for topic, why in size["left_out"].items())])
+    return f"{counted(size['topics'], 'topic')} in {size['file']}, {counted(size['bytes'], 'byte')}"
 
 
 @commands.command(rich_help_panel=LOOK)

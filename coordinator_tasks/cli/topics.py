@@ -4,7 +4,17 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import LOOK, Format, Json, Output, exit_if_unowned, how_of, listed, opened
+from coordinator_tasks.cli.base import (
+    LOOK,
+    Format,
+    Json,
+    Output,
+    exit_if_left_out,
+    exit_if_unowned,
+    how_of,
+    listed,
+    opened,
+)
 from coordinator_tasks.service import overview
 from coordinator_tasks.service.actions import ACTIONS, TOPIC_ACTIONS
 
@@ -15,12 +25,13 @@ commands = typer.Typer()
 def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the managed topics: state, epoch, owners, partitions without an owner, what they wait for and for whom.
 
-    Exit code 1 while a partition has no owner.
+    Exit code 1 while a partition has no owner, or a topic cannot be read.
     """
     with opened(context) as c:
         found = overview.topics(c)
         listed(found, how_of(how, json), show.topics)
         exit_if_unowned({one.topic: one.unowned for one in found if one.unowned})
+        exit_if_left_out([f"{one.topic}: {one.problem}" for one in found if one.problem])
 
 
 for action in (*TOPIC_ACTIONS, ACTIONS["reset_offsets"]):

@@ -18,11 +18,15 @@ Given: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done, or would be: for a program (`found`), for the terminal (`text`), for the form's task (`lines`)."""
+    """What was done, or would be: for a program (`found`), for the terminal (`text`), for the form's task (`lines`).
+
+    `partial`: something is left out of it, which the lines name.
+    """
 
     found: Any
     text: str
     lines: tuple[str, ...] = ()
+    partial: bool = False
 
 
 NOTHING = Done(None, "")

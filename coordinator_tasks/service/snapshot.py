@@ -71,7 +71,7 @@ def take(c: Coordinator) -> Snapshot:
         try:
             records[topic] = _records_within(c, topic, HISTORY_BYTES // len(site.topics))
         except UNREADABLE as error:
-            left_out[topic] = f"its history is left out: {error}"
+            left_out[topic] = f"its history cannot be read: {error}"
     return Snapshot(c.paths.cluster, c.clock.now(), c.policy, site, records, left_out)
 
 

@@ -43,7 +43,7 @@ def _preview(c: Coordinator, given: Given) -> Done:
     )
     found = preview.preview(c, change, given.get("topics") or ())
     lines = tuple(line for one in found for line in one.lines) or ("no topic is managed, so nothing would move",)
-    return Done(found, "\n".join(lines), lines)
+    return Done(found, "\n".join(lines), lines, partial=any(one.problem for one in found))
 
 
 WHAT_IF_ACTIONS = (
@@ -60,7 +60,8 @@ WHAT_IF_ACTIONS = (
     Action(
         "preview",
         "Show what would move, why, the backlog behind it and its pause, if something were different; changes nothing.\n\n"
-        "Without an option: what is due now. Options can be combined; all of it happens at once.",
+        "Without an option: what is due now. Options can be combined; all of it happens at once. Exit code 1 if a topic is "
+        "left out, because it cannot be read.",
         "What would move if something were different: more consumers, fewer, another strategy, more partitions, or all of "
         "it at once. Each move has its reason, the records behind it, and the pause that earlier moves let expect.",
         (p.TOPICS, p.JOIN, p.LEAVE, p.OTHER_STRATEGY, p.PARAMETERS, p.SIZE),

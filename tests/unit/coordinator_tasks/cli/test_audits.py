@@ -39,12 +39,12 @@ def test_an_intruder_is_named_with_what_to_do_and_exit_code_1(shop: Shop, run: R
     assert [one["partitions"] for one in found["findings"] if one["alarm"]] == [[1]]
 
 
-def test_what_is_not_audited_is_said(shop: Shop, run: Run) -> None:
+def test_what_is_not_audited_is_said_and_has_exit_code_1(shop: Shop, run: Run) -> None:
     commit_all(shop)
     shop.kafka.down = True
-    code, out, _ = run("audit")
-    assert code == 0
-    assert "left out: the committed offsets of orders are not audited: Kafka does not answer" in out
+    code, out, err = run("audit")
+    assert code == 1
+    assert err.startswith("left out: the committed offsets of orders are not audited: Kafka does not answer\n")
     assert "nothing is committed" in out
 
 

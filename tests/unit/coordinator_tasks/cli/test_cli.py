@@ -636,6 +636,9 @@ def test_an_unreadable_node_hides_no_other_topic_and_is_named(run: Run, site: Si
     assert path in found["orders"]["problem"]
     assert found["other"]["partitions"] == 1
     assert run("step")[0] == 1, "a topic is held"
+    run("remove-topic", "other", "--yes")
+    code, _, err = run("topics")
+    assert (code, err.startswith(f"left out: orders: KPC-050: {path}: ")) == (1, True)
     assert site.zk.get(path).data == b"{broken"
 
 

@@ -77,6 +77,19 @@ def test_a_preview_combines_what_is_different(run: Run) -> None:
     assert run("preview", "nothing")[0] == 2
 
 
+def test_a_topic_that_is_left_out_has_its_own_exit_code(run: Run, shop: Site, tmp_path: Path) -> None:
+    shop.add_topic("payments")
+    shop.settles()
+    shop.server.overwrite(shop.paths.topic("payments"), b"{")
+    path = tmp_path / "part.json"
+    code, out, err = run("snapshot", str(path), "--json")
+    assert (code, list(json.loads(out)["left_out"]), path.exists()) == (1, ["payments"], True)
+    assert err.startswith(f"left out: payments: {shop.paths.topic('payments')}: is not JSON")
+    code, out, _ = run("preview", "--json")
+    assert (code, [bool(one["problem"]) for one in json.loads(out)]) == (1, [False, True])
+    assert run("preview", "orders")[0] == 0
+
+
 def test_a_snapshot_never_replaces_a_file(run: Run, file: str, tmp_path: Path) -> None:
     code, _, error = run("snapshot", file)
     assert (code, error) == (2, f"error: KPC-010: {file} is there already; name another file, or remove it first\n")
