@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks import __version__
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine import audit as rules
 from coordinator_tasks.core.machine.audit import Committer, Finding, Kind, Trace
 from coordinator_tasks.core.machine.world import TopicView
@@ -91,7 +91,10 @@ def look(c: Coordinator, names: Collection[str] = ()) -> Look:
         except (Malformed, Refused, LookAgain) as error:
             found.problems.append(f"{name} is not audited: {error.told}")
     snapshot = observe.snapshot(c, transitions.topics(c), note=False)
-    found.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
+    try:
+        found.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
+    except NoAccess as error:
+        found.problems.append(f"old code is not looked for: {error.told}")
     found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
     offsets, subscribers = _offsets(c, views, found), _subscribers(c, views, found)
     for view in views:

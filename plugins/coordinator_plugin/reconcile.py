@@ -13,6 +13,7 @@ from coordinator_plugin.stuck_topics import (
     questions_of_flapping,
     questions_of_unowned,
 )
+from coordinator_tasks.core.errors import NoAccess
 from coordinator_tasks.core.partition_text import agreed, counted, named
 from coordinator_tasks.service import approving, audit, fleet, idle, lag_moments, overview, transitions, upkeep
 from coordinator_tasks.service.approving import ASK_AGAIN_S
@@ -94,7 +95,10 @@ def _told(audited: Audit) -> list[str]:
 def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
     """The consumers to launch, and lines for the log."""
     problems: list[str] = []
-    missing = tuple(launch.consumer for launch in fleet.missing(c, problems))
+    try:
+        missing = tuple(launch.consumer for launch in fleet.missing(c, problems))
+    except NoAccess as error:
+        return (), [f"nobody is launched: {error}"]
     return missing, [*problems, *(f"{consumer} is missing" for consumer in missing)]
 
 

@@ -46,6 +46,18 @@ def test_reconcile_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_be_r
     )
 
 
+def test_reconcile_finds_what_is_due_without_the_right_on_the_folder_of_fleets(shop: Cluster) -> None:
+    c = shop.coordinator
+    shop.join("a")
+    fleet.set_fleet(c, Fleet("app", "app.py", ("c1",)))
+    shop.zk.denied.add(c.paths.fleets)
+    findings = reconcile(c)
+    assert (findings.due, findings.missing) == (("orders",), ())
+    said = f"{c.paths.fleets} may not be used by this ZooKeeper account"
+    assert any(line.startswith(f"nobody is launched: {said}") for line in findings.lines)
+    assert any("old code is not looked for: " in problem and said in problem for problem in findings.audited.problems)
+
+
 def test_the_log_has_the_first_findings_of_a_large_audit_and_says_how_many_more_there_are(shop: Cluster) -> None:
     for number in range(MAX_TOLD + 2):
         shop.join(f"c{number:03}")

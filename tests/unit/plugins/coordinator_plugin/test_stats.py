@@ -179,6 +179,22 @@ def test_the_findings_of_reconciles_audit_are_gauges_by_kind(backend: Backend, m
     assert backend.of("coordinator.audit.left_out", cluster="shop") == [0]
 
 
+@pytest.mark.usefixtures("tagged")
+def test_figures_that_cannot_be_read_keep_reconcile_from_no_run(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = stable_site("a")
+    site.starts("b")
+    site.zk.ensure(site.paths.fleets)
+    site.zk.denied.add(site.paths.fleets)
+    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
+    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0)
+    woken = upkeep.ReconcileOperator(task_id="look", dag_ids=names).execute(cast("Any", {"ti": task}))
+    assert [one["trigger_dag_id"] for one in woken] == ["rebalance"]
+    assert backend.of("coordinator.audit.left_out", cluster="shop") == [1]
+
+
 @pytest.mark.usefixtures("plain")
 def test_plain_statsd_has_cluster_and_topic_in_the_name(backend: Backend) -> None:
     stats.tell_reports("shop", [report()])
