@@ -111,9 +111,10 @@ class Settings:
             )
         if self.status_token and self.status_token_file:
             raise BadSettings("both status_token and status_token_file are set; set one of them")
-        if self.discovery != "zookeeper" and not self.discovery.startswith(FILE_DISCOVERY):
+        # Each process has a working directory of its own, so the folder is one from the root.
+        if self.discovery != "zookeeper" and not self.discovery.startswith(f"{FILE_DISCOVERY}/"):
             raise BadSettings(
-                f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder"
+                f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder, from the root on"
             )
         if self.fence not in (TOKEN_FENCE, TRANSACTIONAL_FENCE):
             raise BadSettings(f"{self.fence!r} is no fence; set `fence` to {TOKEN_FENCE} or {TRANSACTIONAL_FENCE}")

@@ -199,6 +199,8 @@ def test_settings_are_read_back_from_what_is_written_for_a_consumer(tmp_path: Pa
         ("ZOOKEEPER", "", "no ZooKeeper address is set.*COORDINATOR_ZOOKEEPER"),
         ("KAFKA_BOOTSTRAP_SERVERS", "", "no Kafka address is set"),
         ("DISCOVERY", "consul", "'consul' is no registry"),
+        ("DISCOVERY", "file:registry", "'file:registry' is no registry"),
+        ("DISCOVERY", "file:", "'file:' is no registry"),
         ("FENCE", "barbed", "'barbed' is no fence; set `fence` to token or transactional"),
         ("SESSION_TIMEOUT_S", "soon", "session_timeout_s is 'soon', not a number"),
         ("ASK_TIMEOUT_S", "-1", "ask_timeout_s is '-1', not a number from 0 on"),
