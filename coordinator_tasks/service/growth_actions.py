@@ -30,7 +30,7 @@ def _autoscale(c: Coordinator, given: Given, actor: Actor, *, write: bool = True
     problems: list[str] = []
     found = list(autoscale.look(c, [given["app"]] if given.get("app") else [], actor, problems, write=write))
     lines = (*(one.text for one in found), *problems) or ("no fleet has limits of growth",)
-    return Done(found, "\n".join(lines), lines)
+    return Done(found, "\n".join(lines), lines, partial=bool(problems))
 
 
 GROWTH_ACTIONS = (
@@ -46,7 +46,8 @@ GROWTH_ACTIONS = (
     Action(
         "autoscale",
         "Look at the load of the fleets with limits of growth (or of one), and say or do what the policy wants.\n\n"
-        "It takes a quarter of a minute, in which rates are measured. The DAG `autoscale` does it every minute.",
+        "It takes a quarter of a minute, in which rates are measured. The DAG `autoscale` does it every minute. Exit code 1 if "
+        "a fleet is left as it is.",
         "",
         (p.ANY_APP, p.DRY_RUN),
         do=_autoscale,

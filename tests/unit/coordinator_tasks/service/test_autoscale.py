@@ -544,6 +544,7 @@ def test_what_stops_a_fleet_that_is_named_is_refused_as_what_it_is() -> None:
     assert site.server.zxid == before
     every = ACTIONS["autoscale"].run(site.coordinator, {"app": ""}, PERSON, dry_run=False)
     assert every.text.startswith("the fleet billing is left as it is: fleet 'billing' is not launched")
+    assert every.partial, "the command has exit code 1"
 
 
 def test_what_is_kept_is_read_back_the_same_and_limits_that_cannot_be_are_malformed() -> None:
