@@ -158,7 +158,8 @@ async def _body(connection: _Connection, most: int) -> bytes:
 
 
 async def _event(connection: _Connection) -> object:
-    """The next part of the answer."""
+    """The next part of the answer. All others have their turn before it: a consumer may send tiny ones without end."""
+    await asyncio.sleep(0)
     while (event := connection.protocol.next_event()) is h11.NEED_DATA:
         connection.protocol.receive_data(await connection.reader.read(_READ_BYTES))
     return event

@@ -1,5 +1,6 @@
 """The status client against real sockets: everything that may stand at a consumer's address."""
 
+import asyncio
 import contextlib
 import gzip
 import socket
@@ -9,7 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import cast
 
+import h11
 import pytest
 
 from coordinator_tasks import http_connections
@@ -325,6 +328,23 @@ def test_one_that_hangs_does_not_hold_up_the_others(client: HttpStatusClient, in
     assert time.monotonic() - began_s < 10 * LIMIT_S
 
 
+@contextlib.contextmanager
+def answering(raw: bytes) -> Iterator[Member]:
+    """A consumer that answers its first request with these bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(raw)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield Member("h", 1, f"http://127.0.0.1:{server.getsockname()[1]}", "boot")
+        thread.join()
+
+
 def test_an_answer_that_takes_long_to_read_takes_no_time_from_the_others(
     client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,21 +353,38 @@ def test_an_answer_that_takes_long_to_read_takes_no_time_from_the_others(
         return STATUS
 
     monkeypatch.setattr(status_module, "decode_status", slow)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer_at_once() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(10_000)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlong")
-
-        thread = threading.Thread(target=answer_at_once)
-        thread.start()
-        interface.delay = threading.Event()
+    interface.delay = threading.Event()
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlong") as hostile:
         threading.Timer(LIMIT_S / 2, interface.delay.set).start()
-        hostile = Member("h", 1, f"http://127.0.0.1:{server.getsockname()[1]}", "boot")
         assert client.ask([hostile, interface.member])["a"] == STATUS
-        thread.join()
+
+
+def test_the_others_have_their_turn_after_each_tiny_part_of_an_answer() -> None:
+    parts = 2_000
+
+    async def read() -> tuple[bytes, int]:
+        reader, protocol, turns = asyncio.StreamReader(), h11.Connection(h11.CLIENT), 0
+        protocol.send(h11.Request(method="GET", target="/", headers=[("Host", "h")]))
+        protocol.send(h11.EndOfMessage())
+        reader.feed_data(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * parts + b"0\r\n\r\n"
+        )
+        connection = http_exchange._Connection(reader, cast("asyncio.StreamWriter", None), protocol)
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        beside = asyncio.ensure_future(other())
+        await http_exchange._event(connection)
+        body = await http_exchange._body(connection, parts)
+        beside.cancel()
+        return body, turns
+
+    body, turns = asyncio.run(read())
+    assert (body, turns >= parts) == (b"x" * parts, True)
 
 
 def test_proxies_of_the_environment_are_not_used(interface: Interface, monkeypatch: pytest.MonkeyPatch) -> None:
