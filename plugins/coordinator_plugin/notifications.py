@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import httpx
 from airflow.sdk import BaseHook, BaseNotifier, Connection, Context
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.stuck_topics import sentences
@@ -20,7 +21,7 @@ class StuckTopicsNotifier(BaseNotifier):
 
     Writes one line for each such topic into the log. With `http_conn_id` it posts them as `{"text": ...}` to the address of
     that connection: its host, or the whole URL in the host; its password is sent as a bearer token. A failed
-    post is logged, and fails nothing.
+    post, or a missing connection, is logged and fails nothing.
     """
 
     template_fields: Sequence[str] = ()
@@ -41,6 +42,8 @@ class StuckTopicsNotifier(BaseNotifier):
         about = f"{ti.dag_id}, task {ti.task_id}, run {ti.run_id}" if ti is not None else "the coordinator"
         try:
             _post(BaseHook.get_connection(self.http_conn_id), "\n".join([f"{about}:", *lines]))
+        except AirflowNotFoundException as error:
+            self.log.error("nobody is told by HTTP: %s; add the connection, or correct notify_conn_id", error)  # noqa: TRY400
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             # Without its text: the address of a chat is a secret.
             code = f" {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from airflow.sdk import BaseHook, Connection, Context
 from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 from airflow.triggers.callback import CallbackTrigger
 from coordinator_plugin import dagparts, notifications, question
 from coordinator_plugin.clusters import Cluster as NamedCluster
@@ -80,6 +80,15 @@ def test_the_receiver_is_told_what_is_wrong(kind: str, receiver: Receiver, monke
     assert authorization == f"Bearer {PASSWORD}"
     assert text.splitlines()[0] == "the coordinator:"
     assert any(line.startswith(said) for line in text.splitlines()[1:]), text
+
+
+def test_a_connection_that_is_not_there_keeps_no_question_from_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> Connection:
+        raise AirflowNotFoundException("The conn_id `chta` isn't defined")
+
+    opened(stuck_site(), monkeypatch)
+    monkeypatch.setattr(BaseHook, "get_connection", missing)
+    StuckTopicsNotifier(http_conn_id="chta")(cast("Context", {}))
 
 
 def test_a_missed_deadline_tells_it_from_the_triggerer(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
