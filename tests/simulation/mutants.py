@@ -903,6 +903,12 @@ MUTANTS = (
         "if False:",
         "who contradicts every node is not followed for ever",
     ),
+    Mutant(
+        "targets",
+        "if consumer in world.unclear or consumer in world.doubted:",
+        "if consumer in world.unclear:",
+        "who is not believed is no target",
+    ),
     Mutant("recovery.needed", "Draft(1 + max(old, newest),", "Draft(1 + newest,", "the next epoch is above the node's"),
     Mutant(
         "_adopt",

@@ -626,6 +626,16 @@ def test_a_consumer_that_contradicts_every_node_is_named_after_a_few_recoveries(
     assert scene.counts().keys() == {"a", "b", "c"}
 
 
+def test_who_is_not_believed_is_given_nothing_even_if_nobody_else_is_there() -> None:
+    scene = stable("a", "b")
+    lie = _foreign(scene)
+    rounds(scene, lie)
+    kept = scene.owned["b"]
+    scene.dies("a")
+    rounds(scene, lie)
+    assert scene.owned == {"b": kept}
+
+
 def test_a_consumer_that_contradicts_now_and_then_is_followed_within_limits() -> None:
     scene, turns = stable("a", "b"), iter(range(1_000))
     lie = _foreign(scene)
