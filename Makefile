@@ -6,6 +6,8 @@ BIN := .venv/bin
 # A company's own certificate authority stands in the system's store, which uv reads only when told; bare images have none.
 CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
 UV := $(BIN)/uv $(if $(CERTIFICATES),--system-certs)
+# Without the name, uv installs into the environment that the shell has activated, or the system's where UV_SYSTEM_PYTHON is set.
+INSTALL := $(UV) pip install --python $(BIN)/python --quiet --require-hashes --no-deps --compile-bytecode
 STAMP := .venv/.installed
 CLASSES := build/spark.jsa
 CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
@@ -31,8 +33,8 @@ $(STAMP): requirements.txt requirements-uv.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
 	$(BIN)/python -m pip uninstall --quiet --yes --disable-pip-version-check pyspark-client 2>/dev/null
-	$(UV) pip install --quiet --require-hashes --no-deps --compile-bytecode -r requirements.txt
-	$(BIN)/python -c "import pyspark.core.context" || $(UV) pip install --quiet --require-hashes --no-deps --compile-bytecode --reinstall-package pyspark -r requirements.txt
+	$(INSTALL) -r requirements.txt
+	$(BIN)/python -c "import pyspark.core.context" || $(INSTALL) --reinstall-package pyspark -r requirements.txt
 	touch $@
 
 check: install format  ## what needs no server, for every save: format, lint, types, imports, dead code, unit tests

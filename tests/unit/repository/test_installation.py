@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -57,3 +58,15 @@ def test_the_full_pyspark_won() -> None:
         if digest != file.hash.value:
             changed.append(str(file))
     assert changed == [], f"files of the full PySpark were overwritten, most likely by pyspark-client: {REPAIR}"
+
+
+def installing() -> list[str]:
+    """The commands of `make install` after a change of the frozen packages."""
+    command = ["make", "--dry-run", "--no-print-directory", "--what-if=requirements.txt", "install"]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_packages_are_installed_into_our_environment_whichever_the_shell_has_activated() -> None:
+    by_uv = [line for line in installing() if ".venv/bin/uv" in line]
+    assert by_uv
+    assert [line for line in by_uv if "pip install --python .venv/bin/python" not in line] == []
