@@ -30,7 +30,7 @@ install: $(STAMP)  ## installs everything into .venv
 
 $(STAMP): requirements.txt requirements-uv.txt
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found, and PySpark and Airflow are frozen for it: install Python 3.11, or call make PYTHON=/path/to/it" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
 	$(BIN)/python -m pip uninstall --quiet --yes --disable-pip-version-check pyspark-client 2>/dev/null
 	$(INSTALL) -r requirements.txt

@@ -60,9 +60,9 @@ def test_the_full_pyspark_won() -> None:
     assert changed == [], f"files of the full PySpark were overwritten, most likely by pyspark-client: {REPAIR}"
 
 
-def installing() -> list[str]:
+def installing(*given: str) -> list[str]:
     """The commands of `make install` after a change of the frozen packages."""
-    command = ["make", "--dry-run", "--no-print-directory", "--what-if=requirements.txt", "install"]
+    command = ["make", "--dry-run", "--no-print-directory", "--what-if=requirements.txt", "install", *given]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
@@ -70,3 +70,13 @@ def test_packages_are_installed_into_our_environment_whichever_the_shell_has_act
     by_uv = [line for line in installing() if ".venv/bin/uv" in line]
     assert by_uv
     assert [line for line in by_uv if "pip install --python .venv/bin/python" not in line] == []
+
+
+def test_an_environment_that_was_left_half_made_is_completed(tmp_path: Path) -> None:
+    program = tmp_path / ".venv/bin/python"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 1\n")  # no pip: as Debian leaves it without its package for venv
+    program.chmod(0o755)
+    (making,) = (line for line in installing("PYTHON=echo") if "venv .venv" in line)
+    made = subprocess.run(["sh", "-c", making], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert made.stdout == "-m venv .venv\n"
