@@ -25,7 +25,7 @@ class AirflowClient:
     def __init__(self, base_url: str, username: str, password: str) -> None:
         self.base_url = base_url
         self._credentials = {"username": username, "password": password}
-        self._http = httpx.Client(base_url=base_url, timeout=REQUEST_TIMEOUT_S)
+        self._http = self._new_http()
 
     def __enter__(self) -> Self:
         return self
@@ -36,7 +36,7 @@ class AirflowClient:
     def close(self) -> None:
         """Closes the connections; the client can be used again."""
         self._http.close()
-        self._http = httpx.Client(base_url=self.base_url, timeout=REQUEST_TIMEOUT_S)
+        self._http = self._new_http()
 
     def request(self, method: str, path: str, **options: Any) -> Json:
         """One call of ``/api/v2`` + ``path``; signs in when needed. Returns the decoded answer, None if it is empty.
@@ -89,6 +89,9 @@ class AirflowClient:
     def task_instances(self, dag_id: str, run_id: str) -> list[Json]:
         """The run's task instances: ``task_id``, ``map_index``, ``try_number``, ``state``, ``start_date``, ..."""
         return list(self._pages(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances"))
+
+    def _new_http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.base_url, timeout=REQUEST_TIMEOUT_S, trust_env=False)
 
     def _pages(self, path: str, key: str) -> Iterator[Json]:
         offset = 0

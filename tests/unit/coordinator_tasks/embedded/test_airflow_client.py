@@ -71,3 +71,11 @@ def test_other_refusals_are_asked_once(client: AirflowClient, status: int, body:
     with pytest.raises(AirflowUnavailable, match=f"with status {status}"):
         client.set_paused("rebalance", False)
     assert len(Answers.asked) == 1
+
+
+def test_proxies_of_the_shell_are_not_used(client: AirflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    client.close()
+    Answers.left += [(200, {"state": "success"})]
+    assert client.run_state("rebalance", "manual-1") == "success"
