@@ -29,8 +29,9 @@ STOP_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 3.0
 """At the end of a ``with`` block: nothing is started afterwards, so no service needs to sign off."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-NOT_INHERITED = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_", *PROXIES, *map(str.upper, PROXIES))
-"""The former go before airflow.cfg, and may be those of another Airflow: its database, connections and clusters.
+NOT_INHERITED = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_", "OPENLINEAGE_", *PROXIES, *map(str.upper, PROXIES))
+"""The first three go before airflow.cfg, and may be those of another Airflow: its database, connections and clusters.
+By OpenLineage's, consumers would report what they read and write here to the lineage of the site.
 A proxy does not reach this machine's own loopback address, by which the tasks report to the api-server."""
 
 

@@ -17,6 +17,7 @@ def test_no_service_inherits_what_the_users_own_airflow_is_told(
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://production")
     monkeypatch.setenv("AIRFLOW_CONN_MINE", "{}")
     monkeypatch.setenv("COORDINATOR_DAG_PREFIX", "kafka_")
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://marquez:5000")
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
     monkeypatch.setenv("ALL_PROXY", "socks5://proxy:1080")
     monkeypatch.setenv("OTHERWISE", "kept")
@@ -29,11 +30,8 @@ def test_no_service_inherits_what_the_users_own_airflow_is_told(
         log.unlink()
         assert found.keys().isdisjoint(
             {
-                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
-                "AIRFLOW_CONN_MINE",
-                "COORDINATOR_DAG_PREFIX",
-                "http_proxy",
-                "ALL_PROXY",
+                *("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_MINE", "COORDINATOR_DAG_PREFIX"),
+                *("http_proxy", "ALL_PROXY", "OPENLINEAGE_URL"),
             }
         )
         assert found.keys() >= {"OTHERWISE", "AIRFLOW_HOME", "COORDINATOR_CLUSTERS", "COORDINATOR_EMBEDDED_MARK"}
