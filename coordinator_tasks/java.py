@@ -20,6 +20,8 @@ NEWEST = 24
 VERSION_TIMEOUT_S = 20.0
 # Local servers live shortly: with only the first compiler and the serial collector they start fastest and use the least.
 QUICK_START_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+OPTIONS_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""A Java takes options of the shell from them. Two that start with the same agent, port or a second collector end at once."""
 
 ADVICE = (
     f"install Java {OLDEST} (Debian and Ubuntu: apt-get install openjdk-{OLDEST}-jre-headless), "

@@ -20,6 +20,7 @@ from coordinator_tasks.embedded.airflow_client import AirflowClient
 from coordinator_tasks.embedded.errors import AirflowUnavailable
 from coordinator_tasks.embedded.ports import HOST, free_port
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.java import OPTIONS_VARIABLES
 
 READY_TIMEOUT_S = 180.0
 READY_POLL_S = 0.2
@@ -29,7 +30,15 @@ STOP_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 3.0
 """At the end of a ``with`` block: nothing is started afterwards, so no service needs to sign off."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-NOT_INHERITED = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_", "OPENLINEAGE_", *PROXIES, *map(str.upper, PROXIES))
+NOT_INHERITED = (
+    "AIRFLOW",
+    "_AIRFLOW",
+    "COORDINATOR_",
+    "OPENLINEAGE_",
+    *OPTIONS_VARIABLES,
+    *PROXIES,
+    *map(str.upper, PROXIES),
+)
 """The first three go before airflow.cfg, and may be those of another Airflow: its database, connections and clusters.
 By OpenLineage's, consumers would report what they read and write here to the lineage of the site.
 A proxy does not reach this machine's own loopback address, by which the tasks report to the api-server."""

@@ -18,7 +18,7 @@ from coordinator_tasks.embedded.processes import (
     marked_environment,
     run_to_end,
 )
-from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
+from coordinator_tasks.java import OPTIONS_VARIABLES, QUICK_START_OPTIONS, find_java
 
 STOP_TIMEOUT_S = 30.0
 FORMAT_TIMEOUT_S = 60.0
@@ -136,6 +136,7 @@ class EmbeddedKafka(ManagedProcess):
             log_path=self.data_dir / "kafka.log",
             # By default the simple logger writes level info: thousands of lines at every start.
             env={"JDK_JAVA_OPTIONS": "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"},
+            not_inherited=OPTIONS_VARIABLES,
             stop_timeout_s=STOP_TIMEOUT_S,
         )
 
@@ -144,7 +145,7 @@ class EmbeddedKafka(ManagedProcess):
         run_to_end(
             [*self._java, "kafka.tools.StorageTool", *arguments],
             FORMAT_TIMEOUT_S,
-            marked_environment(self.spec.env),
+            marked_environment(self.spec.env, self.spec.not_inherited),
             failure=f"Kafka's data folder {self._store} was not formatted",
             advice="delete the folder, or name another one, and start again",
         )

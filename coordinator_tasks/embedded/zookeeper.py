@@ -15,7 +15,7 @@ from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import ProcessFailed
 from coordinator_tasks.embedded.ports import HOST, free_port
 from coordinator_tasks.embedded.processes import READY_POLL_S, ManagedProcess, ProcessSpec, ServerGroup
-from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
+from coordinator_tasks.java import OPTIONS_VARIABLES, QUICK_START_OPTIONS, find_java
 
 TICK_TIME_MS = 500
 ENSEMBLE_SIZE = 3
@@ -98,6 +98,7 @@ class EmbeddedZooKeeper(ManagedProcess):
                 str(self._settings_path),
             ),
             log_path=self.data_dir / "zookeeper.log",
+            not_inherited=OPTIONS_VARIABLES,
             ready_timeout_s=READY_TIMEOUT_S,
             stop_timeout_s=STOP_TIMEOUT_S,
         )

@@ -36,6 +36,12 @@ def test_records_and_ports_outlive_a_crash(tmp_path: Path) -> None:
         assert values == [str(number).encode() for number in range(RECORDS)]
 
 
+def test_it_starts_whatever_options_of_java_the_shell_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    with EmbeddedKafka(tmp_path) as broker:
+        assert broker.running
+
+
 def sasl_admin(broker: SaslKafka, password: str) -> AdminClient:
     return AdminClient({**broker.login(password), "log_level": 0})
 

@@ -38,6 +38,12 @@ def test_data_and_port_outlive_a_crash(tmp_path: Path) -> None:
             assert kazoo.get("/kept")[0] == b"value"
 
 
+def test_it_starts_whatever_options_of_java_the_shell_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    with EmbeddedZooKeeper(tmp_path) as server:
+        assert server.ask("ruok") == "imok"
+
+
 def test_a_paused_server_answers_nothing_until_it_is_resumed(zookeeper: EmbeddedZooKeeper) -> None:
     zookeeper.pause()
     try:

@@ -18,6 +18,7 @@ def test_no_service_inherits_what_the_users_own_airflow_is_told(
     monkeypatch.setenv("AIRFLOW_CONN_MINE", "{}")
     monkeypatch.setenv("COORDINATOR_DAG_PREFIX", "kafka_")
     monkeypatch.setenv("OPENLINEAGE_URL", "http://marquez:5000")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
     monkeypatch.setenv("ALL_PROXY", "socks5://proxy:1080")
     monkeypatch.setenv("OTHERWISE", "kept")
@@ -31,7 +32,7 @@ def test_no_service_inherits_what_the_users_own_airflow_is_told(
         assert found.keys().isdisjoint(
             {
                 *("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_MINE", "COORDINATOR_DAG_PREFIX"),
-                *("http_proxy", "ALL_PROXY", "OPENLINEAGE_URL"),
+                *("http_proxy", "ALL_PROXY", "OPENLINEAGE_URL", "JAVA_TOOL_OPTIONS"),
             }
         )
         assert found.keys() >= {"OTHERWISE", "AIRFLOW_HOME", "COORDINATOR_CLUSTERS", "COORDINATOR_EMBEDDED_MARK"}
