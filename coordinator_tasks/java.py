@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import shutil
@@ -54,6 +55,11 @@ def find_java() -> Java:
         refused.append(f"{origin} {_flaw(executable, version)}")
     why = "; ".join(refused) or "neither JAVA_HOME nor PATH has one"
     raise JavaUnavailable(f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}: {ADVICE}")
+
+
+def properties(text: str) -> str:
+    """The text of a properties file with its umlauts and such escaped: Java reads the file as Latin-1."""
+    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:

@@ -18,7 +18,7 @@ from coordinator_tasks.embedded.processes import (
     marked_environment,
     run_to_end,
 )
-from coordinator_tasks.java import OPTIONS_VARIABLES, QUICK_START_OPTIONS, find_java
+from coordinator_tasks.java import OPTIONS_VARIABLES, QUICK_START_OPTIONS, find_java, properties
 
 STOP_TIMEOUT_S = 30.0
 FORMAT_TIMEOUT_S = 60.0
@@ -154,7 +154,7 @@ class EmbeddedKafka(ManagedProcess):
         self._store.mkdir(parents=True, exist_ok=True)
         settings = {**FIXED_SETTINGS, **self._listeners(), "log.dirs": str(self._store), **self._overrides}
         self._settings_path.touch(mode=0o600)
-        self._settings_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self._settings_path.write_text(properties("".join(f"{key}={value}\n" for key, value in settings.items())))
 
     def _listeners(self) -> dict[str, str]:
         own = f"PLAINTEXT://{HOST}:{self.port}"

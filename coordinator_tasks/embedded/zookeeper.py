@@ -15,7 +15,7 @@ from coordinator_tasks.embedded import jars
 from coordinator_tasks.embedded.errors import ProcessFailed
 from coordinator_tasks.embedded.ports import HOST, free_port
 from coordinator_tasks.embedded.processes import READY_POLL_S, ManagedProcess, ProcessSpec, ServerGroup
-from coordinator_tasks.java import OPTIONS_VARIABLES, QUICK_START_OPTIONS, find_java
+from coordinator_tasks.java import OPTIONS_VARIABLES, QUICK_START_OPTIONS, find_java, properties
 
 TICK_TIME_MS = 500
 ENSEMBLE_SIZE = 3
@@ -120,7 +120,7 @@ class EmbeddedZooKeeper(ManagedProcess):
             number, servers = self._quorum
             lines += ["initLimit=10", "syncLimit=5", *servers]
             (store / "myid").write_text(str(number))
-        self._settings_path.write_text("\n".join(lines) + "\n")
+        self._settings_path.write_text(properties("\n".join(lines) + "\n"))
 
 
 class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):

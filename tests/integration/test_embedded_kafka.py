@@ -42,6 +42,11 @@ def test_it_starts_whatever_options_of_java_the_shell_has(tmp_path: Path, monkey
         assert broker.running
 
 
+def test_its_data_are_in_its_folder_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path / "Jürgen's #1 folder") as broker:
+        assert (broker.data_dir / "data" / "meta.properties").exists()
+
+
 def sasl_admin(broker: SaslKafka, password: str) -> AdminClient:
     return AdminClient({**broker.login(password), "log_level": 0})
 

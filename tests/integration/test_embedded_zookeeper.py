@@ -44,6 +44,11 @@ def test_it_starts_whatever_options_of_java_the_shell_has(tmp_path: Path, monkey
         assert server.ask("ruok") == "imok"
 
 
+def test_its_data_are_in_its_folder_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path / "Jürgen's #1 folder") as server:
+        assert [*server.data_dir.glob("data/version-2/snapshot.*")]
+
+
 def test_a_paused_server_answers_nothing_until_it_is_resumed(zookeeper: EmbeddedZooKeeper) -> None:
     zookeeper.pause()
     try:
