@@ -18,7 +18,7 @@ from pathlib import Path
 
 from coordinator_tasks.embedded.cache import cache_folder, exclusive
 from coordinator_tasks.embedded.errors import JarsUnavailable
-from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
+from coordinator_tasks.java import find_java
 
 KAFKA_VERSION = "4.3.1"
 FETCH_TIMEOUT_S = 300.0
@@ -131,8 +131,8 @@ def _resolve(wanted: JarSet, resolution: Resolution, scratch: Path, log_path: Pa
     ]
     # fmt: on
     limit_s = FETCH_TIMEOUT_S / len(wanted.resolutions)
-    options = " ".join(QUICK_START_OPTIONS)
-    environment = {**os.environ, "JAVA_HOME": str(java.home), "SPARK_HOME": str(home), "SPARK_SUBMIT_OPTS": options}
+    spark = {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(home / "conf")}  # the shell may be set up for another
+    environment = {**os.environ, "JAVA_HOME": str(java.home), **spark}
     try:
         with log_path.open("wb") as log:
             subprocess.run(command, check=True, stdout=log, stderr=log, env=environment, timeout=limit_s, cwd=scratch)

@@ -78,6 +78,18 @@ def test_what_is_not_complete_is_refused_and_leaves_nothing(
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
+def test_the_shells_own_spark_has_no_part_in_the_fetch_but_its_proxy_has(
+    tmp_path: Path, fetched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_fetcher(tmp_path / "pyspark", fetched, f'echo "$SPARK_CONF_DIR $SPARK_SUBMIT_OPTS" > {tmp_path}/told')
+    monkeypatch.setattr(jars, "pyspark_home", lambda: home)
+    monkeypatch.setenv("COORDINATOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark-on-yarn")
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dhttps.proxyHost=proxy")
+    jars.ensure_kafka_jars()
+    assert (tmp_path / "told").read_text() == f"{home / 'conf'} -Dhttps.proxyHost=proxy\n"
+
+
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("COORDINATOR_CACHE", str(tmp_path / "file"))
