@@ -95,12 +95,22 @@ def ensure_kafka_jars() -> Path:
 def ensure_jars(wanted: JarSet) -> Path:
     """The folder with verified jars; of several processes that ask at once, one fetches them."""
     folder = cache_folder() / wanted.name
-    if folder.is_dir():
+    if _complete(wanted, folder):
         return folder
     with exclusive(folder.name):
-        if not folder.is_dir():
+        if not _complete(wanted, folder):
             _fetch(wanted, folder)
     return folder
+
+
+def _complete(wanted: JarSet, folder: Path) -> bool:
+    return _pinned(wanted).keys() == {jar.name for jar in folder.glob("*.jar")}
+
+
+def _pinned(wanted: JarSet) -> dict[str, str]:
+    """Name to checksum."""
+    lines = [line.split() for line in wanted.checksums.read_text().splitlines()]
+    return {name: checksum for checksum, name in lines}
 
 
 def _fetch(wanted: JarSet, folder: Path) -> None:
@@ -114,6 +124,7 @@ def _fetch(wanted: JarSet, folder: Path) -> None:
             for jar in (scratch / "jars").glob("*.jar"):
                 jar.rename(jars / jar.name)
         _verify(wanted, jars)
+        shutil.rmtree(folder, ignore_errors=True)  # what is left of jars that were deleted
         jars.rename(folder)
 
 
@@ -144,8 +155,7 @@ def _resolve(wanted: JarSet, resolution: Resolution, scratch: Path, log_path: Pa
 
 
 def _verify(wanted: JarSet, jars: Path) -> None:
-    pinned = [line.split() for line in wanted.checksums.read_text().splitlines()]
-    expected = {name: checksum for checksum, name in pinned}
+    expected = _pinned(wanted)
     actual = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars.glob("*.jar")}
     wrong = sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
     if wrong:

@@ -58,6 +58,19 @@ def test_two_processes_that_ask_at_once_fetch_once(tmp_path: Path, fetched: Path
     assert {jar.name for jar in folder.iterdir()} == {jar.name for jar in fetched.iterdir()}
 
 
+def test_jars_that_were_deleted_from_the_cache_are_fetched_again(
+    tmp_path: Path, fetched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "pyspark_home", lambda: make_fetcher(tmp_path / "pyspark", fetched))
+    monkeypatch.setenv("COORDINATOR_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / fetched.name
+    folder.mkdir(parents=True)
+    (folder / "org.yaml_snakeyaml-2.5.jar").touch()  # a cleaner of caches has left one
+    assert jars.ensure_kafka_jars() == folder
+    assert {jar.name for jar in folder.iterdir()} == {jar.name for jar in fetched.iterdir()}
+    assert (folder / "org.yaml_snakeyaml-2.5.jar").stat().st_size
+
+
 @pytest.mark.parametrize(
     ("afterwards", "message"),
     [
