@@ -113,6 +113,7 @@ sbom: install  ## writes build/sbom.json: every frozen package and jar with its 
 audit: install  ## asks a public database for known weaknesses of the frozen packages; pip-audit comes into an environment of its own
 	$(UV) tool run --from pip-audit==$(PIP_AUDIT_VERSION) pip-audit --require-hashes --disable-pip -r requirements.txt
 
-clean:  ## removes what was built here; the cache of fetched files stays
+clean:  ## removes what was built here, and ends what "make demo KEEP=1" left running; the cache of fetched files stays
+	@test ! -e build/demo/kept.json || $(BIN)/python -m coordinator_tasks.demo --stop
 	rm -rf build .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from coordinator_tasks.demo.stack import default_folders
 from tests.sbom import pinned
 
 ROOT = Path(__file__).parents[3]
@@ -60,10 +61,15 @@ def test_the_full_pyspark_won() -> None:
     assert changed == [], f"files of the full PySpark were overwritten, most likely by pyspark-client: {REPAIR}"
 
 
+def commands(*given: str) -> list[str]:
+    """What make would run."""
+    command = ["make", "--dry-run", "--no-print-directory", *given]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 def installing(*given: str) -> list[str]:
     """The commands of `make install` after a change of the frozen packages."""
-    command = ["make", "--dry-run", "--no-print-directory", "--what-if=requirements.txt", "install", *given]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    return commands("--what-if=requirements.txt", "install", *given)
 
 
 def test_packages_are_installed_into_our_environment_whichever_the_shell_has_activated() -> None:
@@ -80,3 +86,14 @@ def test_an_environment_that_was_left_half_made_is_completed(tmp_path: Path) -> 
     (making,) = (line for line in installing("PYTHON=echo") if "venv .venv" in line)
     made = subprocess.run(["sh", "-c", making], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert made.stdout == "-m venv .venv\n"
+
+
+def test_what_was_left_running_is_ended_before_the_file_that_names_it_is_cleaned_away(tmp_path: Path) -> None:
+    kept = default_folders().kept.relative_to(ROOT)
+    ending, removing, *_ = [line.replace(".venv/bin/python", "echo") for line in commands("clean")]
+    assert "rm -rf build .venv" in removing
+    assert subprocess.run(["sh", "-c", ending], cwd=tmp_path, check=True, capture_output=True).stdout == b""
+    (tmp_path / kept).parent.mkdir(parents=True)
+    (tmp_path / kept).touch()
+    ended = subprocess.run(["sh", "-c", ending], cwd=tmp_path, check=True, capture_output=True)
+    assert ended.stdout == b"-m coordinator_tasks.demo --stop\n"
