@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from coordinator_tasks.embedded.cache import cache_folder, exclusive
-from coordinator_tasks.embedded.errors import EmbeddedError
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.embedded.cache import FOLDER_VARIABLE, cache_folder, exclusive
+from coordinator_tasks.embedded.errors import CacheUnavailable, EmbeddedError
 from coordinator_tasks.embedded.jars import ensure_kafka_jars
 from coordinator_tasks.java import JavaUnavailable, find_java
 
@@ -81,12 +82,18 @@ def main() -> int:
     try:
         ensure_java()
         ensure_kafka_jars()
+        for advice in filter(None, (ensure_browser(), ensure_prometheus())):
+            print(advice, file=sys.stderr)
     except (EmbeddedError, JavaUnavailable) as error:
-        print(error.told, file=sys.stderr)
-        return 1
-    for advice in filter(None, (ensure_browser(), ensure_prometheus())):
-        print(advice, file=sys.stderr)
-    return 0
+        failed: CoordinatorError = error
+    except OSError as error:
+        failed = CacheUnavailable(
+            f"{error}; let {cache_folder()} be a folder of yours with space on its disk, or set {FOLDER_VARIABLE} to one"
+        )
+    else:
+        return 0
+    print(failed.told, file=sys.stderr)
+    return 1
 
 
 def _missing_programs() -> list[str]:

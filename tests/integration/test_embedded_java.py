@@ -1,5 +1,6 @@
 """A Java that is missing, too old or too new is refused in one line that says what, why and what to do next."""
 
+import errno
 import re
 from pathlib import Path
 
@@ -72,3 +73,16 @@ def test_a_good_java_on_the_path_wins_over_a_bad_java_home(tmp_path: Path, monke
 def test_preparing_the_machine_without_rights_says_so_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert host.main() == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_full_disk_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/cache/fetch-1")
+
+    monkeypatch.setattr(host, "ensure_java", lambda: None)
+    monkeypatch.setattr(host, "ensure_kafka_jars", full)
+    assert host.main() == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "No space left on device: '/cache/fetch-1'" in said
+    assert "COORDINATOR_CACHE" in said
