@@ -51,7 +51,7 @@ def find_java() -> Java:
     for origin, executable in _candidates():
         version = _major_version(executable)
         if version is not None and OLDEST <= version <= NEWEST:
-            return Java(home=executable.resolve().parent.parent, executable=executable, version=version)
+            return Java(home=_home(executable), executable=executable, version=version)
         refused.append(f"{origin} {_flaw(executable, version)}")
     why = "; ".join(refused) or "neither JAVA_HOME nor PATH has one"
     raise JavaUnavailable(f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}: {ADVICE}")
@@ -77,14 +77,26 @@ def _flaw(executable: Path, version: int | None) -> str:
     return f"has Java {version} ({executable}), which is too {'old' if version < OLDEST else 'new'}"
 
 
-@functools.cache
+def _home(executable: Path) -> Path:
+    """What it says itself: on PATH there may be a script that chooses one of several."""
+    found = re.search(r"java\.home = (.+)", _answer(executable))
+    return Path(found.group(1).strip()) if found else executable.resolve().parent.parent
+
+
 def _major_version(executable: Path) -> int | None:
     """17 from ``openjdk version "17.0.15"``, 8 from ``java version "1.8.0_292"``; None if it does not answer."""
+    found = re.search(r'version "(?:1\.)?(\d+)', _answer(executable))
+    return int(found.group(1)) if found else None
+
+
+@functools.cache
+def _answer(executable: Path) -> str:
+    """What it says of itself; empty if it does not run."""
+    command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(
-            [executable, "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=True
+            command, capture_output=True, text=True, errors="replace", timeout=VERSION_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return int(found.group(1)) if found else None
+        return ""
+    return answer.stderr + answer.stdout

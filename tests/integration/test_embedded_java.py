@@ -70,6 +70,13 @@ def test_a_good_java_on_the_path_wins_over_a_bad_java_home(tmp_path: Path, monke
 
 
 @pytest.mark.usefixtures("nowhere")
+def test_a_java_behind_a_script_tells_its_own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = fake_java(tmp_path / "manager", f'    java.home = {tmp_path}/17\nopenjdk version "17.0.1"')
+    monkeypatch.setenv("PATH", str(script / "bin"))
+    assert find_java().home == tmp_path / "17"
+
+
+@pytest.mark.usefixtures("nowhere")
 def test_preparing_the_machine_without_rights_says_so_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert host.main() == 1
     assert capsys.readouterr().err.count("\n") == 1
