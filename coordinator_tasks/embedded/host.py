@@ -104,13 +104,16 @@ def _install(*packages: str) -> bool:
     return _run(["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", *packages])
 
 
-def _unpack(package: str, folder: Path) -> bool:
-    """The files of one package of Debian, without its dependencies, in a folder of ours."""
-    with TemporaryDirectory() as fetched:
-        if not _run(["apt-get", "update"], ["apt-get", "download", package], cwd=fetched):
-            return False
-        (archive,) = Path(fetched).glob(f"{package}_*.deb")
-        return _run(["dpkg-deb", "--extract", str(archive), str(folder)])
+def _unpack(package: str, folder: Path) -> None:
+    """The files of one package of Debian, without its dependencies, in a folder of ours: all of them or none."""
+    with TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch:
+        if not _run(["apt-get", "update"], ["apt-get", "download", package], cwd=scratch):
+            return
+        (archive,) = Path(scratch).glob(f"{package}_*.deb")
+        unpacked = Path(scratch) / "unpacked"
+        if _run(["dpkg-deb", "--extract", str(archive), str(unpacked)]):
+            shutil.rmtree(folder, ignore_errors=True)
+            unpacked.rename(folder)
 
 
 def _run(*commands: list[str], cwd: str | None = None) -> bool:

@@ -93,3 +93,24 @@ def test_a_full_disk_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys
     assert said.count("\n") == 1
     assert "No space left on device: '/cache/fetch-1'" in said
     assert "COORDINATOR_CACHE" in said
+
+
+def test_an_unpacking_that_was_interrupted_leaves_no_half_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*commands: list[str], cwd: str | None = None) -> bool:
+        if commands[0][0] == "dpkg-deb":
+            program = Path(commands[0][-1]) / "usr" / "bin" / "promtool"
+            program.parent.mkdir(parents=True)
+            program.write_text("a half")
+            raise KeyboardInterrupt
+        (Path(cwd or "") / "prometheus_1.deb").touch()
+        return True
+
+    monkeypatch.setenv("COORDINATOR_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(host, "can_install", lambda: True)
+    monkeypatch.setattr(host, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        host.ensure_prometheus()
+    assert host.prometheus_program("promtool") is None
