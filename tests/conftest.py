@@ -1,6 +1,7 @@
 """Fixtures that all tests share: real servers, started once per test run and only if some test asks for them."""
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,9 +13,14 @@ import pytest
 from hypothesis import settings
 
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.embedded.ports import HOST
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.postgres_server import PostgresMissing, PostgresServer
 from tests.sasl_kafka import SaslKafka
+
+# The servers are on this machine, which a proxy of the shell does not reach.
+_without_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, (_without_proxy, HOST, "localhost")))
 
 # A busy machine is no failure: tests are never timed.
 settings.register_profile("untimed", deadline=None)

@@ -5,7 +5,9 @@ import hashlib
 import subprocess
 from importlib import metadata
 from pathlib import Path
+from urllib.request import proxy_bypass
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -97,3 +99,9 @@ def test_what_was_left_running_is_ended_before_the_file_that_names_it_is_cleaned
     (tmp_path / kept).touch()
     ended = subprocess.run(["sh", "-c", ending], cwd=tmp_path, check=True, capture_output=True)
     assert ended.stdout == b"-m coordinator_tasks.demo --stop\n"
+
+
+def test_a_proxy_of_the_shell_is_not_asked_for_the_servers_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    assert all(proxy_bypass(host) for host in ("127.0.0.1", "localhost"))
+    assert not proxy_bypass("registry.example.com")
