@@ -40,8 +40,15 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
     url = setting(settings, "schemaRegistry", "").rstrip("/")
     if not url:
         raise Refused("the setting schemaRegistry is missing; give the registry's address, http://host:8081")
-    user = setting(settings, "schemaRegistryUser", "")
-    auth = (user, setting(settings, "schemaRegistryPassword", "")) if user else None
+    try:
+        given = httpx.URL(url)
+    except httpx.InvalidURL:
+        raise Refused(
+            "the setting schemaRegistry is no address; give http://host:8081"
+        ) from None  # it may hold a password
+    user = setting(settings, "schemaRegistryUser", given.username)
+    auth = (user, setting(settings, "schemaRegistryPassword", given.password)) if user else None
+    url = str(given.copy_with(userinfo=b"")).rstrip("/")  # errors show it
     place = f"{url}/subjects/{quote(subject, safe='')}/versions"
     try:
         with client or httpx.Client(timeout=TIMEOUT_S) as asked:

@@ -29,6 +29,9 @@ def test_every_version_is_read_and_the_latest_gives_the_columns() -> None:
     found = subject_of(SETTINGS, "a/orders-value", client(answers, seen))
     assert found == Subject({7: FIRST, 4: SECOND}, SECOND)
     assert {request.headers["authorization"] for request in seen} == {httpx.BasicAuth("reader", "p")._auth_header}
+    with pytest.raises(Refused):
+        subject_of({"schemaRegistry": "http://registry:8081"}, "orders", client({}, seen))
+    assert "authorization" not in seen[-1].headers
 
 
 @pytest.mark.parametrize("answer", [[], {"error_code": 40401}, [3], "text", None])
@@ -44,6 +47,20 @@ def test_a_schema_that_is_no_json_is_refused(schema: str) -> None:
     place = "/subjects/orders/versions"
     with pytest.raises(Refused, match="did not give the versions"):
         subject_of(SETTINGS, "orders", client({place: [1], f"{place}/1": {"id": 1, "schema": schema}}, []))
+
+
+def test_a_login_in_the_address_is_used_and_never_shown() -> None:
+    seen: list[httpx.Request] = []
+    with pytest.raises(Refused, match="the schema registry at http://registry:8081 did not give") as raised:
+        subject_of({"schemaRegistry": "http://me:s3cret@registry:8081"}, "orders", client({}, seen))
+    assert "s3cret" not in str(raised.value)
+    assert seen[0].headers["authorization"] == httpx.BasicAuth("me", "s3cret")._auth_header
+
+
+def test_an_address_that_is_none_is_refused_without_being_shown() -> None:
+    with pytest.raises(Refused, match="the setting schemaRegistry is no address; give http://host:8081") as raised:
+        subject_of({"schemaRegistry": "http://me:s3/cret@registry:8081"}, "orders")
+    assert "s3" not in str(raised.value)
 
 
 def test_without_an_address_it_says_which_setting_is_missing() -> None:
