@@ -126,6 +126,7 @@ def _problem() -> Column:
 
 def prepare(cursor: Cursor) -> None:
     """Create the tables where they are missing."""
+    cursor.exclusively("orders")  # two consumers that start at once would both create them
     ORDERS.prepare(cursor)
     DEAD_LETTERS.prepare(cursor)
     cursor.execute(CREATE_REVENUE)

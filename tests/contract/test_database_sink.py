@@ -3,8 +3,10 @@
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ from coordinator_tasks.core.model import Token
 from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import TABLE, DatabaseSink
+from spark_apps.pipelines import orders
 from tests.integration.agent_site import wait_for
 from tests.postgres_server import PostgresServer
 
@@ -224,6 +227,37 @@ def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresSer
     claiming.join()
     assert found == {0: Standing(NEW, "b", 3)}
     bench.close()
+
+
+def sample(url: str, *products: str, partition: int = 0) -> None:
+    """One batch of the sample pipeline's rows, written as a consumer does."""
+    rows = [
+        {"topic": "orders", "partition": partition, "offset": offset, "value": "{}", "problem": None, "order_id": "A"}
+        | {"product": product, "quantity": 1, "amount_cents": 1, "minute": "2026-11-21 08:15"}
+        for offset, product in enumerate(products)
+    ]
+    orders._writing(url)(cast(Any, SimpleNamespace(toArrow=lambda: pa.Table.from_pylist(rows))), 0)
+
+
+@pytest.fixture
+def sample_url(postgres: PostgresServer) -> str:
+    with Database(postgres.url).transaction() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS orders, dead_letters, revenue")
+    return postgres.url
+
+
+def test_consumers_of_the_sample_that_begin_at_once_make_its_tables_once(sample_url: str) -> None:
+    with ThreadPoolExecutor() as pool:
+        with Database(sample_url).transaction() as cursor:
+            orders.prepare(cursor)
+            other = pool.submit(sample, sample_url, "tea")
+            wait_for(lambda: waiting_locks(sample_url), "the other one waits")
+        other.result()
+
+
+def waiting_locks(url: str) -> list[tuple[Any, ...]]:
+    with Database(url).transaction() as cursor:
+        return cursor.query("SELECT pid FROM pg_locks WHERE NOT granted")
 
 
 def test_a_database_that_does_not_answer_takes_no_claims(tmp_path: Path) -> None:
