@@ -45,10 +45,11 @@ CREATE TABLE IF NOT EXISTS revenue (
     product TEXT, minute TEXT, orders BIGINT, amount_cents BIGINT, PRIMARY KEY (product, minute)
 )"""
 CREATE_INDEX = 'CREATE INDEX IF NOT EXISTS orders_written_by ON orders ("written_by")'
-# Only the rows of this batch: older ones carry another mark.
+# Only the rows of this batch: older ones carry another mark. In one order: two consumers would lock each other's rows.
 ADD_REVENUE = """
 INSERT INTO revenue (product, minute, orders, amount_cents)
 SELECT product, minute, COUNT(*), SUM(amount_cents) FROM orders WHERE written_by = ? GROUP BY product, minute
+ORDER BY product, minute
 ON CONFLICT (product, minute) DO UPDATE SET
     orders = revenue.orders + excluded.orders, amount_cents = revenue.amount_cents + excluded.amount_cents
 """

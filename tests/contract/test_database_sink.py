@@ -255,6 +255,20 @@ def test_consumers_of_the_sample_that_begin_at_once_make_its_tables_once(sample_
         other.result()
 
 
+def test_the_sample_locks_revenues_in_one_order_so_that_two_consumers_do_not_wait_for_each_other(
+    sample_url: str,
+) -> None:
+    products = [f"product-{number:03}" for number in range(20)]
+    for partition in range(150):  # with so many marks PostgreSQL groups by a hash
+        sample(sample_url, *products, partition=partition)
+    with Database(sample_url).transaction() as cursor:
+        cursor.execute("TRUNCATE revenue")
+        cursor.execute("ANALYZE orders")
+    sample(sample_url, *products, partition=150)
+    with Database(sample_url).transaction() as cursor:
+        assert [one for (one,) in cursor.query("SELECT product FROM revenue ORDER BY ctid")] == products
+
+
 def waiting_locks(url: str) -> list[tuple[Any, ...]]:
     with Database(url).transaction() as cursor:
         return cursor.query("SELECT pid FROM pg_locks WHERE NOT granted")
