@@ -217,7 +217,8 @@ class _Reading:
                 progress_at = now
             elif now - progress_at > self._job.progress_timeout_s:
                 raise self._stalled()
-            if now - max(progress_at, self._assigned_at) > self._nudge_s:
+            # Each time later: a client that skips aborted records begins with them again.
+            if now - max(progress_at, self._assigned_at) > max(self._nudge_s, self._assigned_at - progress_at):
                 self._nudge(progress_at, now)
             elif self._discarded > MOST_DISCARDED:
                 self._assign()
@@ -254,7 +255,7 @@ class _Reading:
 
     @property
     def _nudge_s(self) -> float:
-        """Ask again after so long without progress; well within the time limit."""
+        """Ask again for the first time after so long without progress; well within the time limit."""
         return min(NUDGE_S, self._job.progress_timeout_s / 4)
 
     def _next(self) -> Fetched:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -193,3 +194,25 @@ def test_a_log_that_was_cut_is_read_up_to_its_end_where_losses_are_allowed(
 def test_records_that_only_do_not_come_are_not_lost(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
     with pytest.raises(ReadFailed, match="partition 0: at 3, wanted up to 4"):
         cut_at(monkeypatch, last, fail_on_data_loss=False)
+
+
+class SkippingClient(Client):
+    """The log's end is 30 s of aborted records behind the position, for a client that is not asked again meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self._assigned_at = 0.0
+
+    def assign(self, topic: str, positions: Mapping[int, int]) -> None:
+        self._assigned_at = self.now
+
+    def fetch(self, most: int, timeout_s: float) -> Fetched:
+        self.now += 1.0
+        return Fetched([end_at(0, 5)] if self.now - self._assigned_at >= 30 else [])
+
+
+def test_aborted_records_that_take_long_to_skip_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = SkippingClient()
+    monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: client.now))
+    assert read(client, monkeypatch, Range(0, 0, 5, 1)) == []
+    assert client.now < 120
