@@ -115,6 +115,7 @@ class PlainTopic(TopicReader):
         self._polled_at = -inf
         # Stalled partition -> its position, and when it was first seen there.
         self._waiting: dict[int, tuple[int, float]] = {}
+        self._replaced_at = -inf
         self._thread = threading.Thread(
             target=within(self._run, topic=runner.topic), name=f"plain-{runner.topic}", daemon=True
         )
@@ -192,7 +193,7 @@ class PlainTopic(TopicReader):
         )
         if not stuck:
             return
-        self._waiting.clear()
+        self._replaced_at = now
         log.warning("topic %s: partitions %s bring no records: using a new client", self.runner.topic, stuck)
         old, self._kafka = self._kafka, Consumer(self._settings, logger=LIBRARY_LOG)
         self._assigned.clear()
@@ -200,8 +201,13 @@ class PlainTopic(TopicReader):
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 
     def _had_time(self, since: float, now: float) -> bool:
-        """Whether a poll has emptied the client since then, or it has lasted longer than a slow sink explains."""
-        return self._polled_at >= since + STUCK_S / 2 or now >= since + SLOW_SINK_STUCK_S
+        """Whether a poll has emptied the client since then, or it has lasted longer than a slow sink explains.
+
+        Each client has twice the time of all before it: one that skips aborted records begins with them again.
+        """
+        began = max(since, self._replaced_at)
+        idle = self._polled_at >= began + STUCK_S / 2 or now >= began + SLOW_SINK_STUCK_S
+        return idle and now - began >= 2 * (self._replaced_at - since)
 
     @staticmethod
     def _stalled(ownership: TopicOwnership) -> dict[int, int]:

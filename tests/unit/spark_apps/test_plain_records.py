@@ -355,6 +355,21 @@ def test_a_client_whose_records_wait_for_a_slow_sink_is_kept_for_long(
     assert looks(polled_at=stage.clock.monotonic()), "the new one has its time"
 
 
+def test_each_new_client_has_more_time_than_the_one_before(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aborted records may take long to skip, and a new client begins with them again."""
+    monkeypatch.setattr(stage.client, "close", bool, raising=False)
+    monkeypatch.setattr(stage.topic, "_stalled", lambda _: {1: 10})
+    began, times = stage.clock.monotonic(), list[float]()
+    for _ in range(40):
+        stage.topic._assigned = {1: 2}
+        stage.clock.advance(plain.STUCK_S)
+        stage.topic._polled_at = stage.clock.monotonic()
+        stage.topic._replace_stuck_client()
+        if not stage.topic._assigned:
+            times.append(stage.clock.monotonic() - began)
+    assert times == [10.0, 20.0, 50.0, 140.0]
+
+
 def test_a_client_is_given_time_and_the_logs_end_is_asked_for_now_and_then(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
