@@ -288,6 +288,9 @@ class _Reading:
             if chosen.size:
                 self._bytes_per_message = float(sizes.mean())
             found = [(self._build(fetched, chosen[part]), int(sizes[part].sum())) for part in _parts(sizes)]
+        if self._job.include_headers and found:
+            found = [part for batch, _ in found for part in _with_headers(batch)]
+            self._bytes_per_message = sum(size for _, size in found) / chosen.size
         for problem in fetched.problems:
             self._judge(problem)
         return found
@@ -413,6 +416,13 @@ def _parts(sizes: NDArray[np.int64]) -> list[slice]:
         parts.append(slice(start, stop))
         start, before = stop, int(ends[stop - 1])
     return parts
+
+
+def _with_headers(batch: pa.RecordBatch) -> list[tuple[pa.RecordBatch, int]]:
+    """Parts of about `BATCH_BYTES` and their sizes: only a column that is built tells the size of the headers."""
+    rows = max(1, BATCH_BYTES * batch.num_rows // batch.nbytes)
+    parts = [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]
+    return [(part, part.nbytes) for part in parts]
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Self, TypeAlias
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from spark_apps.errors import DataLost, ReadFailed, lost_records
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
-from spark_apps.records.columns import Records
+from spark_apps.records.columns import Records, header_column
 from spark_apps.records.fetching import Problem
 from spark_apps.records.reader import Job
 
@@ -216,3 +217,35 @@ def test_aborted_records_that_take_long_to_skip_are_passed(monkeypatch: pytest.M
     monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: client.now))
     assert read(client, monkeypatch, Range(0, 0, 5, 1)) == []
     assert client.now < 120
+
+
+class HeadedFetched(Fetched):
+    """Records that have only a header of 100 KB."""
+
+    def records(self, chosen: NDArray[np.int64], include_headers: bool) -> Records:
+        headers = header_column([[("name", bytes(100_000))]] * chosen.size) if include_headers else None
+        return replace(super().records(chosen, False), headers=headers)
+
+
+class HeadedClient(Client):
+    """Tells how many records each fetch was to bring."""
+
+    def __init__(self) -> None:
+        super().__init__([(0, offset) for offset in range(4_100)])
+        self.asked: list[int] = []
+
+    def fetch(self, most: int, timeout_s: float) -> Fetched:
+        self.asked.append(most)
+        found = super().fetch(min(most, 100), timeout_s)
+        return HeadedFetched(list(zip(found.partitions.tolist(), found.offsets.tolist(), strict=True)))
+
+
+def test_headers_count_towards_the_size_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = HeadedClient()
+    monkeypatch.setattr(reader, "_idle", {})
+    monkeypatch.setattr(reader, "_new_client", lambda _, **__: client)
+    job = Job("orders", (Range(0, 0, 130, 1),), {"bootstrap.servers": "none:1"}, include_headers=True)
+    batches = list(reader.read(job))
+    assert [offset for one in batches for offset in one["offset"].to_pylist()] == list(range(130))
+    assert max(one.nbytes for one in batches) < 1.1 * reader.BATCH_BYTES
+    assert client.asked[1] <= 20
