@@ -40,6 +40,8 @@ _ASSIGNMENT = (
     StructField("epoch", LongType()),
 )
 _US_PER_MS = 1000
+_LAST_MS = (2**63 - 1) // _US_PER_MS
+"""A producer may send any number as a time; a timestamp has microseconds, and so ends here, in the year 294247."""
 _HEADERS_OF = methodcaller("headers")
 """Not `message.headers()`: see `coordinator_tasks.adapters.kafka_samples`."""
 
@@ -89,7 +91,7 @@ class Columns:
             _repeated(topic, count),
             number_column(records.partitions),
             number_column(records.offsets),
-            number_column(records.times_ms * _US_PER_MS).view(self.schema.field("timestamp").type),
+            number_column(records.times_ms.clip(-_LAST_MS, _LAST_MS) * _US_PER_MS).view(self.schema.field("timestamp").type),
             number_column(
                 records.kinds - 1
             ),  # the numbers of Spark and Kafka: -1 none, 0 creation, 1 append to the log

@@ -49,6 +49,14 @@ def test_each_column_has_its_value() -> None:
     ]
 
 
+def test_a_time_too_far_for_a_timestamp_is_the_last_one() -> None:
+    """A producer may send any number: it came out as another time."""
+    times = np.array([2**62, -(2**62)], np.int64)
+    nothing, small = pa.nulls(2, pa.binary()), np.ones(2, np.int32)
+    batch = Columns(False, False, "", 0).build("orders", Records(nothing, nothing, small, times, times, small), times)
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [9223372036854775000, -9223372036854775000]
+
+
 def test_a_batch_of_nothing_and_an_empty_name() -> None:
     empty, none = np.zeros(0, np.int64), np.zeros(0, np.int32)
     nothing = pa.nulls(0, pa.binary())
