@@ -139,8 +139,6 @@ def borrowed(url: str) -> Iterator[Database]:
 class _Cursor:
     """SQLite: a transaction here locks the whole database."""
 
-    placeholder = "?"
-
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
 
@@ -166,12 +164,10 @@ class _Cursor:
         """It is."""
 
     def _marked(self, statement: str) -> str:
-        return statement.replace("?", self.placeholder)
+        return statement
 
 
 class _PostgresCursor(_Cursor):
-    placeholder = "%s"
-
     def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
         return self.query(f"{statement} FOR UPDATE", values)
 
@@ -182,6 +178,9 @@ class _PostgresCursor(_Cursor):
 
     def exclusively(self, matter: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtext(?))", [matter])
+
+    def _marked(self, statement: str) -> str:
+        return statement.replace("%", "%%").replace("?", "%s")
 
 
 def _names(columns: Iterable[str]) -> str:

@@ -229,6 +229,11 @@ def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresSer
     bench.close()
 
 
+def test_a_percent_sign_in_a_statement_is_one(bench: Bench) -> None:
+    assert bench.query("SELECT 1 WHERE 'tea' LIKE 't%' AND 1 = ?", 1) == [(1,)]
+    assert bench.query("SELECT 1 WHERE 'tea' LIKE 't%'") == [(1,)]
+
+
 def sample(url: str, *products: str, partition: int = 0) -> None:
     """One batch of the sample pipeline's rows, written as a consumer does."""
     rows = [
