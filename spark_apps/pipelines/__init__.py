@@ -39,11 +39,15 @@ Build: TypeAlias = Callable[[DataFrame, Mapping[str, str]], Output]
 
 
 def check_writer(writer: DataStreamWriter) -> None:
-    """Raise `Refused` for a writer that would lose records: one of Spark's own file sink.
+    """Raise `Refused` for what is no writer, and for one that would lose records: one of Spark's own file sink.
 
     That sink drops a batch whose number it has seen. Our numbers begin at 0 with every start of a consumer, so it would
     drop the first batches after a restart.
     """
+    if not isinstance(writer, DataStreamWriter):
+        raise Refused(
+            f"the pipeline gave a {type(writer).__name__} in place of a writer; return the DataStreamWriter, which is started for it"
+        )
     kind = str(writer_field(writer, "source")).lower()
     if kind in FILE_SINKS:
         raise Refused(

@@ -91,7 +91,9 @@ class Columns:
             _repeated(topic, count),
             number_column(records.partitions),
             number_column(records.offsets),
-            number_column(records.times_ms.clip(-_LAST_MS, _LAST_MS) * _US_PER_MS).view(self.schema.field("timestamp").type),
+            number_column(records.times_ms.clip(-_LAST_MS, _LAST_MS) * _US_PER_MS).view(
+                self.schema.field("timestamp").type
+            ),
             number_column(
                 records.kinds - 1
             ),  # the numbers of Spark and Kafka: -1 none, 0 creation, 1 append to the log

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
@@ -78,4 +79,12 @@ def test_rows_without_their_partition_are_refused(monkeypatch: pytest.MonkeyPatc
     runner = Runner()
     with pytest.raises(Refused, match="rows of topic orders have no column 'partition' \\(they have text\\)"):
         agree(runner, ExactlyOnce(cast(Any, Rows("text")), cast(Any, None)), monkeypatch)
+    assert runner.agreed == []
+
+
+@pytest.mark.parametrize("output", [None, AtMostOnce(cast(Any, None)), cast(Any, StreamingQuery)(None)])
+def test_what_is_no_writer_is_refused_with_what_to_return(output: object) -> None:
+    runner = Runner()
+    with pytest.raises(Refused, match=r"pipeline gave a (NoneType|StreamingQuery) .* return the DataStreamWriter"):
+        outputs.agreed_writer(cast(Any, runner), cast(Any, output), HOOKS)
     assert runner.agreed == []
