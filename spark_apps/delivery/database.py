@@ -230,6 +230,7 @@ class RowSink:
         unknown = sorted(set(unique) - self.columns.keys())
         if unknown:
             raise Refused(f"table {table} has no column {unknown[0]} to tell records apart by; name one of its columns")
+        self._unique = [list(self.columns).index(name) for name in unique]
         marks = ", ".join("?" for _ in self.columns)
         types = ", ".join(f'"{name}" {kind}' for name, kind in self.columns.items())
         keys = f"PRIMARY KEY ({_names(KEY)})" + (f", UNIQUE ({_names(unique)})" if unique else "")
@@ -243,7 +244,11 @@ class RowSink:
 
     def write(self, cursor: Cursor, rows: Iterable[Row]) -> None:
         """Add rows, values in the order of `columns`; a row whose key exists changes nothing."""
-        cursor.executemany(self._insert, rows)
+        # In one order of the second keys: two writers of the same ones would wait for each other.
+        cursor.executemany(self._insert, sorted(rows, key=self._second_key) if self._unique else rows)
+
+    def _second_key(self, row: Row) -> list[str]:
+        return [repr(row[place]) for place in self._unique]
 
     def append(self, cursor: Cursor, rows: Iterable[Row]) -> None:
         """Add rows that cannot exist yet, as with exactly once: several times quicker; a row whose key exists is an error."""

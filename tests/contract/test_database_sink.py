@@ -210,6 +210,25 @@ def test_a_row_that_is_written_again_changes_nothing_and_the_first_of_a_key_stay
     assert found == [*first, (5, "C", "first")]
 
 
+def test_two_that_write_the_same_keys_do_not_wait_for_each_other(postgres: PostgresServer) -> None:
+    sink = RowSink(f"keyed_{uuid.uuid4().hex[:6]}", {"order_id": "TEXT"}, unique=["order_id"])
+    both, databases = threading.Barrier(2), [Database(postgres.url) for _ in range(2)]
+
+    def write(number: int) -> None:
+        names = [f"{one:02}" for one in range(400)]
+        rows = [("orders", number, offset, one) for offset, one in enumerate(names if number else names[::-1])]
+        with databases[number].transaction() as cursor:
+            both.wait(10)
+            sink.write(cursor, rows)
+
+    with databases[0].transaction() as cursor:
+        sink.prepare(cursor)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, range(2)))
+    for one in databases:
+        one.close()
+
+
 def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresServer) -> None:
     bench, found = Bench(postgres.url), dict[int, Standing]()
     bench.claim("a", OLD)
