@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from coordinator_tasks.core.errors import Refused
+
 log = logging.getLogger(__name__)
 
 
@@ -50,10 +52,17 @@ class ConsumerInterceptor:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """At most one listener, and interceptors in their order."""
+    """At most one listener, and interceptors in their order; raises `Refused` for other objects."""
 
     listener: ConsumerRebalanceListener | None = None
     interceptors: Sequence[ConsumerInterceptor] = ()
+
+    def __post_init__(self) -> None:
+        listeners = () if self.listener is None else (self.listener,)
+        for kind, given in ((ConsumerRebalanceListener, listeners), (ConsumerInterceptor, self.interceptors)):
+            for one in given:
+                if not isinstance(one, kind):
+                    raise Refused(f"{one!r} is no {kind.__name__}; give an object of a class that extends it")
 
     @property
     def consuming(self) -> tuple[ConsumerInterceptor, ...]:

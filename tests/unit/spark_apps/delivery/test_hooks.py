@@ -1,11 +1,13 @@
 """Interceptors: what they may change, and that nothing they do wrong stops the stream."""
 
 import logging
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from coordinator_tasks.core.errors import Refused
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks, committed, intercepted
 
 BATCH = pa.RecordBatch.from_pydict({"offset": [0, 1, 2], "value": [b"a", b"b", None]})
@@ -97,3 +99,11 @@ def test_lost_is_revoked_unless_overwritten_as_in_kafka() -> None:
     seen: list[object] = []
     Flushing().on_partitions_lost("orders", {2: 10})
     assert seen == [("orders", {2: 10})]
+
+
+@pytest.mark.parametrize("wrong", [Dropping, object()], ids=["a class", "something else"])
+def test_hooks_that_could_not_be_called_are_refused(wrong: Any) -> None:
+    with pytest.raises(Refused, match="is no ConsumerInterceptor; give an object of a class that extends it"):
+        Hooks(interceptors=[wrong])
+    with pytest.raises(Refused, match="is no ConsumerRebalanceListener; give an object"):
+        Hooks(wrong)
