@@ -165,9 +165,8 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
     left_out = _drained_by_persons(c, kept)
-    scaling.would_scale(
-        c, kept.app, decision.desired, version=version, left_out=left_out
-    )  # what is refused ends no pins
+    # What is refused ends no pins.
+    scaling.would_scale(c, kept.app, decision.desired, version=version, left_out=left_out)
     _end_pins(c, kept, actor)
     if decision.desired > len(fleet.consumers):
         grow = partial(scaling.scale, c, kept.app, decision.desired, left_out=left_out)

@@ -43,9 +43,8 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
     try:
         given = httpx.URL(url)
     except httpx.InvalidURL:
-        raise Refused(
-            "the setting schemaRegistry is no address; give http://host:8081"
-        ) from None  # it may hold a password
+        # The address may hold a password.
+        raise Refused("the setting schemaRegistry is no address; give http://host:8081") from None
     user = setting(settings, "schemaRegistryUser", given.username)
     auth = (user, setting(settings, "schemaRegistryPassword", given.password)) if user else None
     url = str(given.copy_with(userinfo=b"")).rstrip("/")  # errors show it
