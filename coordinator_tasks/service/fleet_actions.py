@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.errors import UNREADABLE, NotManaged
 from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
 from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics
@@ -110,8 +110,11 @@ def _left(c: Coordinator, consumer: str, found: scaling.Scaled) -> Iterator[str]
 
 def kept_until(c: Coordinator, topic: str, leaves: Collection[str]) -> str:
     """Until when those who are to leave keep their partitions of a topic; empty = they give them away."""
-    if topics.configuration(c, topic).frozen:
-        return " until the topic is unfrozen"
+    try:
+        if topics.configuration(c, topic).frozen:
+            return " until the topic is unfrozen"
+    except UNREADABLE:
+        return " until the topic's configuration can be read"
     return "" if may_have(c, topic) - set(leaves) else " until another consumer is there that reads it"
 
 

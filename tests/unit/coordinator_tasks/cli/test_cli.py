@@ -204,6 +204,14 @@ def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site)
     assert max(map(len, out.splitlines())) <= 120
 
 
+def test_a_consumer_is_drained_although_the_configuration_of_a_topic_cannot_be_read(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a", "consumer-b")
+    site.zk.transact([SetData(site.paths.config("orders"), b"{broken", -1)])
+    code, out, _ = run("drain", "consumer-b", "--why", "new host", "--by", "kim")
+    keeps = "consumer-b keeps 3 partitions of orders until the topic's configuration can be read"
+    assert (code, out.splitlines()) == (0, ["consumer-b is draining", keeps])
+
+
 def test_a_record_that_cannot_be_read_hides_nothing_of_other_topics_and_requests(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     clicks, asked = site.paths.record("clicks", 0), f"{site.paths.asked}/0000000009"
