@@ -58,7 +58,7 @@ def _how(given: Given) -> dict[str, Any]:
 
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
-    now = c.policy.strategies.effective(topics.not_removed(topics.configuration(c, topic)))
+    now = c.policy.strategies.effective(topics.changeable(c, topic))
     wanted = replace(now, strategy=given["strategy"], parameters=texts(given.get("parameters")))
     c.policy.strategies.check(wanted)
     yield f"{topic} has strategy {_named(now)} now, and gets {_named(c.policy.strategies.effective(wanted))}"
@@ -112,7 +112,7 @@ def _of(topic: str, partitions: tuple[int, ...]) -> str:
 
 def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
-    same = topics.not_removed(topics.configuration(c, topic)).frozen == frozen
+    same = topics.changeable(c, topic).frozen == frozen
     yield f"{topic} {'is' if same else 'gets'} {'frozen' if frozen else 'planned for all consumers'}"
 
 

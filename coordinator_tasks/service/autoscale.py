@@ -25,7 +25,7 @@ from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_directives
 from coordinator_tasks.service.redeployment import all_stable
-from coordinator_tasks.service.topics import configuration, not_removed
+from coordinator_tasks.service.topics import changeable
 
 MEASURE_S = 15.0
 """Between the two answers of which rates are made: several batches."""
@@ -194,7 +194,7 @@ def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
     """
     for (topic, partition), taker in own_pins(kept.memory.decisions[:-1]).items():
         try:
-            config = not_removed(configuration(c, topic))
+            config = changeable(c, topic)
         except Refused:
             continue
         if config.pins.get(partition) == taker:

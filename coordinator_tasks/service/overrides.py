@@ -17,7 +17,7 @@ from coordinator_tasks.logs import about
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import check_known, may_have
-from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration, not_removed
+from coordinator_tasks.service.topics import change_config, changeable, chosen_partitions, configuration
 
 FROZEN = "frozen: nothing moves when consumers join or leave"
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> Top
 
 def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> tuple[Pin, ...]:
     """What `set_pins` would change. Raises `NotManaged` (topic, or a consumer that never registered) and `Refused`."""
-    config = not_removed(configuration(c, topic))
+    config = changeable(c, topic)
     wanted = _pinned(c, config, consumer, partitions)
     path = c.paths.topic(topic)
     node = store.read_node(path, c.zk.find(path))

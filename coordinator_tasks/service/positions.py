@@ -19,7 +19,7 @@ from coordinator_tasks.logs import about
 from coordinator_tasks.service import history, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.position_rules import Position, PositionKind, before_1970, position
-from coordinator_tasks.service.topics import change_config, chosen_partitions, configuration, not_removed
+from coordinator_tasks.service.topics import change_config, changeable, chosen_partitions, configuration
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 
 MAX_AT_ONCE = 2_000
@@ -229,7 +229,7 @@ def _refused(report: TopicReport) -> Refused:
 
 def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:
     """The partitions that `set_paused` would change; raises what it raises."""
-    config = not_removed(configuration(c, topic))
+    config = changeable(c, topic)
     return tuple(p for p in chosen_partitions(c, config, partitions) if (p in config.paused) != paused)
 
 

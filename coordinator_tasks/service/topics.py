@@ -274,6 +274,11 @@ def not_removed(config: TopicConfig) -> TopicConfig:
     return config
 
 
+def changeable(c: Coordinator, topic: str) -> TopicConfig:
+    """The configuration of a topic that `change_config` may change. Raises what `configuration` and `not_removed` raise."""
+    return not_removed(configuration(c, topic))
+
+
 def configuration(c: Coordinator, topic: str) -> TopicConfig:
     """The configuration of a managed topic. Raises `NotManaged` and `Malformed`."""
     return managed(c, topic)[0]
