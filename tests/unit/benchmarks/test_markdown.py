@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -47,22 +48,10 @@ from coordinator_tasks.core.model import FleetVersion, Unmoved
 from coordinator_tasks.core.upgrade import Event, Phase, Rule, Upgrade
 from coordinator_tasks.service.upgrade_report import MovedPartition, UpgradeReport
 
-WITH_A_FILE = (
-    *(
-        assignors,
-        autoscale,
-        demo,
-        fence,
-        growth,
-        handoff,
-        handoff_report,
-        latency,
-        live_page,
-        pause_predictions,
-        pause_truth,
-    ),
-    *(reads, rebalance, receiver, record_load, scale, sinks, source, task_overhead, upgrades, weighted),
-)
+FOLDER = Path(source.__file__).parent
+WITH_A_FILE = [
+    import_module(f"benchmarks.{file.stem}") for file in sorted(FOLDER.glob("*.py")) if '"--json"' in file.read_text()
+]
 MACHINE = {
     "cores": 2,
     "processor": "a processor",

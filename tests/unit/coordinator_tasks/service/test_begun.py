@@ -179,13 +179,19 @@ def relaunched(site: Site, consumer: str) -> None:
     site.starts(consumer)
 
 
-def test_a_redeployment_gives_away_and_back_under_a_budget() -> None:
+def redeployed() -> Site:
+    """Each of three consumers has given everything away, and has it back."""
     site = fleet_site("a", "b", "c")
     redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
     for consumer in ("a", "b", "c"):
         relaunched(site, consumer)
         site.settles()
         assert site.counts() == {"a": 4, "b": 4, "c": 4}
+    return site
+
+
+def test_a_redeployment_gives_away_and_back_under_a_budget() -> None:
+    redeployed()
 
 
 def test_what_does_not_fit_into_one_plan_does_not_wait_either() -> None:
@@ -200,11 +206,7 @@ def test_what_does_not_fit_into_one_plan_does_not_wait_either() -> None:
 
 
 def test_one_that_is_drained_after_its_redeployment_waits_like_any_other() -> None:
-    site = fleet_site("a", "b", "c")
-    redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
-    for consumer in ("a", "b", "c"):
-        relaunched(site, consumer)
-        site.settles()
+    site = redeployed()
     directives.drain(site.coordinator, "a", by=APP, why="redeployment")
     assert step(site).outcome is Outcome.WAITING
     assert waits(site)
