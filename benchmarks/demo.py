@@ -33,10 +33,10 @@ def measure(runs: int) -> list[dict[str, Any]]:
     for _ in range(runs):
         if subprocess.run([sys.executable, "-m", "coordinator_tasks.demo"], cwd=PROJECT, check=False).returncode:
             sys.exit("the demonstration failed: its last lines say why")
-        whole = json.loads(default_folders().report.read_text())
+        made = json.loads(default_folders().report.read_text())
         kept = ("kind", "moved", *STALLS, *TIMES)
-        events = [{name: event[name] for name in kept} for event in whole["events"]]
-        found.append({**{name: whole[name] for name in TOTALS}, "events": events})
+        events = [{name: event[name] for name in kept} for event in made["events"]]
+        found.append({**{name: made[name] for name in TOTALS}, "events": events})
     return found
 
 

@@ -240,9 +240,8 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
 
     It is over when its end is known, or when that life alone is isolated: it has been absent and silent for so long that others
     have its partitions. Its host may be gone for good, and nobody would ever tell its end. So it is if a person has isolated the
-    consumer, and lets it in again. A consumer is not missing while it
-    starts, while it is only silent, if a node of it is unreadable, or if this host may not launch it. What is unreadable or not
-    allowed is added to `problems`.
+    consumer, and lets it in again. A consumer is not missing while it starts, while it is only silent, if a node of it is
+    unreadable, or if this host may not launch it. What is unreadable or not allowed is added to `problems`.
     """
     found = fleets(c)
     problems = problems if problems is not None else []
@@ -302,12 +301,18 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
 
 
 def _is_given_up(c: Coordinator, last: Life, claim: IdClaim) -> bool:
-    """Whether that life alone is isolated; or all of them are, and it had registered and is silent for as long as the platform waits."""
-    if last.isolation is None or last.isolation.incarnation:
-        return last.isolation is not None
-    now, had_registered = c.clock.now(), claim.registered == last.incarnation
-    absence = absence_of(claim, last.incarnation, now) if had_registered else None
-    return absence is not None and now - absence.since_at >= c.policy.absent_after_s
+    """Whether this life is isolated, so that nobody waits for the word of its end.
+
+    Where a person has isolated every life of the consumer, this one must have been silent as long as the platform waits itself.
+    """
+    if last.isolation is None:
+        return False
+    if last.isolation.incarnation:
+        return True
+    now = c.clock.now()
+    absence = absence_of(claim, last.incarnation, now)
+    had_registered = claim.registered == last.incarnation
+    return had_registered and absence is not None and now - absence.since_at >= c.policy.absent_after_s
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:

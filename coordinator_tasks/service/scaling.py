@@ -50,8 +50,8 @@ def scale(
     """Bring a fleet to so many consumers in one transaction, with its application, arguments and settings as they are.
 
     New ids follow the `pattern` (`billing-{}`), by default that of the fleet's ids; an id that is drained is let in again,
-    and none of those `left_out`. The highest numbers leave first. The same again changes nothing. What `beside` returns is written in the same
-    transaction. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
+    and none of those `left_out`. The highest numbers leave first. The same again changes nothing. What `beside` returns is
+    written in the same transaction. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
     Raises `NotManaged`, and `BadFleet` for a size or a pattern that cannot be, and `LookAgain`.
     """
     return _scaled(c, app, lambda found: _planned(c, found, count, pattern, left_out), by, why, beside, version)
