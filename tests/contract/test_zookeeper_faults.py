@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.ports import Connection, Create, SetData
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.ended_session import end_session
 
 WAIT_S = 20.0
 
@@ -122,21 +122,13 @@ def test_a_lost_connection_wakes_every_watcher(server: EmbeddedZooKeeper, sessio
 def test_an_expired_session_is_lost_and_goes_on_with_a_new_one(server: EmbeddedZooKeeper, session: Session) -> None:
     session.zk.transact([Create("/ephemeral", ephemeral=True)])
     old = session.zk.session_id
-    _end_from_elsewhere(server, session)
+    assert end_session(server.connect_string, session.zk.client.client_id)
     session.await_heard(Connection.LOST)
     deadline_s = time.monotonic() + WAIT_S
     while session.zk.session_id in (0, old) and time.monotonic() < deadline_s:
         time.sleep(0.02)
     assert session.zk.session_id not in (0, old)
     assert session.zk.find("/ephemeral") is None
-
-
-def _end_from_elsewhere(server: EmbeddedZooKeeper, session: Session) -> None:
-    """Another client takes the session over by its number and password, and closes it."""
-    thief = KazooClient(server.connect_string, client_id=session.zk.client.client_id)
-    thief.start()
-    thief.stop()
-    thief.close()
 
 
 def test_nodes_of_an_account_are_closed_to_others(server: EmbeddedZooKeeper, session: Session) -> None:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
-from kazoo.client import KazooClient
-
 from coordinator_tasks.core.codecs.codec import decode_state
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Record, State
+from tests.ended_session import end_session
 from tests.faults.case import FIRST, SECOND, Case, Failed
 from tests.faults.checker import check
 from tests.faults.failpoints import GO, HELD, Hold, When
@@ -22,7 +21,6 @@ from tests.faults.roles import COORDINATOR, Life
 
 SESSION_S, ABSENT_S = 4.0, 2.0
 PAUSE_LIMIT_S = 10.0
-END_S = 10.0
 INITIAL, JOIN, LEAVE, CRASH = "initial", "join", "leave", "crash"
 PATH = {
     INITIAL: (State.INITIAL, State.STARTING, State.STABLE),
@@ -155,12 +153,7 @@ class Struck(Case):
     def end_session(self) -> None:
         """End the session of whoever stands still, from elsewhere."""
         number, password = (self.folder / f"session-{self.moment.who}").read_text().split()
-        twin = KazooClient(self.servers.zookeeper, client_id=(int(number), bytes.fromhex(password)), timeout=SESSION_S)
-        twin.start(END_S)
-        same = twin.client_id[0] == int(number)
-        twin.stop()
-        twin.close()
-        if not same:
+        if not end_session(self.servers.zookeeper, (int(number), bytes.fromhex(password))):
             raise Failed("its session had ended before")
         if self.moment.who != COORDINATOR and self._find(self.paths.member(self.moment.who)) is not None:
             raise Failed("it is registered without a session")

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from kazoo.client import KazooClient
 
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.model import State
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
+from tests.ended_session import end_session
 from tests.faults.proxy import Proxy
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
@@ -91,13 +91,9 @@ def test_without_a_majority_nothing_is_decided_and_nothing_moves_afterwards(
 
 
 def expire(zk: KazooZooKeeper, hosts: str) -> None:
-    """End a session from elsewhere: whoever knows its number and password may."""
-    number = zk.session_id
-    twin = KazooClient(hosts, client_id=zk.client.client_id, timeout=4)
-    twin.start(10)
-    twin.stop()
-    twin.close()
-    wait_for(lambda: zk.session_id not in (0, number), "a new session", LIMIT_S)
+    known = zk.client.client_id
+    assert end_session(hosts, known)
+    wait_for(lambda: zk.session_id not in (0, known[0]), "a new session", LIMIT_S)
 
 
 def test_expired_sessions_move_nothing_and_interrupt_nobody(ensemble: EmbeddedEnsemble, managed: Managed) -> None:
