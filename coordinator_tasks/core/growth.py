@@ -258,7 +258,7 @@ def _need(limits: Limits, one: Load) -> float:
 def _needs(limits: Limits, seen: Seen, memory: Memory) -> tuple[list[float], dict[str, float]]:
     """What each partition needs, at most one consumer, and each owner for those that nobody can take from it.
 
-    With what piles up until a new consumer reads.
+    With what piles up until a new consumer reads. What is pinned to one that is not there goes where the strategy puts it.
     """
     rates = sum(one.rate for one in seen.loads)
     grows_by = max(0.0, rates - len(seen.consumers) * memory.capacity) * limits.start_up_s / limits.catch_up_s
@@ -267,10 +267,10 @@ def _needs(limits: Limits, seen: Seen, memory: Memory) -> tuple[list[float], dic
     factor = 1 + grows_by / whole if grows_by and whole else 1.0
     free, kept, movable = list[float](), dict[str, float](), _movable(seen, memory)
     for load, need in needs.items():
-        if load in movable:
-            free.append(min(memory.capacity, factor * need))
-        else:
+        if load not in movable and (load.frozen or load.pin == load.owner):
             kept[load.owner] = kept.get(load.owner, 0.0) + factor * need
+        else:
+            free.append(min(memory.capacity, factor * need))
     return free, kept
 
 

@@ -134,6 +134,12 @@ def test_nobody_is_added_for_what_nobody_else_could_take(stays: dict[str, Any]) 
     assert (found.kind, found.desired) == (Kind.GROW, 3), "the others need one"
 
 
+def test_what_is_pinned_to_one_that_is_not_there_could_be_taken_by_others() -> None:
+    mine = tuple(replace(one, pin="gone") for one in loads(*[("a", 90.0, 0.0)] * 2, *[("b", 90.0, 0.0)] * 2))
+    found, _ = decide(LIMITS, replace(seen(("b", 10, 0)), loads=mine), KNOWN)
+    assert (found.kind, found.desired) == (Kind.GROW, 4)
+
+
 def test_what_may_move_goes_although_others_that_are_pinned_have_more() -> None:
     pinned = tuple(replace(one, pin="a") for one in loads(("a", 90, 0), ("a", 90, 0)))
     others = tuple(replace(one, partition=2 + one.partition) for one in loads(("b", 60, 0), ("b", 60, 0), ("c", 10, 0)))
