@@ -39,6 +39,8 @@ class Launch:
 
 CODE = "code"
 """The attribute by which a consumer registers its fleet's version of the code, and what stands for it in `{code}`."""
+STARTS_S = 180.0
+"""A process that has drawn its incarnation registers within this time: its warm-up ends it otherwise, or its host is gone."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -311,8 +313,8 @@ def _is_given_up(c: Coordinator, last: Life, claim: IdClaim) -> bool:
         return True
     now = c.clock.now()
     absence = absence_of(claim, last.incarnation, now)
-    had_registered = claim.registered == last.incarnation
-    return had_registered and absence is not None and now - absence.since_at >= c.policy.absent_after_s
+    starts_s = 0.0 if claim.registered == last.incarnation else STARTS_S
+    return absence is not None and now - absence.since_at >= c.policy.absent_after_s + starts_s
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:

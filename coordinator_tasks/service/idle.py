@@ -8,10 +8,7 @@ from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.service import observe, store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import fleets
-
-STARTS_S = 180.0
-"""A process that has drawn its incarnation registers within this time: its warm-up ends it otherwise, or its host is gone."""
+from coordinator_tasks.service.fleet import STARTS_S, fleets
 
 
 def give_up(c: Coordinator, managed: Collection[str]) -> Iterator[str]:

@@ -61,6 +61,18 @@ def test_whom_a_person_lets_in_again_is_launched_though_nobody_knows_its_end(sit
     assert directives.complete_readmissions(c) == ("b",)
 
 
+def test_whom_a_person_lets_in_again_is_launched_though_its_host_dies_once_more_at_the_start(site: Site) -> None:
+    c = site.coordinator
+    directives.isolate(c, "b", by="ada", why="broken disk")
+    directives.readmit(c, "b", by="ada")
+    claim_incarnation(site.zk, site.paths, "b", 1)
+    for passed_s in (0.0, fleet.STARTS_S + site.policy.absent_after_s - 1):
+        site.clock.advance(passed_s)
+        assert (looked(site), missing(site)) == ([], []), "it may still start"
+    site.clock.advance(1)
+    assert (looked(site), missing(site)) == ([], ["b"])
+
+
 def test_one_that_answers_while_a_person_lets_it_in_again_is_not_launched() -> None:
     site = stable_site("a", "b", partitions=1)
     fleet.set_fleet(site.coordinator, Fleet("app", "app.py", ("a", "b")))
@@ -107,8 +119,8 @@ def test_who_never_registers_is_launched_again_when_no_start_takes_as_long(site:
     """Its host has died during the start, so nobody reports its end."""
     fleet.record_end(site.coordinator, "b", 1, Ending.REAPED)
     drawn = claim_incarnation(site.zk, site.paths, "b", 1)
-    limit_s = idle.STARTS_S + site.policy.absent_after_s
-    assert idle.STARTS_S == FIRST_LIMIT_S
+    limit_s = fleet.STARTS_S + site.policy.absent_after_s
+    assert fleet.STARTS_S == FIRST_LIMIT_S
     for passed_s in (0.0, limit_s - 1):
         site.clock.advance(passed_s)
         assert (looked(site), missing(site), shown(site)) == ([], [], "starting")
