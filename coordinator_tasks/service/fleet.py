@@ -295,26 +295,29 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
     if claim_node is not None:
         claim = decode_claim(c.paths.id(consumer), claim_node.data, consumer, claim_node.stat.version)
         last = Life(consumer, claim.incarnation, claim=claim, directive=directive)
-        if last.incarnation and last.ending is None and not _is_given_up(c, last, claim):
+        if last.incarnation and last.ending is None and not is_given_up(c, last):
             return False
     following = Life(consumer, 0, directive=directive)
     isolation = following.isolation
     return (isolation is None or isolation.is_over(c.clock.now())) and following.draining is None
 
 
-def _is_given_up(c: Coordinator, last: Life, claim: IdClaim) -> bool:
+def is_given_up(c: Coordinator, life: Life) -> bool:
     """Whether this life is isolated, so that nobody waits for the word of its end.
 
-    Where a person has isolated every life of the consumer, this one must have been silent as long as the platform waits itself.
+    Where a person has isolated every life of the consumer, and lets it in again, this one must have been silent as long as the
+    platform waits itself.
     """
-    if last.isolation is None:
+    isolation, claim, now = life.isolation, life.claim, c.clock.now()
+    if isolation is None:
         return False
-    if last.isolation.incarnation:
+    if isolation.incarnation:
         return True
-    now = c.clock.now()
-    absence = absence_of(claim, last.incarnation, now)
-    starts_s = 0.0 if claim.registered == last.incarnation else STARTS_S
-    return absence is not None and now - absence.since_at >= c.policy.absent_after_s + starts_s
+    absence = absence_of(claim, life.incarnation, now)
+    if claim is None or absence is None or not isolation.is_over(now):
+        return False
+    starts_s = 0.0 if claim.registered == life.incarnation else STARTS_S
+    return now - absence.since_at >= c.policy.absent_after_s + starts_s
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:

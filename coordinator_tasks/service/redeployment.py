@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
 from coordinator_tasks.core.errors import BadFleet, LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Directive, Draining, Fleet, State
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, shown
@@ -129,9 +130,9 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     claims = load_claims(c, list(mine), {})
     members = c.discovery.members()
     for consumer in drained:
-        old, isolation = fleet.replaced[consumer], mine[consumer].isolation
-        claim = claims.get(consumer)
-        lost = consumer not in members and isolation is not None and isolation.incarnation == old
+        old, claim = fleet.replaced[consumer], claims.get(consumer)
+        last = Life(consumer, old, claim=claim, directive=mine[consumer])
+        lost = consumer not in members and fleets.is_given_up(c, last)
         if lost or (claim is not None and (claim.incarnation > old or old in claim.ended)):
             if _end_draining(c, mine[consumer]):
                 yield f"{consumer} has left: it is launched again as the fleet {fleet.app} says now"

@@ -16,6 +16,7 @@ from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import (
     directives,
     fleet,
+    idle,
     overrides,
     overview,
     redeployment,
@@ -356,6 +357,23 @@ def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop)
     )
     assert stepped(site) == [], "it is still registered"
     site.zk.transact([Delete(site.paths.member("a"))])
+    assert stepped(site) == ["a has left: it is launched again as the fleet billing says now"]
+    assert [one.consumer for one in fleet.missing(c)] == ["a"]
+
+
+def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_a_person_has_isolated_it(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    site.zk.transact([Delete(site.paths.member("a"))])
+    directives.isolate(c, "a", by="kim", why="its host is gone")
+    transitions.plan(c, ["orders"], PERSON)
+    site.statuses.answers.pop("a", None)
+    assert list(idle.give_up(c, ["orders"])) == []
+    site.clock.advance(c.policy.absent_after_s - 1)
+    directives.readmit(c, "a", by="kim")
+    assert stepped(site) == [], "it may answer again"
+    site.clock.advance(1)
     assert stepped(site) == ["a has left: it is launched again as the fleet billing says now"]
     assert [one.consumer for one in fleet.missing(c)] == ["a"]
 
