@@ -3,7 +3,7 @@
 Each request is one compare-and-set. The next plan acts on it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +29,7 @@ from coordinator_tasks.core.ports import Check, Operation
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put, written
 from coordinator_tasks.service import frozen, store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import fleets, with_consumer, without
+from coordinator_tasks.service.fleet import with_consumer, without
 from coordinator_tasks.service.observe import load_claims, load_directives
 
 MAX_ISOLATED_S = 366 * 86_400.0
@@ -81,19 +81,18 @@ def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
     """Make the consumer give everything away, and take it out of its fleet, in one transaction."""
     check_known(c, consumer)
     draining = Draining(check_words(by, "name"), check_words(why, "reason"), c.clock.now())
-    apps = [one.app for one in fleets(c)]
-    return _change(c, consumer, lambda old: drained(old, draining, apps), lambda: without(c, consumer))
+    return _change(c, consumer, lambda old: drained(old, draining), lambda: without(c, consumer))
 
 
-def drained(old: Directive, draining: Draining, apps: Collection[str]) -> Directive:
-    """The directive with a person's draining; an earlier one of a person stands.
+def drained(old: Directive, draining: Draining) -> Directive:
+    """The directive with a person's draining; of one that stands for all incarnations the time stays.
 
-    One in the name of a fleet (`apps`) does not: the upgrade or redeployment that has asked for it would end it as well.
+    It takes the place of any other: an upgrade, a redeployment or a growth would end its own.
     """
     before = old.draining
     if before is None or before.incarnation:
         return replace(old, draining=draining)
-    return replace(old, draining=replace(before, by=draining.by, why=draining.why)) if before.by in apps else old
+    return replace(old, draining=replace(before, by=draining.by, why=draining.why))
 
 
 def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:

@@ -97,12 +97,11 @@ def _scaled(
         planned = plan(found)
         if planned.fleet == found:
             return beside(), planned
-        every = fleets.fleets(c)
-        guards = [Check(c.paths.fleet(one.app), one.version) for one in every if one.app != app]
+        others = [one for one in fleets.fleets(c) if one.app != app]
+        guards = [Check(c.paths.fleet(one.app), one.version) for one in others]
         write = SetData(c.paths.fleet(app), encode_fleet(planned.fleet), found.version)
         draining = Draining(by, why, c.clock.now())
-        directives = _directives(c, planned, draining, [one.app for one in every])
-        return [*guards, write, *directives, *beside()], planned
+        return [*guards, write, *_directives(c, planned, draining), *beside()], planned
 
     return compare_and_set(c.zk, c.paths.fleet(app), attempt)
 
@@ -114,14 +113,14 @@ def _fleet(c: Coordinator, app: str, version: int) -> Fleet:
     return found
 
 
-def _directives(c: Coordinator, planned: Scaled, draining: Draining, apps: Collection[str]) -> Iterator[Operation]:
+def _directives(c: Coordinator, planned: Scaled, draining: Draining) -> Iterator[Operation]:
     for consumer in planned.joins:
         old = read_directive(c, consumer)
         if old.draining is not None:
             yield _put(c, replace(old, draining=None))
     for consumer in planned.leaves:
         old = read_directive(c, consumer)
-        if (new := drained(old, draining, apps)) != old:
+        if (new := drained(old, draining)) != old:
             yield _put(c, new)
 
 

@@ -244,6 +244,16 @@ def test_it_lets_in_whom_it_has_drained_itself_and_nobody_whom_a_person_has_drai
     assert directives.read_directive(site.coordinator, "b-2").draining is not None
 
 
+def test_it_does_not_let_in_whom_a_person_has_drained_after_it() -> None:
+    site = fleet_site(BUSY, act=True, most=1)
+    assert look(site).decision.leaves == ("b-2",)
+    directives.drain(site.coordinator, "b-2", by="ada", why="broken disk")
+    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True, least=2, most=2))
+    site.settles()
+    assert look(site).decision.kind is Kind.GROW
+    assert wanted(site) == ("b-1", "b-3")
+
+
 def test_it_grows_beside_a_topic_that_was_never_planned() -> None:
     site = fleet_site(BUSY, act=True)
     site.add_topic("later", 2)
