@@ -61,11 +61,13 @@ def totals(answers: Mapping[str, Answer], paused: Mapping[str, Collection[int]])
     found = {}
     for consumer, answer in answers.items():
         if isinstance(answer, ConsumerStatus):
-            every = [(t, p, one) for t, topic in answer.topics.items() for p, one in topic.running.items()]
-            read = [one for topic, partition, one in every if partition not in paused.get(topic, ())]
-            running = [one for _, _, one in every]
-            sums = ((measure, read if measure is Measure.LAG else running) for measure in _MEASURED)
-            found[consumer] = Totals(*(fsum(_value(one, measure) or 0 for one in of) for measure, of in sums))
+            running = [
+                (one, partition not in paused.get(topic, ()))
+                for topic, said in answer.topics.items()
+                for partition, one in said.running.items()
+            ]
+            sums = (fsum(_value(one, measure, read=read) or 0 for one, read in running) for measure in _MEASURED)
+            found[consumer] = Totals(*sums)
     return found
 
 
@@ -90,13 +92,12 @@ def measured(
     if measure is Measure.PARTITIONS:
         return Weights({}, {consumer: float(count) for consumer, count in loads.items()})
     weights: dict[int, float] = {}
-    unread = paused if measure is Measure.LAG else ()
     carried = {consumer: one.of(measure) for consumer, one in totals.items()}
     for consumer, answer in sorted(answers.items()):
         said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
         for partition, one in said.running.items() if said is not None else ():
-            value = _value(one, measure)
-            if value is not None and partition not in unread:
+            value = _value(one, measure, read=partition not in paused)
+            if value is not None:
                 carried[consumer] = carried.get(consumer, 0.0) - value
                 if partition not in weights or owned.get(partition) == consumer:
                     weights[partition] = value
@@ -107,9 +108,10 @@ def measured(
     return Weights(weights, carried)
 
 
-def _value(one: RunningPartition, measure: Measure) -> float | None:
+def _value(one: RunningPartition, measure: Measure, *, read: bool) -> float | None:
+    """`None` = unknown, or the lag of a partition that nobody reads."""
     if measure is Measure.LAG:
-        return one.lag_records
+        return one.lag_records if read else None
     if measure is Measure.RECORDS or one.rate == 0:  # nothing is written: no size is needed
         return one.rate
     return one.rate * one.record_bytes if one.rate is not None and one.record_bytes is not None else None
