@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import Malformed, Refused
+from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine import rollback
 from coordinator_tasks.core.machine.what_if import due_owners
 from coordinator_tasks.core.model import Record, State
@@ -98,14 +98,19 @@ def rebalances(
 
 def _merged(c: Coordinator, topics: Sequence[str], before_at: float, problems: list[str]) -> Iterator[Rebalance]:
     """The rebalances of these topics that began at or before a time, newest first."""
-    names = {topic: history.names(c, topic) for topic in topics}
-    newest = find_many(
-        c.zk, {topic: f"{c.paths.history(topic)}/{listed[-1]}" for topic, listed in names.items() if listed}
-    )
+    names, denied = dict[str, list[str]](), dict[str, CoordinatorError]()
+    for topic in topics:
+        try:
+            names[topic] = history.names(c, topic)
+        except NoAccess as error:
+            denied[topic] = error
+    paths = {topic: f"{c.paths.history(topic)}/{listed[-1]}" for topic, listed in names.items() if listed}
+    newest = find_many(c.zk, paths, denied)
+    problems += [error.told for error in denied.values()]
     heap: list[tuple[Key, Rebalance | None, Iterator[Rebalance]]] = []
     for topic, node in newest.items():
         try:
-            at = decode_record(f"{c.paths.history(topic)}/{names[topic][-1]}", node.data, int(names[topic][-1])).at
+            at = decode_record(paths[topic], node.data, int(names[topic][-1])).at
         except Malformed as error:
             problems.append(error.told)
             continue
@@ -116,7 +121,7 @@ def _merged(c: Coordinator, topics: Sequence[str], before_at: float, problems: l
             yield one
         try:
             following = next(rest, None)
-        except Malformed as error:
+        except UNREADABLE as error:
             problems.append(error.told)
             continue
         if following is not None:

@@ -206,6 +206,18 @@ def test_a_record_that_cannot_be_read_is_named_and_hides_no_other_topic(busy: Cl
     assert problem in text_of(pages_of(busy).get("/rebalances").text)
 
 
+@pytest.mark.parametrize("what", ["folder", "newest record", "older record"])
+def test_a_history_that_this_account_may_not_read_is_named_and_hides_no_other_topic(busy: Cluster, what: str) -> None:
+    folder = busy.paths.history("orders")
+    names = busy.zk.children(folder)
+    paths = {"folder": folder, "newest record": f"{folder}/{max(names)}", "older record": f"{folder}/{min(names)}"}
+    busy.zk.denied.add(paths[what])
+    answer = pages_of(busy).get("/api/v1/rebalances").json()
+    assert [one["topic"] for one in answer["rebalances"]] == ["bills", "parcels", "bills", "parcels"]
+    (problem,) = answer["problems"]
+    assert paths[what] in problem
+
+
 @pytest.fixture
 def many(shop: Cluster) -> Cluster:
     """Seven topics with two rebalances each, of which the newer ones are newer than all the others."""
