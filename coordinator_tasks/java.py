@@ -80,7 +80,9 @@ def _flaw(executable: Path, version: int | None) -> str:
 def _home(executable: Path) -> Path:
     """What it says itself: on PATH there may be a script that chooses one of several."""
     found = re.search(r"java\.home = (.+)", _answer(executable))
-    return Path(found.group(1).strip()) if found else executable.resolve().parent.parent
+    told = Path(found.group(1).strip()) if found else None
+    # In the locale C it says question marks for an umlaut.
+    return told if told and told.is_dir() else executable.resolve().parent.parent
 
 
 def _major_version(executable: Path) -> int | None:

@@ -73,7 +73,17 @@ def test_a_good_java_on_the_path_wins_over_a_bad_java_home(tmp_path: Path, monke
 def test_a_java_behind_a_script_tells_its_own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = fake_java(tmp_path / "manager", f'    java.home = {tmp_path}/17\nopenjdk version "17.0.1"')
     monkeypatch.setenv("PATH", str(script / "bin"))
+    (tmp_path / "17").mkdir()
     assert find_java().home == tmp_path / "17"
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_home_that_a_java_cannot_spell_is_found_by_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = fake_java(tmp_path / "jürgen", f'    java.home = {tmp_path}/j??rgen\nopenjdk version "17.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert find_java().home == home
 
 
 @pytest.mark.usefixtures("nowhere")
