@@ -79,11 +79,13 @@ def _writing(url: str) -> Callable[[DataFrame, int], None]:
 
     def write(batch: DataFrame, _: int) -> None:
         rows = batch.toArrow()
-        with borrowed(url) as database, database.transaction() as cursor:
+        with borrowed(url) as database:
             if not prepared:
-                prepare(cursor)
-            store(cursor, rows)
-        prepared.append(True)
+                with database.transaction() as cursor:  # of its own: others that begin wait for its locks
+                    prepare(cursor)
+                prepared.append(True)
+            with database.transaction() as cursor:
+                store(cursor, rows)
 
     return write
 

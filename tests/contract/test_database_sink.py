@@ -279,6 +279,22 @@ def test_consumers_of_the_sample_that_begin_at_once_make_its_tables_once(sample_
         other.result()
 
 
+def test_the_first_batch_of_the_sample_holds_up_no_other_consumer_that_begins(
+    sample_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = orders.store
+
+    def slow(cursor: Cursor, rows: pa.Table) -> None:
+        monkeypatch.setattr(orders, "store", store)
+        sample(sample_url, "coffee", partition=1)
+        store(cursor, rows)
+
+    monkeypatch.setattr(orders, "store", slow)
+    sample(sample_url, "tea")
+    with Database(sample_url).transaction() as cursor:
+        assert cursor.query("SELECT product FROM revenue ORDER BY 1") == [("coffee",), ("tea",)]
+
+
 def test_the_sample_locks_revenues_in_one_order_so_that_two_consumers_do_not_wait_for_each_other(
     sample_url: str,
 ) -> None:
