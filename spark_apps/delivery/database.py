@@ -67,9 +67,8 @@ class Database:
     def __init__(self, url: str, lock_wait_s: float | None = None) -> None:
         if not url.startswith((SQLITE, *POSTGRESQL)):
             scheme, sign, _ = url.partition("://")  # the rest may hold a password
-            raise Refused(
-                f"a database at '{scheme + sign if sign else url}' is neither {SQLITE}path nor postgresql://user@host/name"
-            )
+            place = f" at '{scheme}{sign}'" if sign else ""
+            raise Refused(f"a database{place} is neither {SQLITE}path nor postgresql://user@host/name")
         if url.startswith(POSTGRESQL) and find_spec("psycopg") is None:
             raise Refused(
                 "a database in PostgreSQL needs psycopg, which is not installed here; "

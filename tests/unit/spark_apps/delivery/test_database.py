@@ -230,9 +230,12 @@ def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) ->
 def test_an_unknown_database_is_refused() -> None:
     with pytest.raises(Refused, match="neither sqlite:///path nor postgresql://"):
         Database("mysql://host/name")
-    with pytest.raises(Refused, match=r"a database at 'postgresql\+psycopg2://' is neither") as raised:
+    with pytest.raises(Refused, match=r"a database at 'postgresql\+psycopg2://' is neither"):
         Database("postgresql+psycopg2://app:s3cret@db/shop")
-    assert "s3cret" not in str(raised.value)
+    for url in ("postgresql+psycopg2://app:s3cret@db/shop", "host=db user=app password=s3cret"):
+        with pytest.raises(Refused) as raised:
+            Database(url)
+        assert "s3cret" not in str(raised.value)
 
 
 def test_a_claim_does_not_wait_for_long_for_a_writer_that_hangs(
