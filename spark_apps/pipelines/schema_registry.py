@@ -7,6 +7,7 @@ that is registered later becomes null until the consumer restarts.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -40,11 +41,7 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
     url = setting(settings, "schemaRegistry", "").rstrip("/")
     if not url:
         raise Refused("the setting schemaRegistry is missing; give the registry's address, http://host:8081")
-    try:
-        given = httpx.URL(url)
-    except httpx.InvalidURL:
-        # The address may hold a password.
-        raise Refused("the setting schemaRegistry is no address; give http://host:8081") from None
+    given = _address(url)
     user = setting(settings, "schemaRegistryUser", given.username)
     auth = (user, setting(settings, "schemaRegistryPassword", given.password)) if user else None
     url = str(given.copy_with(userinfo=b"")).rstrip("/")  # errors show it
@@ -62,6 +59,15 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
             "the settings schemaRegistry and schemaRegistryUser, and the subject's name"
         ) from error
     return Subject(schemas, latest)
+
+
+def _address(url: str) -> httpx.URL:
+    """Raises `Refused` without what was given, which may hold a password."""
+    with suppress(httpx.InvalidURL):
+        given = httpx.URL(url)
+        if given.scheme in ("http", "https") and given.host:
+            return given
+    raise Refused("the setting schemaRegistry is no address; give http://host:8081")
 
 
 def decoded(column: Column, subject: Subject) -> Column:

@@ -57,9 +57,10 @@ def test_a_login_in_the_address_is_used_and_never_shown() -> None:
     assert seen[0].headers["authorization"] == httpx.BasicAuth("me", "s3cret")._auth_header
 
 
-def test_an_address_that_is_none_is_refused_without_being_shown() -> None:
+@pytest.mark.parametrize("address", ["http://me:s3/cret@registry:8081", "me:s3cret@registry:8081"])
+def test_an_address_that_is_none_is_refused_without_being_shown(address: str) -> None:
     with pytest.raises(Refused, match="the setting schemaRegistry is no address; give http://host:8081") as raised:
-        subject_of({"schemaRegistry": "http://me:s3/cret@registry:8081"}, "orders")
+        subject_of({"schemaRegistry": address}, "orders", client({}, []))
     assert "s3" not in str(raised.value)
 
 
