@@ -101,10 +101,9 @@ class Impact:
 def impact(courses: Mapping[int, Course], event: Window, control: Window, scope: Window, fewest: int) -> Impact:
     """`scope`: the times for whose losses and duplicates this event answers; `fewest`: the changes that nobody can avoid."""
     stalls = {partition: one.stalls for partition, one in courses.items()}
-    begun = {p: [one for one in some if one.from_at >= control.from_at] for p, some in stalls.items()}
-    here, quiet = longest(stalls, *event), longest(begun, *control, ended=True)
+    here, quiet = longest(stalls, *event), longest(stalls, *control, within=True)
     waited = {
-        p: (sum(lengths_s(stalls[p], *event)), sum(lengths_s(some, *control, ended=True))) for p, some in begun.items()
+        p: (sum(lengths_s(some, *event)), sum(lengths_s(some, *control, within=True))) for p, some in stalls.items()
     }
     changes = {partition: _within(one.changes, event) for partition, one in courses.items()}
     pairs = {partition: (here[partition], quiet[partition]) for partition in courses}

@@ -41,7 +41,7 @@ class MoveStall:
 class EventReport:
     """One event: what moved, and the longest stalls of moved and unmoved partitions.
 
-    `quiet` is the same measure of all partitions, in an undisturbed window before; `bystander` that of the partitions
+    `quiet`: those of all partitions that begin and end in an undisturbed window before; `bystander`: those of the partitions
     whose consumer neither gave nor took anything (there may be none). `pauses`: what the history says.
     """
 
@@ -67,7 +67,7 @@ def _event(event: Event, evidence: Evidence, verdict: Verdict, found: dict[int, 
     records = [r for r in evidence.records if event.began_at <= r.at <= event.stable_at]
     moves = moves_of(event, evidence.records)
     here = stalls.longest(found, event.began_at, event.stable_at + AFTER_STABLE_S)
-    quiet = stalls.longest(found, event.quiet_from_at, event.quiet_to_at, ended=True)
+    quiet = stalls.longest(found, event.quiet_from_at, event.quiet_to_at, within=True)
     rest = found.keys() - moves.keys()
     involved = {name for giver, taker, _ in moves.values() for name in (giver, taker)}
     owners = {h.partition: h.consumer for h in verdict.held if h.from_at <= event.began_at < h.until_at}

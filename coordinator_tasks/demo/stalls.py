@@ -68,21 +68,22 @@ def between(processings: Sequence[tuple[float, float]]) -> list[Stall]:
 
 
 def longest(
-    found: Mapping[int, Sequence[Stall]], from_at: float, to_at: float, *, ended: bool = False
+    found: Mapping[int, Sequence[Stall]], from_at: float, to_at: float, *, within: bool = False
 ) -> dict[int, float]:
     """Partition → its longest stall, in seconds, among those that reach into the window; 0 if there is none.
 
-    `ended`: only stalls that end in the window: the others belong to the event after it.
+    `within`: only stalls that begin and end in the window: the others belong to the event before it or after it.
     """
     return {
-        partition: max(lengths_s(some, from_at, to_at, ended=ended), default=0.0) for partition, some in found.items()
+        partition: max(lengths_s(some, from_at, to_at, within=within), default=0.0) for partition, some in found.items()
     }
 
 
-def lengths_s(found: Sequence[Stall], from_at: float, to_at: float, *, ended: bool = False) -> list[float]:
-    """Of one partition's stalls, in order: the length in seconds of each that reaches into the window; `ended` as above."""
+def lengths_s(found: Sequence[Stall], from_at: float, to_at: float, *, within: bool = False) -> list[float]:
+    """Of one partition's stalls, in order: the length in seconds of each that reaches into the window; `within` as above."""
     begin = bisect_right(found, from_at, key=lambda s: s.until_at)
-    return [s.length_s for s in found[begin:] if (s.until_at <= to_at if ended else s.from_at < to_at)]
+    reaching = (s for s in found[begin:] if s.from_at < to_at)
+    return [s.length_s for s in reaching if not within or (s.from_at >= from_at and s.until_at <= to_at)]
 
 
 def spread(longest_s: Mapping[int, float], partitions: Collection[int]) -> Spread:

@@ -39,10 +39,10 @@ def _agree_beside(found: UpgradeReport, records: Sequence[Record], rows: Sequenc
     for name in dict.fromkeys(one.rebalance for one in found.moved):
         of_it = [one for one in records if one.rebalance == name]
         moved = {move.partition for one in of_it for move in one.moves}
-        longest = stalls.longest(every, of_it[0].at, of_it[-1].at, ended=True)
         for one in found.partitions:
             if one.partition not in moved and one.beside_s is not None:
-                stall_s = longest[one.partition]
+                ends = [s for s in every[one.partition] if of_it[0].at < s.until_at <= of_it[-1].at]
+                stall_s = max((s.length_s for s in ends), default=0.0)
                 print(
                     f"{one.partition} beside: {stall_s:.3f} s by the rows, at most {one.beside_s:.3f} s by the history"
                 )

@@ -53,10 +53,10 @@ def test_a_window_takes_whole_stalls_that_reach_into_it() -> None:
     assert longest(found, 6.0, 7.0) == {0: 0.0}
 
 
-def test_a_window_before_an_event_leaves_out_what_ends_after_it() -> None:
-    found = {0: [Stall(1.0, 1.5), Stall(1.5, 9.0)]}
+def test_a_window_between_events_leaves_out_what_began_before_it_or_ends_after_it() -> None:
+    found = {0: [Stall(0.0, 1.2), Stall(1.2, 1.5), Stall(1.5, 9.0)]}
     assert longest(found, 1.0, 2.0) == {0: 7.5}
-    assert longest(found, 1.0, 2.0, ended=True) == {0: 0.5}
+    assert longest(found, 1.0, 2.0, within=True) == pytest.approx({0: 0.3})
 
 
 def test_the_spread_is_over_the_named_partitions_only() -> None:
@@ -131,6 +131,13 @@ def test_a_report_parts_what_moved_from_what_did_not() -> None:
     assert (kill.moved.partitions, kill.unmoved.partitions, kill.quiet.partitions) == (2, 2, 4)
     assert (join.bystander.partitions, kill.bystander.partitions) == (2, 0)
     assert (kill.unmoved.max_ms, kill.quiet.max_ms) == (500.0, 500.0)
+
+
+def test_a_stall_of_the_event_before_is_none_of_the_undisturbed_window() -> None:
+    run = honest()
+    kill = replace(run.events[1], quiet_from_at=1000.3, quiet_to_at=1001.2)
+    (found,) = event_reports(replace(run, events=[kill]), check(run))
+    assert found.quiet.max_ms == 500.0  # not the 600 ms since before it began
 
 
 def test_the_pauses_of_the_history_stand_beside_the_stalls_of_their_event() -> None:
