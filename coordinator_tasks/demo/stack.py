@@ -193,6 +193,8 @@ class Stack:
             "COORDINATOR_ALLOWED_CONF": ALLOWED_CONF,
             "COORDINATOR_CLUSTERS": CLUSTER,
             "COORDINATOR_RUN_BASE": str(self.folders.consumers),
+            # Else the paths of the consumers would be those of a cluster's file system.
+            **dict.fromkeys(("HADOOP_CONF_DIR", "YARN_CONF_DIR"), ""),
             "JAVA_HOME": str(find_java().home),
             "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
             "PYSPARK_DRIVER_PYTHON": sys.executable,

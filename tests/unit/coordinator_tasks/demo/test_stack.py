@@ -14,7 +14,8 @@ from coordinator_tasks.embedded.jars import pyspark_home
 
 
 def test_consumers_run_on_the_installed_spark_and_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
+    clusters = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", *clusters):
         monkeypatch.setenv(name, "/opt/another")
     stack = Stack.__new__(Stack)  # without its servers
     stack.folders = Folders(tmp_path)
@@ -22,6 +23,7 @@ def test_consumers_run_on_the_installed_spark_and_python(tmp_path: Path, monkeyp
     assert environment["SPARK_HOME"] == str(pyspark_home())
     assert environment["SPARK_CONF_DIR"] == str(pyspark_home() / "conf")
     assert {environment["PYSPARK_DRIVER_PYTHON"], environment["PYSPARK_PYTHON"]} == {sys.executable}
+    assert [environment.get(name) for name in clusters] == ["", ""]
 
 
 def test_what_starts_while_everything_is_ended_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
