@@ -38,7 +38,10 @@ def main() -> int:
     except CoordinatorError as error:
         failed = error
     except OSError as error:
-        failed = DemoFailed(f"{error}; let {folders.base} be a folder of yours with space on its disk, and start again")
+        failed = DemoFailed(
+            f"{error}; see that this machine has memory left, and that {folders.base} is a folder of yours with space on its "
+            "disk, and start again"
+        )
     print(f"FAILED: {failed.told}", file=sys.stderr)
     print(f"logs: {folders.run}", file=sys.stderr)
     return 1

@@ -1,5 +1,6 @@
 """What the command says when it cannot begin, and when it is interrupted."""
 
+import errno
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -104,3 +105,16 @@ def test_folders_that_cannot_be_used_are_named(
     told = capsys.readouterr().err
     assert told.startswith("FAILED: KPC-075: ")
     assert said in told
+
+
+@pytest.mark.usefixtures("folders")
+def test_a_machine_without_memory_is_not_told_of_its_disk_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(sys, "argv", ["demo"])
+    monkeypatch.setattr(command, "demonstrate", full)
+    assert command.main() == 1
+    assert "Cannot allocate memory; see that this machine has memory left, and that" in capsys.readouterr().err
