@@ -214,7 +214,7 @@ def _inherited() -> dict[str, str]:
 
 def _run(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> subprocess.CompletedProcess[str]:
     """Run a program to its end. Raises `Refused` if it is not there, and `AirflowException` if it takes too long."""
-    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     program = Path(command[0]).name
     try:
         return subprocess.run(command, env=environment, timeout=limit_s, check=False, **streams)

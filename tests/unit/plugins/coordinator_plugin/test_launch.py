@@ -240,6 +240,10 @@ def test_a_program_that_takes_too_long_or_is_not_there_is_one_sentence() -> None
         launch._run(["no-such-program", "x"], os.environ, 5.0)
 
 
+def test_what_a_program_says_need_not_be_utf_8() -> None:
+    assert launch._run(["printf", r"caf\351 is there\n"], os.environ, 5.0).stdout == "caf\ufffd is there\n"
+
+
 def test_a_missing_kubernetes_provider_is_said_before_the_launch(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
