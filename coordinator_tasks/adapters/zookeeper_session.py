@@ -106,6 +106,8 @@ class KazooSession:
                 handler=PollingHandler(),
                 **options,
             )
+            for host, _ in self.client.hosts:
+                host.encode("idna")  # kazoo's thread would end of a name that is none, also beside good ones
         except (ConfigurationError, ValueError) as error:
             raise BadSettings(
                 f"{hosts!r} is no ZooKeeper address ({error}); write host:port,host:port[/folder], with ports"

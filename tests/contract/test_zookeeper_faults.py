@@ -164,7 +164,7 @@ def test_a_server_that_is_not_there_is_said_within_the_limit(hosts: str) -> None
     assert time.monotonic() - began_s < WAIT_S
 
 
-@pytest.mark.parametrize("hosts", ["", "host:port", "/only/a/path"])
+@pytest.mark.parametrize("hosts", ["", "host:port", "/only/a/path", "zk..example:2181", "127.0.0.1:1,\udcff:2181"])
 def test_an_address_that_is_none_is_refused(hosts: str) -> None:
     with pytest.raises(Refused, match="is no ZooKeeper address"):
         KazooZooKeeper(hosts)
