@@ -44,7 +44,7 @@ class StuckTopicsNotifier(BaseNotifier):
             _post(BaseHook.get_connection(self.http_conn_id), "\n".join([f"{about}:", *lines]))
         except AirflowNotFoundException as error:
             self.log.error("nobody is told by HTTP: %s; add the connection, or correct notify_conn_id", error)  # noqa: TRY400
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             # Without its text: the address of a chat is a secret.
             code = f" {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
             self.log.error("the post to connection %s failed: %s%s", self.http_conn_id, type(error).__name__, code)  # noqa: TRY400

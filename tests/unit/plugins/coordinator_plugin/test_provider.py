@@ -226,6 +226,7 @@ def test_nothing_in_the_text_is_markup_of_a_chat(monkeypatch: pytest.MonkeyPatch
         (httpx.Response(500), "HTTPStatusError 500"),
         (httpx.ConnectError("refused " + SECRET_ADDRESS), "ConnectError"),
         (httpx.InvalidURL(SECRET_ADDRESS), "InvalidURL"),
+        (UnicodeEncodeError("ascii", SECRET_ADDRESS, 0, 1, "not in range"), "UnicodeEncodeError"),
     ],
 )
 def test_an_address_that_does_not_take_it_fails_nothing_and_is_not_shown(
