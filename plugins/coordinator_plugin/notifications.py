@@ -69,4 +69,5 @@ def _post(connection: Connection, text: str) -> None:
     headers = {"Authorization": f"Bearer {connection.password}"} if connection.password else {}
     shown = text.translate(_PLAIN)
     body = {"text": shown if len(shown) <= SHOWN_CHARS else shown[: SHOWN_CHARS - 3] + "..."}
-    httpx.post(url, json=body, headers=headers, timeout=LIMIT_S).raise_for_status()
+    with httpx.stream("POST", url, json=body, headers=headers, timeout=LIMIT_S) as answer:
+        answer.raise_for_status()  # its body, which may never end, is not read

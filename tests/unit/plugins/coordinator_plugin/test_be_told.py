@@ -82,6 +82,18 @@ def test_the_receiver_is_told_what_is_wrong(kind: str, receiver: Receiver, monke
     assert any(line.startswith(said) for line in text.splitlines()[1:]), text
 
 
+def test_a_receiver_whose_answer_never_ends_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Receiver(endless=True)
+    monkeypatch.setattr(BaseHook, "get_connection", lambda _: Connection(conn_id="chat", host=made.address))
+    monkeypatch.setattr(notifications, "LIMIT_S", 1.0)
+    opened(stuck_site(), monkeypatch)
+    StuckTopicsNotifier(http_conn_id="chat").notify(cast("Context", {}))
+    made.close()
+    assert (len(made.posts), "failed" in capsys.readouterr().out) == (1, False)
+
+
 def test_a_connection_that_is_not_there_keeps_no_question_from_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_: str) -> Connection:
         raise AirflowNotFoundException("The conn_id `chta` isn't defined")

@@ -165,14 +165,15 @@ class Told:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: httpx.Response | Exception) -> None:
         self.posts: list[tuple[str, Mapping[str, Any]]] = []
         self.answer = answer
-        monkeypatch.setattr(httpx, "post", self.post)
+        monkeypatch.setattr(httpx, "stream", self.post)
 
-    def post(self, url: str, **given: Any) -> httpx.Response:
+    @contextmanager
+    def post(self, method: str, url: str, **given: Any) -> Iterator[httpx.Response]:
         self.posts.append((url, given))
         if isinstance(self.answer, Exception):
             raise self.answer
-        self.answer.request = httpx.Request("POST", url)
-        return self.answer
+        self.answer.request = httpx.Request(method, url)
+        yield self.answer
 
 
 def notify(
