@@ -10,7 +10,6 @@ cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy 
 `COORDINATOR_CONSUMER_KAFKA_<PROPERTY>` are of the consumers that are launched from here.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -21,6 +20,7 @@ from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import BadSettings
+from coordinator_tasks.core.fields import read_json
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.names import check_cluster
 from coordinator_tasks.links import why_no_template
@@ -186,7 +186,7 @@ def read_settings_file(path: Path) -> dict[str, Any]:
 
 def _object(text: str, origin: str) -> dict[str, Any]:
     try:
-        data = json.loads(text)
+        data = read_json(text, once=True)
     except ValueError as error:
         raise BadSettings(f"{origin} is not JSON: {error}; correct it") from error
     if not isinstance(data, dict):

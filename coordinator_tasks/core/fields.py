@@ -40,11 +40,9 @@ class Fields:
         if len(raw) > limit:
             raise Malformed(path, f"has {len(raw)} bytes, more than {limit}")
         try:
-            data = read_json(raw.decode("utf-8"), _ONCE if once else _DECODER)
+            data = read_json(raw.decode("utf-8"), once=once)
         except ValueError as error:
             raise Malformed(path, f"is not JSON in UTF-8 ({error})") from error
-        except RecursionError as error:
-            raise Malformed(path, "is not JSON in UTF-8 (it is nested too deeply)") from error
         if not isinstance(data, dict):
             raise Malformed(path, f"is not a JSON object but {type(data).__name__}")
         fields = cls(path, data)
@@ -151,11 +149,14 @@ class Fields:
         return value
 
 
-def read_json(text: str, decoder: json.JSONDecoder | None = None) -> Any:
-    """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate), and `RecursionError`."""
-    data = (decoder or _DECODER).decode(text)
-    if "\\u" in text:  # the only way to half a character, which could be read but never be written again
-        json.dumps(data, ensure_ascii=False).encode()
+def read_json(text: str, *, once: bool = False) -> Any:
+    """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate). `once`: as in `parse`."""
+    try:
+        data = (_ONCE if once else _DECODER).decode(text)
+        if "\\u" in text:  # the only way to half a character, which could be read but never be written again
+            json.dumps(data, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     return data
 
 

@@ -7,7 +7,6 @@ Kafka's connection: host and port, or `bootstrap.servers` in the extra; every na
 of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are for SASL.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from airflow.sdk import BaseHook
 
 from coordinator_plugin.clusters import cluster as find_cluster
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.fields import read_json
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -117,12 +117,13 @@ def _with_port(host: str, port: int) -> str:
 def _extra(connection: "Connection") -> dict[str, Any]:
     """The extra without what is null; raises `Refused` for one that is no object, which Airflow takes for an empty one."""
     try:
-        found = json.loads(connection.extra or "{}")
-    except ValueError:
-        found = None
+        found, why = read_json(connection.extra or "{}", once=True), ""
+    except ValueError as error:
+        found, why = None, f" ({error})"
     if not isinstance(found, dict):
         raise Refused(
-            f"the extra of the connection {connection.conn_id!r} is no JSON object; write it as names and values in braces"
+            f"the extra of the connection {connection.conn_id!r} is no JSON object{why}; write it as names and values in braces, "
+            "each name once"
         )
     return _present(connection.extra_dejson)  # Airflow masks what is secret in it
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from pyspark import SparkFiles
 
 from coordinator_tasks.core.errors import BadSettings
+from coordinator_tasks.core.fields import read_json
 from coordinator_tasks.private_files import read_private
 
 FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
@@ -75,10 +76,10 @@ def _parse(text: str, origin: str) -> dict[str, str]:
 
 def _parse_json(text: str, origin: str) -> dict[str, str]:
     try:
-        data = json.loads(text)
+        data = read_json(text, once=True)
     except ValueError:
         raise BadSettings(
-            f"the {origin} begins like JSON, but is not valid JSON"
+            f"the {origin} begins like JSON, but is not valid JSON with each name once"
         ) from None  # the cause would show the content
     if not all(isinstance(value, str | int | float | bool) for value in data.values()):
         raise BadSettings(f"the {origin} has a value that is neither text nor a number")

@@ -104,5 +104,5 @@ def decode_metadata(offset: int, metadata: str | None) -> Committed:
         token = Token(fields.count("e"), fields.count("i"), fields.generation("g"))
         ours = Committed(offset, token, fields.text("o"), fields.text("c"), fields.text("t"))
         return ours if is_consumer(ours.owner) else Committed(offset)
-    except (ValueError, RecursionError, Malformed):
+    except (ValueError, Malformed):
         return Committed(offset)

@@ -114,6 +114,9 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
     [
         ("{", "is not JSON"),
         ("[]", "holds no JSON object"),
+        ("[" * 100_000, "is not JSON: it is nested too deeply"),
+        ('{"kafka": {"security.protocol": "SSL"}, "kafka": {}}', "is not JSON: an object has 'kafka' twice"),
+        ('{"status_token": "\\ud800"}', "is not JSON: .*surrogates not allowed"),
         ({"clutser": "x"}, "no field 'clutser'"),
         ({"kafka": "h:1"}, "'kafka' is no object"),
         ({"policy": {"settle": 1}}, "policy has no field 'settle'"),

@@ -74,7 +74,18 @@ def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
         hook.kafka_settings(Connection(conn_id="k", conn_type="kafka"))
 
 
-@pytest.mark.parametrize("extra", ['{"fence": "transactional",}', "null", '["secret-text"]'])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        '{"fence": "transactional",}',
+        "null",
+        '["secret-text"]',
+        "[" * 100_000,
+        '{"a.b": "secret-text", "a.b": 1}',
+        '{"a.b": "\\ud800"}',
+    ],
+    ids=["comma", "null", "list", "deep", "twice", "half a character"],
+)
 @pytest.mark.parametrize("read", [hook.zookeeper_settings, hook.kafka_settings])
 def test_an_extra_that_is_no_object_is_refused_and_not_taken_for_an_empty_one(
     read: Callable[[Connection], object], extra: str

@@ -166,7 +166,18 @@ def test_a_settings_file_of_another_user_is_refused(tmp_path: Path, monkeypatch:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["hunter2", '{"sasl.password": hunter2}', json.dumps({"sasl.password": ["hunter2"]})])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hunter2",
+        '{"sasl.password": hunter2}',
+        json.dumps({"sasl.password": ["hunter2"]}),
+        '{"sasl.password": "hunter2", "sasl.password": "x"}',
+        '{"sasl.password": "hunter2\\ud800"}',
+        '{"hunter2":' * 100_000,
+    ],
+    ids=["no line", "no JSON", "list", "twice", "half a character", "deep"],
+)
 def test_an_unreadable_settings_file_does_not_show_what_is_in_it(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kafka.properties"
     path.touch(mode=0o600)
