@@ -203,7 +203,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         )
     _check_groups(given)
     given = _present(given)
-    own: dict[str, Any] = {name: str(given[name]) for name in _OWN_FIELDS if name in given}
+    own: dict[str, Any] = {name: _text(name, given[name]) for name in _OWN_FIELDS if name in given}
     own |= {name: _texts(name, given.get(name, {})) for name in _TEXTS}
     times = {name: _converted(name, given[name], 0.0) for name in _TIMES if name in given}
     return Settings(
@@ -229,10 +229,21 @@ def _texts(group: str, given: Mapping[str, Any]) -> dict[str, str]:
 def _in_one(name: str, value: object) -> str:
     """The value as a text, a list with `;` between its texts."""
     if not isinstance(value, list):
-        return str(value)
+        return _text(name, value)
     if not all(isinstance(one, str) for one in value):
         raise BadSettings(f"the setting {name} is a list with something else than texts; write each of them in quotes")
-    return ";".join(value)
+    return _text(name, ";".join(value))
+
+
+def _text(name: str, value: object) -> str:
+    """The value as a text that ZooKeeper and Kafka take; raises `BadSettings` without the value, which may be a secret."""
+    if isinstance(value, list | Mapping):
+        kind = "a list" if isinstance(value, list) else "an object"
+        raise BadSettings(f"the setting {name} is {kind}, and a single value is wanted; write one in quotes")
+    text = str(value)
+    if "\0" in text or text != text.encode(errors="replace").decode():
+        raise BadSettings(f"the setting {name} has a byte that is not UTF-8, or a NUL; correct it")
+    return text
 
 
 def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,15 +304,15 @@ def _dataclass(default: V, group: str, given: Mapping[str, Any]) -> V:
 
 def _converted(name: str, value: object, like: object) -> Any:
     """The value, as the type of `like`; numbers must be 0 or more."""
-    text = str(value).strip()
+    if isinstance(like, tuple) and isinstance(value, list | tuple):
+        return tuple(_text(name, one).strip() for one in value)
+    text = _text(name, value).strip()
     if isinstance(like, bool):
         if text.lower() in ("true", "yes", "1", "false", "no", "0"):
             return text.lower() in ("true", "yes", "1")
         raise BadSettings(f"the setting {name} is {text!r}, neither true nor false; correct it")
     if isinstance(like, tuple):
-        return tuple(
-            str(one).strip() for one in (value if isinstance(value, list | tuple) else text.split(";") if text else ())
-        )
+        return tuple(one.strip() for one in text.split(";")) if text else ()
     if not isinstance(like, int | float):
         return str(value)
     try:

@@ -89,7 +89,7 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
 
 def kafka_settings(connection: "Connection") -> dict[str, str]:
     """The librdkafka settings in a Kafka connection; raises `Refused`."""
-    settings = {name: _text(value) for name, value in _extra(connection).items() if "." in name}
+    settings = {name: _text(connection, name, value) for name, value in _extra(connection).items() if "." in name}
     settings.setdefault("bootstrap.servers", _addresses(connection, default_port=9092))
     if not settings["bootstrap.servers"]:
         raise Refused(f"the connection {connection.conn_id!r} has no host; set it to a Kafka broker's host:port")
@@ -133,5 +133,9 @@ def _present(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _text(value: object) -> str:
+def _text(connection: "Connection", name: str, value: object) -> str:
+    if isinstance(value, list | dict):
+        raise Refused(
+            f"the connection {connection.conn_id!r} gives {name!r} as {type(value).__name__}; write a single value in quotes"
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)

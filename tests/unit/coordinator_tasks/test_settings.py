@@ -164,6 +164,26 @@ def test_a_list_with_something_else_than_texts_is_refused_without_its_value(grou
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("zookeeper", {"zookeeper": ["secret:1", "b:2"]}),
+        ("status_token", {"status_token": ["secret"]}),
+        ("zookeeper_access.password", {"zookeeper_access": {"user": "u", "password": {"secret": 1}}}),
+        ("allowed.applications", {"allowed": {"applications": ["/secret.py"]}}),
+        ("kafka.sasl.password", {"kafka": {"bootstrap.servers": "b:1", "sasl.password": {"secret": 1}}}),
+        ("kafka.sasl.password", {"kafka": {"bootstrap.servers": "b:1", "sasl.password": "secret\0"}}),
+        ("zookeeper_access.password", {"zookeeper_access": {"user": "u", "password": "secret\udcff"}}),
+        ("session_timeout_s", {"session_timeout_s": [7]}),
+    ],
+)
+def test_what_is_no_text_is_refused_without_its_value(name: str, given: dict[str, Any]) -> None:
+    least = {"cluster": "shop", "zookeeper": "zk:1", "kafka": {"bootstrap.servers": "b:1"}}
+    with pytest.raises(Refused, match=rf"the setting {re.escape(name)} (is an? (list|object)|has a byte)") as refused:
+        settings_of({**least, **given})
+    assert "secret" not in str(refused.value)
+
+
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(Refused, match=r"/nowhere cannot be read.*check COORDINATOR_SETTINGS"):
         settings_from_environment({"COORDINATOR_SETTINGS": "/nowhere"})
@@ -223,7 +243,7 @@ def test_a_wrong_value_is_refused_by_its_name(name: str, value: str, problem: st
 @pytest.mark.parametrize("token", ["s3cret\n", "s3cret\0", "s3crét", "s3 cret"])
 def test_a_token_that_no_header_takes_is_refused_without_showing_it(token: str) -> None:
     """The HTTP client would show it in an error, which is what a person is asked with."""
-    with pytest.raises(Refused, match="the status token has a character") as raised:
+    with pytest.raises(Refused, match=r"the (status token has a character|setting status_token has a byte)") as raised:
         settings_from_environment({**LEAST, "COORDINATOR_STATUS_TOKEN": token})
     assert "s3" not in str(raised.value)
 

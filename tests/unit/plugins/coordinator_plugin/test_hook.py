@@ -111,6 +111,13 @@ def test_an_address_of_ipv6_gets_the_port_of_the_connection(host: str, address: 
     assert hook.zookeeper_settings(connection)["zookeeper"] == address
 
 
+def test_a_kafka_setting_that_is_no_single_value_is_refused_without_it() -> None:
+    extra = json.dumps({"security.protocol": {"secret-text": 1}})
+    with pytest.raises(Refused, match=r"'k' gives 'security\.protocol' as dict; write a single value") as refused:
+        hook.kafka_settings(Connection(conn_id="k", conn_type="kafka", host="b", extra=extra))
+    assert "secret-text" not in str(refused.value)
+
+
 @pytest.mark.parametrize("group", ["zookeeper_access", "policy", "parameters", "strategies"])
 @pytest.mark.parametrize("wrong", ["secret-text", ["secret-text"], 7])
 def test_a_group_of_settings_that_is_no_object_is_refused_without_its_value(group: str, wrong: object) -> None:
