@@ -5,6 +5,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
@@ -367,8 +368,10 @@ def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
         XComModel.key == "return_value",
     )
     lines = session.execute(said).scalars().first()
-    if isinstance(lines, str):  # how Airflow stores a value depends on who has stored it
-        lines = json.loads(lines)
+    with suppress(ValueError, RecursionError):
+        # How Airflow stores a value depends on who has stored it, and whoever may can change it.
+        lines = json.loads(lines) if isinstance(lines, str) else lines
+    lines = lines if isinstance(lines, list | None) else [lines]
     conf = conf if isinstance(conf, dict) else {}
     over, ok = str(state) in ("success", "failed"), str(state) == "success"
     dry_run, done = conf.get("dry_run", True) is not False, lines is not None

@@ -377,7 +377,18 @@ class OneRun:
 
 
 @pytest.mark.parametrize(
-    ("stored", "lines", "done"), [(None, (), False), ([], (), True), ('["a line"]', ("a line",), True)]
+    ("stored", "lines", "done"),
+    [
+        (None, (), False),
+        ([], (), True),
+        ('["a line"]', ("a line",), True),
+        ("no JSON", ("no JSON",), True),
+        ("[" * 100_000, ("[" * 100_000,), True),
+        (7, ("7",), True),
+        ("7", ("7",), True),
+        ({"a": 1}, ("{'a': 1}",), True),
+    ],
+    ids=["nothing", "no lines", "a text", "no JSON", "deep", "number", "number as text", "object"],
 )
 def test_an_action_is_done_once_its_task_has_returned_whatever_follows(
     stored: object, lines: tuple[str, ...], done: bool
