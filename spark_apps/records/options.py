@@ -4,7 +4,6 @@ Pure. A wrong option is `Refused` with a sentence. Secret settings are never opt
 query plan: they are in a file (see `settings_file`).
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +11,8 @@ from typing import Any
 
 from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.errors import BadOption
-from coordinator_tasks.core.fields import MAX_NUMBER
-from coordinator_tasks.core.names import check_topic
+from coordinator_tasks.core.fields import MAX_NUMBER, read_json
+from coordinator_tasks.core.names import check_topic, partition_of
 
 EARLIEST = -2
 LATEST = -1
@@ -230,14 +229,16 @@ def _by_partition(given: Mapping[str, str], name: str, lowest: int) -> dict[int,
     shown = _ACCEPTED[name]
     example = f'{{"{given.get("subscribe", "topic")}":{{"0":23,"1":-2}}}}'
     try:
-        data: Any = json.loads(given[name])
+        data: Any = read_json(given[name], once=True)
         inner = data[given.get("subscribe", "").strip()]
-        found = {int(partition): value for partition, value in inner.items()}
+        found = {int(partition): value for partition, value in inner.items() if partition_of(partition) is not None}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadOption(f"option '{shown}' is not of the form {example} with the subscribed topic") from error
+    if len(found) != len(inner):
+        raise BadOption(f"option '{shown}' names something else than a partition; give {example}")
     if len(data) != 1:
         raise BadOption(f"option '{shown}' names topics other than the subscribed one; give {example}")
     for partition, value in found.items():
-        if partition < 0 or isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= MAX_NUMBER:
+        if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= MAX_NUMBER:
             raise BadOption(f"option '{shown}' has {value!r} for partition {partition}; give {example}")
     return found
