@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from coordinator_tasks.core.names import partition_of
 from spark_apps.errors import OffsetMalformed
 
 VERSION = 1
@@ -87,14 +88,15 @@ def decode_offset(data: object) -> BatchOffset:
 
 
 def _range(key: object, value: object) -> Range:
-    if not isinstance(key, str) or not (key.isascii() and key.isdigit()) or str(int(key)) != key:
-        raise _bad(f"has {key!r} in place of a partition number")
+    partition = partition_of(key) if isinstance(key, str) else None
+    if partition is None:
+        raise _bad(f"has {str(key)[:40]!r} in place of a partition number")
     if not isinstance(value, list) or len(value) != 3:
         raise _bad(f"has no [from, to, epoch] for partition {key}")
     start, end, epoch = (_number(one, f"partition {key}") for one in value)
     if end < start:
         raise _bad(f"has a range that ends before it begins ({start} to {end}) for partition {key}")
-    return Range(int(key), start, end, epoch)
+    return Range(partition, start, end, epoch)
 
 
 def _number(value: object, where: str) -> int:

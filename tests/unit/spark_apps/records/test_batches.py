@@ -59,6 +59,8 @@ def test_fields_of_a_later_release_are_ignored() -> None:
         pytest.param({"ranges": []}, "no ranges", id="ranges in a list"),
         pytest.param({"ranges": {"01": [0, 1, 1]}}, "'01'", id="a partition with a leading zero"),
         pytest.param({"ranges": {"x": [0, 1, 1]}}, "'x'", id="a partition that is no number"),
+        pytest.param({"ranges": {str(2**31): [0, 1, 1]}}, str(2**31), id="a partition that Kafka cannot have"),
+        pytest.param({"ranges": {"9" * 5_000: [0, 1, 1]}}, "99", id="a partition with too many digits to be read"),
         pytest.param({"ranges": {"1": [0, 1]}}, "partition 1", id="a range without its epoch"),
         pytest.param({"ranges": {"1": [5, 4, 1]}}, "ends before it begins", id="a range that runs backwards"),
         pytest.param({"ranges": {"1": [0, 2**63, 1]}}, "partition 1", id="an offset that Kafka cannot have"),
