@@ -16,8 +16,8 @@ class TopicFigures:
     """One managed topic. `not_stable_s`: how long its rebalance has lasted so far; 0 while it is Stable or never planned.
 
     `owners`: partition → who it is assigned to; `unowned`: partitions that nobody has or is about to get; `moving`: those whose
-    close or start is awaited; `handoffs`: those on their way from one owner to another. `problem` = why it cannot be read; then
-    the figures are empty.
+    close or start is awaited; `handoffs`: those on their way from one owner to another; `removed`: nobody is to read it. `problem` =
+    why it cannot be read; then the figures are empty.
     """
 
     topic: str
@@ -30,6 +30,7 @@ class TopicFigures:
     unowned: tuple[int, ...] = ()
     moving: int = 0
     handoffs: int = 0
+    removed: bool = False
     problem: str = ""
 
 
@@ -87,6 +88,7 @@ def _of_topic(c: Coordinator, name: str) -> TopicFigures:
         unowned=unowned_in(view),
         moving=len(moving_in(view)),
         handoffs=len(view.node.handoff) if view.node is not None else 0,
+        removed=view.config.removed,
     )
 
 

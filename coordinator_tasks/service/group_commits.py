@@ -14,14 +14,14 @@ from coordinator_tasks.service.figures import TopicFigures
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
     """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why.
 
-    A topic that is gone from Kafka has none. One that this account may not ask for hides no other of its group,
+    A topic that is removed, or gone from Kafka, has none. One that this account may not ask for hides no other of its group,
     and a partition without a leader no other of its topic.
     """
     gone = _gone(c, [one.topic for one in topics])
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
     owners = {one.topic: one.owners for one in topics}
     for one in topics:
-        if one.group and one.partitions and one.topic not in gone:
+        if one.group and one.partitions and not one.removed and one.topic not in gone:
             wanted.setdefault(one.group, {})[one.topic] = one.partitions
     for group, answer in _committed(c, wanted).items():
         for topic, partitions in wanted[group].items():

@@ -206,3 +206,16 @@ def test_a_topic_that_is_removed_has_no_partition_without_an_owner(site: Site) -
     site.settles()
     found = one.look()
     assert (found.topics[0].unowned, found.oldest_unowned_s) == ((), {})
+
+
+def test_a_topic_that_is_removed_is_behind_in_nothing(site: Site) -> None:
+    for partition in range(4):
+        commit(site, partition, 0)
+    site.kafka.append("orders", 0, 100)
+    remove_topic(site.coordinator, "orders", PERSON)
+    site.settles()
+    for _ in range(3 * WINDOW):
+        site.clock.advance(EVERY_S)
+        list(lag_moments.keep(site.coordinator, ["orders"]))
+    found = Surveyor(site.coordinator).look()
+    assert (found.lags, found.groups) == ((), {})
