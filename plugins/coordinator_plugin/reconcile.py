@@ -54,6 +54,7 @@ def reconcile(c: Coordinator) -> Findings:
     A part that cannot be read is logged, and does not stop the others. Raises the `Unavailable` errors.
     """
     managed = transitions.topics(c)
+    unowned = overview.unowned(c)  # the partitions that the upkeep finds in Kafka now wait for the next plan first
     lines = list(upkeep.upkeep(c, managed, told=pauses_told(c.paths.cluster)))
     due = tuple(transitions.due(c, managed))
     lines.extend(f"{topic} is due" for topic in due)
@@ -61,7 +62,6 @@ def reconcile(c: Coordinator) -> Findings:
     lines += idle.give_up(c, managed)
     missing, said = _missing(c)
     lines.extend(said)
-    unowned = overview.unowned(c)
     lines.extend(f"{topic}: nobody owns {named(partitions)}" for topic, partitions in unowned.items())
     flapping = tuple(one for one in questions_of_flapping(c, managed) if one.topic not in unowned)
     lines.extend(f"{one.topic} flaps: {one.sentence}" for one in flapping)

@@ -9,7 +9,7 @@ from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, MAX_QUESTIONS, questions_of_audit, sentences
 
 from coordinator_tasks.core.machine.audit import Finding, Kind
-from coordinator_tasks.service import approving, directives, topics, transitions
+from coordinator_tasks.service import approving, directives, store, topics, transitions
 from coordinator_tasks.service.audit import Audit
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import stable
@@ -56,6 +56,19 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     assert reconcile(c).questions == ()
     with pytest.raises(AirflowSkipException, match="nobody is asked"):
         ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
+
+
+def test_partitions_that_kafka_has_just_got_are_asked_about_only_if_the_next_plan_has_not_placed_them(
+    shop: Cluster,
+) -> None:
+    c = shop.coordinator
+    shop.join("a")
+    stable(shop, "orders", dict.fromkeys(store.load(c.zk, c.paths, "orders").view.partitions, "a"))
+    shop.clock.sleep(c.policy.stuck_after_s + 1)
+    shop.kafka.add_partitions("orders", 1)
+    assert reconcile(c).questions == ()
+    (asked,) = reconcile(c).questions
+    assert (asked.topic, asked.consumer) == ("orders", "")
 
 
 def test_the_gravest_questions_are_asked_first_because_only_so_many_are(shop: Cluster) -> None:
