@@ -76,7 +76,9 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
     for one in told:
         _tell_topic(cluster, one, behind.get(one.topic, TopicLag()))
         _count("unowned_partition_seconds", round(len(one.unowned) * since_s), cluster, topic=one.topic)
-    for group, status in list(group_statuses(lag_moments.newest(c)).items())[:MAX_TOPICS]:
+    # A gauge that is not sent keeps its last value: 0 = nobody knows now.
+    groups = {one.group: 0 for one in told if one.group} | group_statuses(lag_moments.newest(c))
+    for group, status in sorted(groups.items())[:MAX_TOPICS]:
         _gauge("group.status", status, cluster, group=group)
     consumers = overview.consumers(c, seen)
     for presence, count in overview.by_presence(consumers).items():

@@ -226,6 +226,12 @@ def test_a_group_whose_name_statsd_does_not_take_has_its_metric(
 
 
 @pytest.mark.usefixtures("tagged")
+def test_a_group_that_nobody_has_judged_lately_is_unknown_and_keeps_no_former_status(backend: Backend) -> None:
+    stats.tell_figures(stable_site("a").coordinator, unasked)
+    assert backend.of("coordinator.group.status", cluster="shop", group="g") == [0]
+
+
+@pytest.mark.usefixtures("tagged")
 def test_only_what_is_written_counts(backend: Backend) -> None:
     stats.tell_reports("shop", [report(Outcome.OVERTAKEN), report(Outcome.UNCHANGED)])
     assert backend.sent == {}
