@@ -199,6 +199,13 @@ def test_one_of_two_clusters_that_nobody_looks_at_any_more_is_told(tmp_path: Pat
 
 
 @needs_promtool
+def test_a_cluster_that_one_of_two_sees_is_seen(tmp_path: Path) -> None:
+    name = 'coordinator_survey_up{{cluster_name="shop",instance="{}"}}'.format
+    assert not firing({name("a"): "0x60", name("b"): "1x60"}, "CoordinatorUnseen", tmp_path)
+    assert firing({name("a"): "0x60", name("b"): "0x60"}, "CoordinatorUnseen", tmp_path)
+
+
+@needs_promtool
 def test_a_cluster_that_nobody_has_ever_looked_at_is_told(tmp_path: Path) -> None:
     assert firing({'up{job="coordinator_survey_up"}': "0x60"}, "CoordinatorUnseen", tmp_path)
 
