@@ -210,6 +210,39 @@ def test_a_cluster_that_nobody_has_ever_looked_at_is_told(tmp_path: Path) -> Non
     assert firing({'up{job="coordinator_survey_up"}': "0x60"}, "CoordinatorUnseen", tmp_path)
 
 
+@needs_promtool
+@pytest.mark.parametrize(
+    ("title", "series", "value"),
+    [
+        pytest.param("Topics not Stable", {}, None, id="nothing is known"),
+        pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "0x60"}, 0, id="all are"),
+        pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "9x60"}, 1, id="one is not"),
+    ],
+)  # fmt: skip
+def test_the_dashboard_shows(title: str, series: dict[str, str], value: float | None, tmp_path: Path) -> None:
+    board = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
+    (query,) = [one["targets"][0]["expr"] for one in board["panels"] if one["title"] == title] + [
+        one["expr"] for one in board["annotations"]["list"] if one["name"] == title
+    ]
+    for name, chosen in (("$cluster", "shop"), ("$topic", "t"), ("$__rate_interval", "5m")):
+        query = query.replace(name, chosen)
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f"sum({query})",
+                "eval_time": f"{STEPS}m",
+                "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
+            }
+        ],
+    }
+    page = tmp_path / "test.yml"
+    page.write_text(yaml.safe_dump({"tests": [test]}), encoding="utf-8")
+    done = promtool("test", "rules", str(page))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_alert_is_tried_and_says_what_to_do() -> None:
     assert rules().keys() == CASES.keys()
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
