@@ -210,6 +210,20 @@ def test_a_cluster_that_nobody_has_ever_looked_at_is_told(tmp_path: Path) -> Non
     assert firing({'up{job="coordinator_survey_up"}': "0x60"}, "CoordinatorUnseen", tmp_path)
 
 
+BUSY = {
+    f'{name}{{{labels},instance="{cluster}",job="consumers"}}': value
+    for cluster in ("shop", "eu")
+    for name, labels, value in (
+        ("coordinator_consumer_healthy", f'cluster_name="{cluster}",consumer_id="a"', "1x60"),
+        (
+            "messaging_client_consumed_messages_total",
+            'messaging_client_id="a",messaging_destination_name="t"',
+            "0+60x60",
+        ),
+    )
+}
+
+
 @needs_promtool
 @pytest.mark.parametrize(
     ("title", "series", "value"),
@@ -217,6 +231,7 @@ def test_a_cluster_that_nobody_has_ever_looked_at_is_told(tmp_path: Path) -> Non
         pytest.param("Topics not Stable", {}, None, id="nothing is known"),
         pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "0x60"}, 0, id="all are"),
         pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "9x60"}, 1, id="one is not"),
+        pytest.param("Records a second", BUSY, 1, id="of the chosen cluster"),
     ],
 )  # fmt: skip
 def test_the_dashboard_shows(title: str, series: dict[str, str], value: float | None, tmp_path: Path) -> None:
