@@ -232,6 +232,7 @@ BUSY = {
         pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "0x60"}, 0, id="all are"),
         pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "9x60"}, 1, id="one is not"),
         pytest.param("Records a second", BUSY, 1, id="of the chosen cluster"),
+        pytest.param("Rebalances", {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "3x58 0x2"}, None, id="begun anew"),
     ],
 )  # fmt: skip
 def test_the_dashboard_shows(title: str, series: dict[str, str], value: float | None, tmp_path: Path) -> None:
