@@ -50,7 +50,7 @@ def of_consumer() -> dict[str, Metric]:
     topic = OwnedTopic(
         "g", 1, 1, {0: PartitionFigures(1, 2, 1, 0.1)}, batch_buckets=tuple((str(n), 0) for n in range(15))
     )
-    return families(consumer_metrics.exposed(ConsumerFigures("a", "shop", 1, "ok", 0, {"orders": topic})))
+    return families(consumer_metrics.exposed(ConsumerFigures("a", "shop", 1, "ok", True, 0, {"orders": topic})))
 
 
 def of_coordinator() -> dict[str, Metric]:

@@ -18,8 +18,8 @@ def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
     mine = {"cluster_name": figures.cluster, "consumer_id": figures.consumer}
     healthy = float(figures.health in _HEALTHY)
     found.gauge("coordinator_consumer_healthy", "1 = it works; 0 = it is stuck, leaves, or has failed", mine, healthy)
-    connected = float(figures.health == "ok")
-    found.gauge("coordinator_consumer_registered", "1 = registered by a session with ZooKeeper", mine, connected)
+    registered = float(figures.registered)
+    found.gauge("coordinator_consumer_registered", "1 = registered by a session with ZooKeeper", mine, registered)
     found.gauge("coordinator_consumer_incarnation", "The number of this process", mine, figures.incarnation)
     found.gauge("coordinator_consumer_reports", "Problems that its status reports", mine, figures.reports)
     for topic, one in sorted(figures.topics.items())[:MAX_TOPICS]:

@@ -37,11 +37,14 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFigures:
-    """All topics of one incarnation. `health` is the word of the status; `reports`: how many problems it reports."""
+    """All topics of one incarnation. `health` is the word of the status, `registered` by a session with ZooKeeper; `reports`: how
+    many problems it reports.
+    """
 
     consumer: str
     cluster: str
     incarnation: int
     health: str
+    registered: bool
     reports: int
     topics: Mapping[str, TopicFigures] = field(default_factory=dict)

@@ -161,6 +161,7 @@ class Agent:
             cluster=self.identity.cluster,
             incarnation=self.identity.incarnation,
             health=self.health(),
+            registered=self._is_registered,
             reports=reports,
             topics={topic: self._topics.edit(topic, TopicOwnership.figures) for topic in names},
         )
@@ -178,8 +179,12 @@ class Agent:
             return "leaving"
         if self._trouble:
             return f"stuck: {self._trouble}"
-        registered = self._session and self._session == self._zk.session_id
-        return "ok" if registered and self._connection is Connection.CONNECTED else "detached"
+        return "ok" if self._is_registered else "detached"
+
+    @property
+    def _is_registered(self) -> bool:
+        known = self._session != 0 and self._session == self._zk.session_id
+        return known and self._connection is Connection.CONNECTED
 
     # The agent's thread ----------------------------------------------------------------------------------------------
 

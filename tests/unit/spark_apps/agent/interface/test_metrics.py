@@ -23,8 +23,8 @@ def values(raw: bytes, name: str, **labels: str) -> list[float]:
     ]
 
 
-def consumer(topics: dict[str, TopicFigures], health: str = "ok") -> ConsumerFigures:
-    return ConsumerFigures("a", "shop", 7, health, 2, topics)
+def consumer(topics: dict[str, TopicFigures], health: str = "ok", registered: bool = True) -> ConsumerFigures:
+    return ConsumerFigures("a", "shop", 7, health, registered, 2, topics)
 
 
 ORDERS = TopicFigures(
@@ -81,8 +81,8 @@ def test_the_consumer_and_its_topics_are_counted() -> None:
 
 
 def test_a_consumer_without_zookeeper_works_and_one_that_is_stuck_does_not() -> None:
-    for health, healthy, registered in (("detached", 1, 0), ("stuck: topic t", 0, 0), ("leaving", 0, 0)):
-        raw = exposed(consumer({}, health))
+    for health, healthy, registered in (("detached", 1, 0), ("stuck: topic t", 0, 1), ("leaving", 0, 1)):
+        raw = exposed(consumer({}, health, bool(registered)))
         assert values(raw, "coordinator_consumer_healthy") == [healthy], health
         assert values(raw, "coordinator_consumer_registered") == [registered], health
 

@@ -407,10 +407,12 @@ def test_a_topic_node_that_was_never_written_is_not_reported_and_one_that_was_em
 def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(stage: Stage) -> None:
     stage.own(0)
     stage.step()
+    assert stage.agent.figures().registered
     stage.zk.suspend()
     stage.step(2.0)
     assert stage.runs == {0}
     assert stage.agent.status().health == "detached"
+    assert not stage.agent.figures().registered
     assert stage.reported("going on with what is known")
     stage.own(0, 1)
     stage.zk.expire()
@@ -751,6 +753,7 @@ def test_without_executors_the_consumer_is_unhealthy_and_goes_on(stage: Stage) -
     stage.step()
     assert stage.health == "stuck: the application has had no executor for 12 s"
     assert stage.runs == {0}
+    assert stage.agent.figures().registered
     stage.topics.missing = ""
     stage.step()
     assert stage.health == "ok"
