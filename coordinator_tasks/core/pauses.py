@@ -163,13 +163,15 @@ def unmoved(
 
 
 def merged(stored: Pauses | None, fresh: Pauses) -> Pauses:
-    """What is stored stays; what was missing is added."""
+    """What is stored stays; what was missing is added. Of the stalls of what did not move, the longest counts."""
     if stored is None:
         return fresh
     known = {one.partition: one for one in fresh.measured} | {one.partition: one for one in stored.measured}
     missing = max(0, fresh.missing + len(fresh.measured) - len(known))
     left_out = tuple(dict.fromkeys((*stored.left_out, *fresh.left_out)))[:MOST_LEFT_OUT]
-    return Pauses(tuple(known[p] for p in sorted(known)), missing, fresh.unmoved or stored.unmoved, left_out)
+    stalls = [one for one in (stored.unmoved, fresh.unmoved) if one is not None]
+    longest = max(stalls, key=lambda one: one.longest_s, default=None)
+    return Pauses(tuple(known[p] for p in sorted(known)), missing, longest, left_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,12 @@ def test_what_is_stored_stays_and_what_was_missing_is_added() -> None:
     assert pauses.merged(found, Pauses((Pause(2),), 2)) == found
 
 
+def test_the_longest_stall_stays_also_if_its_consumer_says_nothing_any_more() -> None:
+    long, short = Unmoved(18, 3.0, 7, "c", 0.0035), Unmoved(9, 0.004, 2, "a", 0.003)
+    for stored, fresh in ((long, short), (short, long), (long, None), (None, long)):
+        assert pauses.merged(Pauses((), 1, stored), Pauses((), 1, fresh)).unmoved == long
+
+
 def test_the_sentence_has_what_is_known_and_nothing_else() -> None:
     waits = tuple(Pause(p, records=4, wait_s=wait_s, error_s=0.002) for p, wait_s in enumerate((0.018, 0.023, 0.018)))
     found = Pauses(waits, unmoved=Unmoved(18, 0.004, 7, "c", 0.0035))
