@@ -205,15 +205,16 @@ class _Events:
         folder = self._c.zk.find(self._c.paths.history(self._topic))
         changes = folder.stat.children_version if folder is not None else -1
         if changes != self._changes:
-            self._changes = changes
             self._count(self._newer())
+            self._changes = changes
         self._complete()
 
     def _newer(self) -> list[Record]:
         names = [int(name) for name in history.names(self._c, self._topic)]
-        newest, last = max(names, default=-1), self._last
-        self._last = newest
-        return [] if last is None else self._read([one for one in names if one > last][-MAX_RECORDS:])
+        last = self._last
+        found = [] if last is None else self._read([one for one in names if one > last][-MAX_RECORDS:])
+        self._last = max(names, default=-1)
+        return found
 
     def _read(self, sequences: Collection[int]) -> list[Record]:
         paths = {sequence: self._c.paths.record(self._topic, sequence) for sequence in sequences}

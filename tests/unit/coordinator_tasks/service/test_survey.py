@@ -3,11 +3,12 @@
 import pytest
 
 from coordinator_tasks.core.codecs.history_codec import with_pauses
+from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.lag import WINDOW, LagStatus
 from coordinator_tasks.core.lag_moments import EVERY_S, FRESH_S
 from coordinator_tasks.core.model import Committed, Pause, Pauses, Silence, State, Token, Unmoved
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import figures, lag_moments, transitions
+from coordinator_tasks.service import figures, lag_moments, survey, transitions
 from coordinator_tasks.service.survey import AUDIT_EVERY_S, PartitionLag, Surveyor
 from coordinator_tasks.service.topics import remove_topic
 from tests.fakes.cluster import PERSON
@@ -74,6 +75,23 @@ def test_moves_count_from_the_first_look_on(site: Site) -> None:
     after = one.look().happened["orders"]
     assert (after.rebalances, dict(after.moves)) == (1, {"handoff": 1})
     assert one.look().happened["orders"].rebalances == 1, "another look counts nothing twice"
+
+
+def test_moves_count_also_if_zookeeper_goes_away_while_they_are_read(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = surveyor(site)
+    site.starts("c")
+    site.settles()
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("ZooKeeper does not answer")
+
+    with monkeypatch.context() as patched, pytest.raises(StoreUnavailable):
+        patched.setattr(survey, "find_many", away)
+        one.look()
+    after = one.look().happened["orders"]
+    assert (after.rebalances, dict(after.moves)) == (1, {"handoff": 1})
 
 
 def test_a_pause_counts_once_it_is_measured_and_only_once(site: Site) -> None:
