@@ -44,7 +44,8 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigu
     late = [partition.lag_s for partition in one.partitions.values() if partition.lag_s is not None]
     found.gauge("coordinator_consumer_partitions", "Partitions that it holds", labels, one.held)
     found.gauge("coordinator_consumer_acted_epoch", "The epoch that it acts on", labels, one.acted_epoch)
-    found.gauge("coordinator_consumer_sum_lag", "Offsets to the log's end, of all its partitions", labels, sum(lags))
+    known = sum(lags) if lags or not one.partitions else None
+    found.gauge("coordinator_consumer_sum_lag", "Offsets to the log's end, of all its partitions", labels, known)
     found.gauge(
         "coordinator_consumer_max_lag_seconds", "The largest lag in seconds", labels, max(late) if late else None
     )

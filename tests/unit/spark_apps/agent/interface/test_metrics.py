@@ -57,7 +57,10 @@ def test_what_is_unknown_has_no_series() -> None:
     assert values(raw, "kafka_consumergroup_group_offset", partition="2") == [1.0]
     assert values(raw, "kafka_consumergroup_group_lag", partition="2") == []
     assert values(raw, "coordinator_consumer_max_lag_seconds") == [2.5]
+    unknown = exposed(consumer({"orders": TopicFigures("g", 1, 1, {2: PartitionFigures(1)})}))
+    assert values(unknown, "coordinator_consumer_sum_lag") == []
     nothing = exposed(consumer({"orders": TopicFigures("g", 1, 0)}))
+    assert values(nothing, "coordinator_consumer_sum_lag") == [0]
     assert values(nothing, "coordinator_consumer_max_lag_seconds") == []
 
 
