@@ -1,7 +1,6 @@
 """Operators around the transitions: the reconciliation, the fleet, and the actions of the forms."""
 
 import random
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -69,9 +68,15 @@ class ReconcileOperator(ClusterOperator):
 
 
 def passed_s(context: Context) -> float:
-    """Seconds since the last run that worked began, at most `MOST_S`: nobody knows what was while nobody looked."""
+    """Seconds from the begin of the last run that worked to that of this one, so that runs count nothing twice.
+
+    At most `MOST_S`: nobody knows what was while nobody looked.
+    """
+    began_at = context["dag_run"].start_date
     before = context.get("prev_start_date_success")  # a proxy, which asks Airflow now
-    return min(max(0.0, time.time() - before.timestamp()), MOST_S) if before else TURN_S
+    if not before or began_at is None:
+        return TURN_S
+    return min(max(0.0, began_at.timestamp() - before.timestamp()), MOST_S)
 
 
 class AutoscaleOperator(ClusterOperator):

@@ -41,10 +41,11 @@ def one_turn() -> None:
     site.statuses.answers["a"] = answers
     site.add_topic("payments")
     setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))  # noqa: B010 - in a process of its own
-    before = datetime.now(UTC) - timedelta(seconds=SINCE_S)
+    began_at = datetime.now(UTC)
+    before = began_at - timedelta(seconds=SINCE_S)
     ti = SimpleNamespace(get_dr_count=lambda *_, **__: 0)
     names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-    context: Any = {"ti": ti, "prev_start_date_success": before}
+    context: Any = {"ti": ti, "prev_start_date_success": before, "dag_run": SimpleNamespace(start_date=began_at)}
     ReconcileOperator(task_id="look", dag_ids=names).execute(context)
     moves = (Move(0, "a", "b", MoveKind.HANDOFF), Move(1, "a", "b", MoveKind.HANDOFF))
     ended = TopicReport("orders.eu", State.STARTING, State.STABLE, Outcome.WRITTEN, "", moves)

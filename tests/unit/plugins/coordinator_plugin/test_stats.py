@@ -113,13 +113,16 @@ def test_a_partition_without_an_owner_counts_for_the_time_since_the_last_look(ba
 
 
 def test_a_run_counts_from_the_last_one_that_worked_and_not_for_what_nobody_saw() -> None:
-    def ago(seconds: float) -> Any:
-        return {"prev_start_date_success": datetime.now(UTC) - timedelta(seconds=seconds)}
+    began_at = datetime.now(UTC) - timedelta(seconds=40)  # a worker was not free before: the next run counts these seconds
 
-    assert upkeep.passed_s(ago(90)) == pytest.approx(90, abs=5)
-    assert upkeep.passed_s(ago(5_000)) == upkeep.MOST_S
-    assert upkeep.passed_s(ago(-5)) == 0.0
-    assert upkeep.passed_s(cast("Any", {"prev_start_date_success": None})) == upkeep.TURN_S
+    def after(seconds: float | None) -> Any:
+        before = None if seconds is None else began_at - timedelta(seconds=seconds)
+        return {"prev_start_date_success": before, "dag_run": SimpleNamespace(start_date=began_at)}
+
+    assert upkeep.passed_s(after(90)) == pytest.approx(90)
+    assert upkeep.passed_s(after(5_000)) == upkeep.MOST_S
+    assert upkeep.passed_s(after(-5)) == 0.0
+    assert upkeep.passed_s(after(None)) == upkeep.TURN_S
 
 
 def lagging(site: Site, says: dict[int, dict[str, Any]]) -> None:
