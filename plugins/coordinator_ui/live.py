@@ -192,7 +192,7 @@ def says(one: TopicSummary) -> str:
         verb = "close" if one.state is State.CLOSING else "start"
         return f"It waits for {counted(len(one.moving), 'partition')} to {verb}: {waits}."
     if one.unowned:
-        return f"Nobody reads {counted(len(one.unowned), 'partition')}: {'start a consumer' if not one.owners else 'the next plan assigns them'}."
+        return f"Nobody reads {counted(len(one.unowned), 'partition')}: {'start a consumer' if not one.owners else 'the next plan gives them to whoever may have them'}."
     said = words.meaning(one.state)
     return f"{said[:1].upper()}{said[1:]}."
 
