@@ -87,9 +87,10 @@ def test_moves_count_also_if_zookeeper_goes_away_while_they_are_read(
     def away(*_: object) -> None:
         raise StoreUnavailable("ZooKeeper does not answer")
 
-    with monkeypatch.context() as patched, pytest.raises(StoreUnavailable):
+    with monkeypatch.context() as patched:
         patched.setattr(survey, "find_many", away)
-        one.look()
+        with pytest.raises(StoreUnavailable):
+            one.look()
     after = one.look().happened["orders"]
     assert (after.rebalances, dict(after.moves)) == (1, {"handoff": 1})
 

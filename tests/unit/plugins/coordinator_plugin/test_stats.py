@@ -113,7 +113,8 @@ def test_a_partition_without_an_owner_counts_for_the_time_since_the_last_look(ba
 
 
 def test_a_run_counts_from_the_last_one_that_worked_and_not_for_what_nobody_saw() -> None:
-    began_at = datetime.now(UTC) - timedelta(seconds=40)  # a worker was not free before: the next run counts these seconds
+    # No worker was free for so long: the next run counts these seconds.
+    began_at = datetime.now(UTC) - timedelta(seconds=40)
 
     def after(seconds: float | None) -> Any:
         before = None if seconds is None else began_at - timedelta(seconds=seconds)
