@@ -109,3 +109,12 @@ def test_a_form_that_airflow_has_taken_is_not_sent_again(browser: Browser) -> No
     assert opened.endswith("/dags/drain/runs/r1/plugin/moved_partitions")
     time.sleep(0.2)
     assert not button.is_enabled()
+
+
+def test_the_button_says_what_it_does_when_somebody_comes_back_to_a_form(browser: Browser) -> None:
+    browser.open("/clusters/shop/ask/drain?consumer=a&why=disk")
+    browser.find("#field-dry_run").click()
+    browser.open("/")
+    browser.driver.back()
+    assert not browser.find("#field-dry_run").is_selected()
+    browser.until(lambda: browser.find("form#ask button").text == "Do it", "the button of what is no dry run")

@@ -6,7 +6,8 @@ window.addEventListener("DOMContentLoaded", () => {
   const problem = document.getElementById("problem"), dry = document.getElementById("field-dry_run");
   const address = `${airflow}/api/v2/dags/${encodeURIComponent(dag)}`;
   const say = (text) => { problem.hidden = !text; problem.textContent = text; };
-  if (dry) dry.addEventListener("change", () => { button.textContent = dry.checked ? "Ask Airflow for a dry run" : "Do it"; });
+  const name = () => { if (dry) button.textContent = dry.checked ? "Ask Airflow for a dry run" : "Do it"; };
+  if (dry) dry.addEventListener("change", name);
 
   // One line each, or ranges of numbers such as 0-3.
   const listed = (field) => {
@@ -70,7 +71,7 @@ window.addEventListener("DOMContentLoaded", () => {
   if (past && topic) { topic.addEventListener("change", offer); offer(); }
 
   fetch(address, { credentials: "same-origin" }).then((answer) => answer.json()).then((found) => { document.getElementById("paused").hidden = !found.is_paused; }).catch(() => {});
-  window.addEventListener("pageshow", () => { button.disabled = false; });  // when somebody comes back
+  window.addEventListener("pageshow", () => { button.disabled = false; name(); });  // when somebody comes back, the browser has kept the tick
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     say("");
