@@ -189,8 +189,10 @@ def says(one: TopicSummary) -> str:
         return "It is being removed." if one.owners or one.moving else "It was removed."
     if one.blockers:
         waits = shown(list(one.blockers.values()))
-        verb = "close" if one.state is State.CLOSING else "start"
-        return f"It waits for {counted(len(one.moving), 'partition')} to {verb}: {waits}."
+        verb, awaited = ("close", one.closing) if one.state is State.CLOSING else ("start", one.starting)
+        return (
+            f"It waits for {counted(len({p for ps in awaited.values() for p in ps}), 'partition')} to {verb}: {waits}."
+        )
     if one.unowned:
         return f"Nobody reads {counted(len(one.unowned), 'partition')}: {'start a consumer' if not one.owners else 'the next plan gives them to whoever may have them'}."
     said = words.meaning(one.state)

@@ -83,6 +83,14 @@ def test_what_is_on_its_way_names_giver_and_taker(shop: Cluster) -> None:
     assert data["topics"][0]["says"].startswith("It waits for 1 partition to close: a does not answer")
 
 
+def test_only_what_is_still_to_close_is_counted_as_waited_for() -> None:
+    one = TopicSummary(
+        "orders", State.CLOSING, closing={"a": (2, 3)}, starting={"b": (0, 1, 2)}, blockers={"a": "a is busy"}
+    )
+    assert live.says(one) == "It waits for 2 partitions to close: a is busy."
+    assert live.says(replace(one, state=State.STARTING)) == "It waits for 3 partitions to start: a is busy."
+
+
 def test_a_draining_and_an_isolated_consumer_are_told_and_may_be_asked_back(shop: Cluster) -> None:
     stable(shop, {0: "a"})
     directives.drain(shop.coordinator, "a", "ada", "new disk")
