@@ -303,6 +303,7 @@ def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[Standing], sp
     member = seen.world.members.get(one.consumer)
     claim = seen.world.claims.get(one.consumer)
     absent = claim.absence if claim is not None and member is None else None
+    of_topics = [f"{topic.topic}: {report}" for topic in one.topics for report in topic.reports]
     return {
         "consumer": one.consumer,
         "presence": one.presence,
@@ -323,7 +324,7 @@ def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[Standing], sp
         "isolated": one.presence == "isolated",
         "draining": one.presence == overview.DRAINING,
         "wanted": one.consumer in seen.wanted,
-        "notes": [text for text in (one.problem, one.ended, *one.reports) if text][:MOST_TEXTS],
+        "notes": [text for text in (one.problem, one.ended, *one.reports, *of_topics) if text][:MOST_TEXTS],
         "partitions": sum(len(topic.assigned) for topic in one.topics),
         **_figures(*_sums(standing, speeds)),
     }

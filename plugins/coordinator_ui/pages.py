@@ -58,9 +58,15 @@ class Consumers:
         settled = summary.state is State.STABLE
         return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
 
-    def unwell(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
-        """The owners that answer, and report a problem."""
-        return tuple(one for one in self.listed if one.consumer in owners and one.health not in ("", overview.HEALTHY))
+    def unwell(self, owners: Collection[str], topic: str) -> dict[str, tuple[str, ...]]:
+        """Owner → what it says is wrong with itself, and with the topic; of those that answer."""
+        said = self.of_topic(topic)
+        answering = {one.consumer: one.health for one in self.listed if one.consumer in owners and one.health}
+        found = {
+            who: (*(() if health == overview.HEALTHY else (health,)), *(said[who].reports if who in said else ()))
+            for who, health in answering.items()
+        }
+        return {who: texts for who, texts in found.items() if texts}
 
 
 @dataclass(frozen=True, slots=True)

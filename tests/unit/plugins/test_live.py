@@ -91,6 +91,13 @@ def test_only_what_is_still_to_close_is_counted_as_waited_for() -> None:
     assert live.says(replace(one, state=State.STARTING)) == "It waits for 3 partitions to start: a is busy."
 
 
+def test_what_a_consumer_says_of_its_topics_stands_in_its_notes(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
+    said = TopicStatus("g", 3, reports=("partition 0 has no leader",))
+    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": said})
+    assert now(shop)["consumers"][0]["notes"] == ["orders: partition 0 has no leader"]
+
+
 def test_a_draining_and_an_isolated_consumer_are_told_and_may_be_asked_back(shop: Cluster) -> None:
     stable(shop, {0: "a"})
     directives.drain(shop.coordinator, "a", "ada", "new disk")

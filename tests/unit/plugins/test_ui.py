@@ -40,6 +40,7 @@ from coordinator_tasks.core.model import (
     Reason,
     State,
     TopicNode,
+    TopicStatus,
     Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
@@ -187,7 +188,16 @@ def test_an_owner_that_is_not_well_and_why_a_last_life_ended_are_shown(shop: Clu
     assert "incarnation 1 has ended: exit code 1: &lt;b&gt;KeyError&lt;/b&gt;" in overview
     assert f"Owners that are not well: a: {stuck}" in text_of(client.get("/clusters/shop/topics/orders").text)
     well = pages.Consumers((ConsumerOverview("a", "live", health="ok"), ConsumerOverview("b", "live", health=stuck)))
-    assert [one.consumer for one in well.unwell(("a", "b"))] == ["b"]
+    assert well.unwell(("a", "b"), "orders") == {"b": (stuck,)}
+
+
+def test_what_an_owner_says_of_a_topic_stands_on_the_topics_page(shop: Cluster) -> None:
+    stable(shop, dict.fromkeys(range(4), "a"))
+    report = "partition 1: no broker says where its log begins and ends"
+    said = TopicStatus("g", 3, reports=(report,))
+    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": said})
+    page = text_of(pages_of(shop).get("/clusters/shop/topics/orders").text)
+    assert f"Owners that are not well: a: {report} " in page
 
 
 def test_a_large_topic_is_shown_by_ranges(shop: Cluster) -> None:
