@@ -20,6 +20,7 @@ from coordinator_tasks.core.model import Record, State
 from coordinator_tasks.service import history, overview, transitions
 from coordinator_tasks.service.consumer_pages import ConsumerPages, pages_now
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet_actions import kept_until
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview
 from coordinator_ui import past
@@ -53,7 +54,7 @@ class Consumers:
         return tuple(one for one in self.listed if one.consumer in owners and one.problem)
 
     def kept(self, summary: TopicSummary) -> dict[str, tuple[int, ...]]:
-        """Draining consumer → its partitions of a Stable topic: no other consumer may have them, or the topic is frozen."""
+        """Draining consumer → the partitions that it still has of a Stable topic."""
         drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
         settled = summary.state is State.STABLE
         return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
@@ -82,7 +83,10 @@ class ClusterPage:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """One topic with its history; `more` = there is older history than this."""
+    """One topic with its history; `more` = there is older history than this.
+
+    `kept`: draining owner → until when it keeps its partitions; empty = it gives them away with the next plan.
+    """
 
     now: float
     summary: TopicSummary
@@ -90,6 +94,7 @@ class TopicPage:
     rebalances: tuple[Rebalance, ...]
     more: bool = False
     problem: str = ""
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,16 @@ def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
     """One topic and its newest rebalances. A topic that is not managed (any more) still shows its history."""
     (summary,) = summaries(c, [topic])
     found, problem = _rebalances(c, [topic], limit + 1)
-    return TopicPage(c.clock.now(), summary, _consumers(c), found[:limit], len(found) > limit, problem)
+    consumers = _consumers(c)
+    kept = _kept(c, topic, consumers.kept(summary))
+    return TopicPage(c.clock.now(), summary, consumers, found[:limit], len(found) > limit, problem, kept)
+
+
+def _kept(c: Coordinator, topic: str, drain: Collection[str]) -> dict[str, str]:
+    try:
+        return {who: kept_until(c, topic, drain) for who in drain}
+    except (DiscoveryUnavailable, Malformed):
+        return {}
 
 
 def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:

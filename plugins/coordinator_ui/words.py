@@ -21,7 +21,7 @@ _STATES: Mapping[State, str] = {
     State.INITIAL: "nothing was assigned yet",
     State.CLOSING: "waits until partitions are confirmed closed",
     State.STARTING: "waits until partitions are confirmed started",
-    State.STABLE: "every partition is where it should be",
+    State.STABLE: "every partition is where the last plan put it",
 }
 LAG_STATUSES: Mapping[LagStatus, str] = {
     LagStatus.OK: "the lag is 0, or was 0 lately, or shrinks",

@@ -31,7 +31,7 @@ def synthetic(round_: int) -> dict[str, Any]:
     topic = {
         "topic": "orders",
         "state": "Stable",
-        "says": "Every partition is where it should be.",
+        "says": "Every partition is where the last plan put it.",
         "since": 1.0,
         "epoch": round_,
         "partitions": PARTITIONS,

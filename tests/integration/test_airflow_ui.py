@@ -721,7 +721,9 @@ def test_a_stranger_learns_what_is_wrong_and_what_to_do_and_that_it_has_helped(b
     assert topic in first, "what needs somebody stands first"
     assert "not owned" in first
     read.join("fay")
-    browser.until(lambda: told_of(browser, topic, "Waits for") == "Every partition is where it should be.", "it helped")
+    browser.until(
+        lambda: told_of(browser, topic, "Waits for") == "Every partition is where the last plan put it.", "it helped"
+    )
     browser.until(lambda: choose(browser, topic), "it is chosen")
 
     def owners() -> list[str]:

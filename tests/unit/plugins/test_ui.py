@@ -127,19 +127,27 @@ def test_a_topic_with_partitions_that_nobody_owns_is_never_shown_as_stable_and_w
     page = pages_of(shop).get(path).text
     assert 'class="state unowned">Stable, not owned<' in page
     assert 'class="state Stable"' not in page
-    assert "every partition is where it should be" not in page
+    assert words.meaning(State.STABLE) not in page
     assert "note bad" in page
     topics.remove_topic(shop.coordinator, "orders", PERSON)
     page = pages_of(shop).get(path).text
     assert 'class="state Stable"' in page, "one that was removed misses nobody"
 
 
-@pytest.mark.parametrize("path", ["/", "/clusters/shop/topics/orders"])
-def test_who_drains_and_keeps_what_nobody_else_may_have_is_shown(shop: Cluster, path: str) -> None:
+def test_who_drains_and_what_ends_that_it_has_partitions_is_shown(shop: Cluster) -> None:
     stable(shop, dict.fromkeys(range(4), "a"))
-    assert "drains and keeps" not in text_of(pages_of(shop).get(path).text)
+    path, client = "/clusters/shop/topics/orders", pages_of(shop)
+    assert "drains" not in text_of(client.get("/").text) + text_of(client.get(path).text)
     directives.drain(shop.coordinator, "a", "ada", "new disk")
-    assert "a drains and keeps" in text_of(pages_of(shop).get(path).text)
+    assert "a drains and still has them" in text_of(client.get("/").text)
+    assert "a drains and still has 0–3: the next plan gives them to others. A plan that" in text_of(
+        client.get(path).text
+    )
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    assert "a drains and keeps 0–3 until the topic is unfrozen." in text_of(client.get(path).text)
+    overrides.set_frozen(shop.coordinator, "orders", frozen=False, actor=PERSON)
+    directives.drain(shop.coordinator, "b", "ada", "new disk")
+    assert "a drains and keeps 0–3 until another consumer is there that reads it." in text_of(client.get(path).text)
 
 
 def test_empty_pages_say_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
