@@ -144,10 +144,15 @@ def _pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
 # Consumers -----------------------------------------------------------------------------------------------------------
 
 
-def _loses(c: Coordinator, consumer: str, what_of: Callable[[str], tuple[str, str]]) -> Iterator[str]:
+def _loses(
+    c: Coordinator,
+    consumer: str,
+    held_by: Callable[[Coordinator, str], Mapping[str, tuple[int, ...]]],
+    what_of: Callable[[str], tuple[str, str]],
+) -> Iterator[str]:
     """What happens to all that it holds; `what_of` has the verb for a topic, and what the sentence ends with."""
     directives.check_known(c, consumer)
-    held = overview.held(c, consumer)
+    held = held_by(c, consumer)
     for topic, partitions in held.items():
         verb, end = what_of(topic)
         yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
@@ -157,7 +162,7 @@ def _loses(c: Coordinator, consumer: str, what_of: Callable[[str], tuple[str, st
 
 def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
     directives.check_isolation(_isolated_s(given))
-    yield from _loses(c, given["consumer"], lambda _: ("loses at once", ""))
+    yield from _loses(c, given["consumer"], overview.at_stake, lambda _: ("loses at once", ""))
 
 
 def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
@@ -167,7 +172,7 @@ def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
         until = kept_until(c, topic, [consumer])
         return "keeps" if until else "gives away", until
 
-    yield from _loses(c, consumer, what_of)
+    yield from _loses(c, consumer, overview.held, what_of)
 
 
 def _isolated_s(given: Given) -> float:

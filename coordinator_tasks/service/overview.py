@@ -139,9 +139,25 @@ def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
 
 
 def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
-    """Topic → the partitions that this consumer has: what its isolation would take. Unreadable topics are left out."""
+    """Topic → the partitions that this consumer has. Unreadable topics are left out."""
     nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c))
     return {topic: granted for topic, node in nodes.items() if (granted := _granted(consumer, node))}
+
+
+def at_stake(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
+    """Topic → what its isolation would take from this consumer: what it has, and what it is to close or to start.
+
+    Unreadable topics are left out.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for topic in transitions.topics(c):
+        with suppress(Malformed, Refused, LookAgain):
+            view = store.load(c.zk, c.paths, topic).view
+            granted = _granted(consumer, view.node) if view.node is not None else ()
+            under_way = (view.state.to_close, view.state.to_start) if view.state is not None else ()
+            if taken := {*granted, *(p for listed in under_way for p in listed.get(consumer, ()))}:
+                found[topic] = tuple(sorted(taken))
+    return found
 
 
 def unowned_in(view: TopicView) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
             cluster=c.paths.cluster,
             consumer=consumer,
             sentence=one_line(sentence),
-            takes=takes(overview.held(c, consumer)),
+            takes=takes(overview.at_stake(c, consumer)),
         )
 
     def _about_unowned(self, c: Coordinator, context: Context) -> None:

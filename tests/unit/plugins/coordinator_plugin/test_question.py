@@ -5,7 +5,10 @@ from typing import Any, cast
 import pytest
 from coordinator_plugin import question
 
-from coordinator_tasks.service import topics
+from coordinator_tasks.core.codecs.codec import encode_state
+from coordinator_tasks.core.model import State, TopicState
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service import overview, topics
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import stable
 
@@ -20,3 +23,11 @@ def test_the_question_says_what_else_isolating_would_take(shop: Cluster, monkeyp
     assert "takes everything from this consumer at once: partitions 0,2-3 of clicks. If" in str(ask.body)
     assert question.takes({}) == "it has no partition now"
     assert question.takes({f"t{n:02}": (n,) for n in range(12)}).endswith("partition 9 of t09, those of 2 more topics")
+
+
+def test_what_is_on_its_way_is_taken_by_an_isolation_as_well(shop: Cluster) -> None:
+    stable(shop, "orders", {0: "a"})
+    state = TopicState(State.CLOSING, {"a": (2,)}, {"b": (2,), "a": (3,)}, {2: 2, 3: 2}, "2-a", 1.0, 1.0, "joined: b")
+    shop.zk.transact([SetData(shop.paths.state("orders"), encode_state(state))])
+    taken = {who: question.takes(overview.at_stake(shop.coordinator, who)) for who in ("a", "b")}
+    assert taken == {"a": "partitions 0,2-3 of orders", "b": "partition 2 of orders"}
