@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+import time
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -41,12 +42,17 @@ def page(
     scripts: tuple[str, ...] = (),
     **values: Any,
 ) -> HTMLResponse:
-    """Render a template. `base` is the address of the pages, `airflow` that of Airflow's own UI; `scripts`: further ones."""
+    """Render a template. `base` is the address of the pages, `airflow` that of Airflow's own UI; `scripts`: further ones.
+
+    `now_at`: how old a page is that could not be asked for again.
+    """
     base = str(request.scope.get("root_path", "")).rstrip("/")
     text = (
         environment()
         .get_template(template)
-        .render(base=base, airflow=base.removesuffix(PREFIX), status=status, scripts=scripts, **values)
+        .render(
+            base=base, airflow=base.removesuffix(PREFIX), status=status, scripts=scripts, now_at=time.time(), **values
+        )
     )
     return HTMLResponse(text, status, headers=_headers(scripts))
 

@@ -152,6 +152,9 @@ def test_a_cluster_that_is_removed_while_the_page_is_open_is_said_in_sentences(
     browser.until(lambda: told(browser, "now") > 0, "the first data")
     reader.make = removed
     browser.until(lambda: browser.find("p.note.bad").text.startswith(f"{said} What stands below is of "), "its age")
+    browser.driver.execute_script("window.fetch = () => Promise.reject(new Error())")
+    silent = "Airflow's API server does not answer; this page asks it again. What stands below is of "
+    browser.until(lambda: browser.find("p.note.bad").text.startswith(silent), "its age while nobody answers")
 
 
 def test_the_chart_of_a_removed_topic_is_not_shown_as_that_of_another(browser: Browser, reader: Synthetic) -> None:

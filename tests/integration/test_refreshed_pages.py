@@ -1,5 +1,6 @@
 """Pages that bring themselves up to date while a person reads or types, and a form that was sent, in a real browser."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,24 @@ def test_a_page_of_what_is_over_is_not_asked_for_again(browser: Browser, shop: C
     time.sleep(1.5)
     assert fetched(browser) <= seen + 1
     assert not browser.find("#live-label").is_displayed()
+
+
+def test_a_page_that_cannot_be_asked_for_again_says_its_age_and_why(browser: Browser) -> None:
+    browser.open("/")
+    run, age = browser.driver.execute_script, browser.find("#as-of")
+    began = age.text
+    assert re.fullmatch(r"As of \d\d:\d\d:\d\d UTC", began)
+    browser.until(lambda: age.text != began, "a later look")
+    run("window.real = window.fetch; window.fetch = () => Promise.reject(new Error())")
+    browser.until(
+        lambda: age.text.endswith("; Airflow's API server does not answer, and is asked again"), "why it is old"
+    )
+    seen = age.text
+    assert seen.startswith("As of ")
+    time.sleep(1.0)
+    assert age.text == seen
+    run("window.fetch = window.real")
+    browser.until(lambda: re.fullmatch(r"As of \d\d:\d\d:\d\d UTC", age.text), "it goes on")
 
 
 ACCEPTED = """

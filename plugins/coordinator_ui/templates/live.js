@@ -349,6 +349,10 @@
     return root;
   };
 
+  const failed = (why) => {
+    seen.when.textContent = ""; seen.problem.hidden = false;
+    seen.problem.textContent = `${why}${seen.data ? ` What stands below is of ${clock(seen.data.now)} UTC.` : ""}`;
+  };
   const poll = async (root) => {
     if (seen.refresh.checked && !document.hidden || !seen.data) {
       try {
@@ -360,8 +364,8 @@
           seen.when.textContent = `As of ${clock(data.now)} UTC`;
           if (seen.trend) setTimeout(() => seen.trend && showTrend(seen.trend));  // a task of its own
           if (!seen.trendAt || performance.now() - seen.trendAt > TREND_MS) { seen.trendAt = performance.now(); trend(); }
-        } else { seen.when.textContent = ""; seen.problem.hidden = false; seen.problem.textContent = answer.status === 401 ? "Sign in to Airflow, then open this page again." : `${data.error}.${seen.data ? ` What stands below is of ${clock(seen.data.now)} UTC.` : ""}`; }
-      } catch { seen.when.textContent = "Airflow's API server does not answer; this page asks it again."; }
+        } else failed(answer.status === 401 ? "Sign in to Airflow, then open this page again." : `${data.error}.`);
+      } catch { failed("Airflow's API server does not answer; this page asks it again."); }
     }
     setTimeout(() => poll(root), EVERY_MS);
   };
