@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator_tasks.core.model import StartRule
-from coordinator_tasks.core.names import MAX_WORDS_CHARS
+from coordinator_tasks.core.names import MAX_PARTITION, MAX_WORDS_CHARS
 
 REQUIRED: Any = object()
 
@@ -44,7 +44,7 @@ def _field(kind: str, title: str, description: str, **rest: Any) -> Mapping[str,
 
 
 def _partitions(description: str, option: Option, **rest: Any) -> Parameter:
-    items = {"type": "integer", "minimum": 0}
+    items = {"type": "integer", "minimum": 0, "maximum": MAX_PARTITION}
     return Parameter("partitions", _field("array", "Partitions", description, items=items, **rest), option)
 
 
