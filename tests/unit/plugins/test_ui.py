@@ -373,6 +373,7 @@ def test_the_tab_of_an_actions_run_says_first_whether_anything_was_changed(
     assert says in text_of(html)
     assert "<b>gives" not in html
     assert ('id="live"' in html) != result.over
+    assert ('href="/airflow/dags/drain/runs/run%201/tasks/drain"' in html) == ("The log of" in text_of(html))
 
 
 @dataclass
