@@ -206,6 +206,14 @@ def test_a_cluster_that_one_of_two_sees_is_seen(tmp_path: Path) -> None:
 
 
 @needs_promtool
+def test_a_cluster_whose_look_never_ends_is_told(tmp_path: Path) -> None:
+    name = 'coordinator_survey_{}{{cluster_name="shop",instance="{}"}}'.format
+    hangs = {name("up", "a"): "1x60", name("timestamp_seconds", "a"): "0x60"}
+    assert firing(hangs, "CoordinatorUnseen", tmp_path)
+    assert not firing({**hangs, name("timestamp_seconds", "b"): "0+60x60"}, "CoordinatorUnseen", tmp_path)
+
+
+@needs_promtool
 def test_a_cluster_that_nobody_has_ever_looked_at_is_told(tmp_path: Path) -> None:
     assert firing({'up{job="coordinator_survey_up"}': "0x60"}, "CoordinatorUnseen", tmp_path)
 
