@@ -48,7 +48,7 @@ class PricedMove:
 class Preview:
     """One topic. `counts`: consumer → its partitions then; `waits`: why it does not become Stable (empty = it does).
 
-    `learned_from`: how many earlier moves have a known pause. `problem`: why the topic is left out.
+    `frozen`: what has an owner stays. `learned_from`: how many earlier moves have a known pause. `problem`: why the topic is left out.
     """
 
     topic: str
@@ -57,6 +57,7 @@ class Preview:
     unowned: tuple[int, ...] = ()
     summary: str = ""
     waits: str = ""
+    frozen: bool = False
     learned_from: int = 0
     problem: str = ""
 
@@ -68,6 +69,11 @@ class Preview:
         then = ", ".join(f"{consumer} {count}" for consumer, count in (self.counts or {}).items()) or "nobody has any"
         moved = counted(len(self.moves), "partition") if self.moves else "no partition"
         lines = [f"{self.topic}: {moved} would move; then {then}"]
+        lines += (
+            [f"{self.topic}:   it is frozen: what has an owner stays there until somebody unfreezes it"]
+            if self.frozen
+            else []
+        )
         lines += [f"{self.topic}:   {one.text}" for one in self.moves[:SHOWN_MOVES]]
         if len(self.moves) > SHOWN_MOVES:
             lines.append(f"{self.topic}:   and {counted(len(self.moves) - SHOWN_MOVES, 'more move')}; --json gives all")
@@ -106,7 +112,8 @@ def _reasons(moves: Iterable[PricedMove]) -> dict[str, list[int]]:
 
 def priced(outcome: Outcome, site: Site, past: Collection[PastMove]) -> Preview:
     """The outcome for one topic of the site, with the price of each move. `past`: earlier moves, the newest first."""
-    known = what_if.loads(site.world.answers, site.topics[outcome.topic])
+    topic = site.topics[outcome.topic]
+    known = what_if.loads(site.world.answers, topic)
     pauses = {kind: predict(past, kind) for kind in {one.kind for one in outcome.moves}}
     moves = tuple(
         PricedMove(
@@ -120,8 +127,9 @@ def priced(outcome: Outcome, site: Site, past: Collection[PastMove]) -> Preview:
         )
         for one in outcome.moves
     )
+    frozen = topic.config.frozen and not topic.config.removed
     return Preview(
-        outcome.topic, moves, outcome.counts, outcome.unowned, outcome.summary, outcome.waits, learned_from=len(past)
+        outcome.topic, moves, outcome.counts, outcome.unowned, outcome.summary, outcome.waits, frozen, len(past)
     )
 
 

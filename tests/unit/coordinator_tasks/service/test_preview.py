@@ -10,7 +10,7 @@ from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, Pause, Pauses, RunningPartition
 from coordinator_tasks.core.pause_prediction import learned
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import preview, transitions
+from coordinator_tasks.service import overrides, preview, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON
 from tests.world.site import Process, Site, stable_site
@@ -57,6 +57,14 @@ def test_a_preview_has_moves_reasons_and_backlogs_and_writes_nothing(shop: Site)
         "orders:   a pause is predicted from 9 measured moves of the same kind on; this topic has none",
     )
     assert found.lines[3] == f"orders:   why partition {move.partition}: {move.reason}"
+
+
+def test_a_frozen_topic_is_told_as_frozen(shop: Site) -> None:
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    orders, payments = preview.preview(shop.coordinator, Change(join=1))
+    assert orders.moves == ()
+    assert orders.lines[1:] == ("orders:   it is frozen: what has an owner stays there until somebody unfreezes it",)
+    assert not payments.frozen
 
 
 def test_it_is_what_then_really_happens_to_all_topics(shop: Site) -> None:
