@@ -39,7 +39,7 @@ def keep(
     last: str = "",
     *,
     wide: int = WIDE,
-    most: int = 1_700,
+    most: int = 1_600,
     margin: int = 0,
 ) -> None:
     """A picture for the documents, where `SCREENSHOTS` names a folder: of the page, or of `what` with a margin.
