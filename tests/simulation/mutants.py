@@ -1356,7 +1356,7 @@ MUTANTS = (
     ),
     Mutant(
         "split.kept",
-        "(c in split.consumers) == (p in split.partitions)",
+        "split.keeps(p, c)",
         "False",
         "a step of an upgrade moves each partition once, and no others",
     ),

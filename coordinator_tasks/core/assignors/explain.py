@@ -118,22 +118,13 @@ def _sentence(asked: Asked, explainer: Explainer, partition: int, holder: str, o
         if back.owners.get(partition) == owner:
             return f"{owner} {'keeps it' if holder == owner else 'had it then'}: {back.text}"
     split = asked.split
-    if (
-        split is not None
-        and problem.owned.get(partition) == owner == holder
-        and _is_on_its_side(split, partition, owner)
-    ):
+    if split is not None and problem.owned.get(partition) == owner == holder and split.keeps(partition, owner):
         return f"{owner} keeps it, as the upgrade of {split.app} asks in this step"
     if partition in problem.fixed:
         return f"{owner} has it and it is not touched: it is on its way, or nobody can take it from {owner} now"
     if holder == owner:
         return explainer.stays(partition, owner)
     return _of_move(asked, explainer, partition, holder, owner)
-
-
-def _is_on_its_side(split: Split, partition: int, owner: str) -> bool:
-    """Whether the owner is on the partition's side of the split: an upgrade moves no such partition."""
-    return (owner in split.consumers) == (partition in split.partitions)
 
 
 def _of_move(asked: Asked, explainer: Explainer, partition: int, holder: str, owner: str) -> str:
