@@ -130,12 +130,15 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
 
 def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
     """Topic → its partitions that nobody has or is about to get; topics without any, or unreadable, are left out."""
-    found: dict[str, tuple[int, ...]] = {}
+    found = {topic: unowned_in(view) for topic, view in _views(c)}
+    return {topic: partitions for topic, partitions in found.items() if partitions}
+
+
+def _views(c: Coordinator) -> Iterator[tuple[str, TopicView]]:
+    """The topics that can be read."""
     for topic in transitions.topics(c):
         with suppress(Malformed, Refused, LookAgain):  # `topics` shows such a problem
-            if partitions := unowned_in(store.load(c.zk, c.paths, topic).view):
-                found[topic] = partitions
-    return found
+            yield topic, store.load(c.zk, c.paths, topic).view
 
 
 def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
@@ -150,13 +153,11 @@ def at_stake(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
     Unreadable topics are left out.
     """
     found: dict[str, tuple[int, ...]] = {}
-    for topic in transitions.topics(c):
-        with suppress(Malformed, Refused, LookAgain):
-            view = store.load(c.zk, c.paths, topic).view
-            granted = _granted(consumer, view.node) if view.node is not None else ()
-            under_way = (view.state.to_close, view.state.to_start) if view.state is not None else ()
-            if taken := {*granted, *(p for listed in under_way for p in listed.get(consumer, ()))}:
-                found[topic] = tuple(sorted(taken))
+    for topic, view in _views(c):
+        granted = _granted(consumer, view.node) if view.node is not None else ()
+        under_way = (view.state.to_close, view.state.to_start) if view.state is not None else ()
+        if taken := {*granted, *(p for listed in under_way for p in listed.get(consumer, ()))}:
+            found[topic] = tuple(sorted(taken))
     return found
 
 
