@@ -69,11 +69,8 @@ class Preview:
         then = ", ".join(f"{consumer} {count}" for consumer, count in (self.counts or {}).items()) or "nobody has any"
         moved = counted(len(self.moves), "partition") if self.moves else "no partition"
         lines = [f"{self.topic}: {moved} would move; then {then}"]
-        lines += (
-            [f"{self.topic}:   it is frozen: what has an owner stays there until somebody unfreezes it"]
-            if self.frozen
-            else []
-        )
+        if self.frozen:
+            lines.append(f"{self.topic}:   it is frozen: what has an owner stays there until somebody unfreezes it")
         lines += [f"{self.topic}:   {one.text}" for one in self.moves[:SHOWN_MOVES]]
         if len(self.moves) > SHOWN_MOVES:
             lines.append(f"{self.topic}:   and {counted(len(self.moves) - SHOWN_MOVES, 'more move')}; --json gives all")
