@@ -107,7 +107,7 @@ class KazooSession:
                 **options,
             )
             for host, _ in self.client.hosts:
-                host.encode("idna")  # kazoo's thread would end of a name that is none, also beside good ones
+                host.encode("idna")  # raises for what cannot be a host: it would end kazoo's thread
         except (ConfigurationError, ValueError) as error:
             raise BadSettings(
                 f"{hosts!r} is no ZooKeeper address ({error}); write host:port,host:port[/folder], with ports"

@@ -37,8 +37,9 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFigures:
-    """All topics of one incarnation. `health` is the word of the status, `registered` by a session with ZooKeeper; `reports`: how
-    many problems it reports.
+    """All topics of one incarnation. `health`: the word of the status; `reports`: how many problems it reports.
+
+    `registered`: whether it is, by a session with ZooKeeper.
     """
 
     consumer: str
