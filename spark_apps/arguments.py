@@ -9,7 +9,6 @@ import ipaddress
 import math
 import os
 import socket
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from coordinator_tasks.wiring import settings_from_environment
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
-from spark_apps.repeated_options import once
+from spark_apps.option_values import once, seconds
 
 HOST, ADDRESS = "host", "address"
 """Words for `--advertise`."""
@@ -42,16 +41,6 @@ def _capacity(text: str) -> float:
         value = math.nan
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no capacity; give a number from 0 on, such as 2")
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= threading.TIMEOUT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give a number of seconds from 0 on, such as 30")
     return value
 
 
@@ -123,25 +112,25 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
         help="name=value for a strategy of your own; any number",
     )
     parser.add_argument("--session-timeout", type=float, help="seconds of the ZooKeeper session")
-    parser.add_argument("--start-timeout", type=_seconds, default=60.0, help="seconds that a start waits for ZooKeeper")
-    parser.add_argument("--close-timeout", type=_seconds, default=30.0, help="seconds that a leave waits for hand-offs")
+    parser.add_argument("--start-timeout", type=seconds, default=60.0, help="seconds that a start waits for ZooKeeper")
+    parser.add_argument("--close-timeout", type=seconds, default=30.0, help="seconds that a leave waits for hand-offs")
     parser.add_argument(
         "--max-poll-interval",
-        type=_seconds,
+        type=seconds,
         default=300.0,
         help="seconds without progress, after which the consumer stops",
     )
     parser.add_argument(
         "--stop-timeout",
-        type=_seconds,
+        type=seconds,
         default=120.0,
         help="seconds to finish the batch of a revoked partition",
     )
     parser.add_argument(
-        "--slow-batch", type=_seconds, default=30.0, help="seconds after which a batch is reported as slow"
+        "--slow-batch", type=seconds, default=30.0, help="seconds after which a batch is reported as slow"
     )
     parser.add_argument(
-        "--batch-interval", type=_seconds, default=Pacing().batch_interval_s, help="minimum seconds between two batches"
+        "--batch-interval", type=seconds, default=Pacing().batch_interval_s, help="minimum seconds between two batches"
     )
     parser.add_argument(
         "--measure-bytes", action="store_true", help="sample records; plans can then use bytes per second"

@@ -27,8 +27,8 @@ from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.delivery.hooks import Hooks
+from spark_apps.option_values import once
 from spark_apps.pipelines import Build
-from spark_apps.repeated_options import once
 from spark_apps.spark import session
 
 REFUSED_EXIT = 2

@@ -35,7 +35,7 @@ from coordinator_tasks.service.fleet import Launch
 from coordinator_tasks.settings import Settings, for_consumers, plain_settings, settings_from_environment
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import open_coordinator
-from spark_apps.repeated_options import once
+from spark_apps.option_values import once
 
 LOOK_S = 2.0
 LAUNCHER_LIMIT_S = 30.0
