@@ -31,6 +31,7 @@ from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.tables import visible_line
 from spark_apps.launch import process_tree
+from spark_apps.option_values import seconds
 from spark_apps.tracebacks import last_error
 
 POLL_S = 0.1
@@ -301,12 +302,12 @@ def _parse(arguments: Sequence[str]) -> LaunchRequest:
     parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")
     parser.add_argument(
         "--stop-limit",
-        type=float,
+        type=seconds,
         default=60.0,
         help="seconds from a stop, or its announced leave, to the end of all its processes",
     )
     parser.add_argument(
-        "--report-limit", type=float, default=3600.0, help="seconds to try to write the end into ZooKeeper"
+        "--report-limit", type=seconds, default=3600.0, help="seconds to try to write the end into ZooKeeper"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: the command that runs the consumer")
     given = parser.parse_args(list(arguments))

@@ -35,7 +35,7 @@ from coordinator_tasks.service.fleet import Launch
 from coordinator_tasks.settings import Settings, for_consumers, plain_settings, settings_from_environment
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import open_coordinator
-from spark_apps.option_values import once
+from spark_apps.option_values import once, seconds
 
 LOOK_S = 2.0
 LAUNCHER_LIMIT_S = 30.0
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--app", action="append", default=[], help="launch only consumers of this fleet; repeatable, default: all"
     )
     parser.add_argument("--conf", action="append", default=[], help="name=value of Spark; repeatable")
-    parser.add_argument("--stop-limit", type=float, default=60.0, help="seconds for a clean leave")
+    parser.add_argument("--stop-limit", type=seconds, default=60.0, help="seconds for a clean leave")
     parser.add_argument("--leave-running", action="store_true", help="do not stop the consumers at the end")
     given = parser.parse_args(arguments)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)

@@ -281,6 +281,19 @@ def test_a_command_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> N
         Launched(tmp_path, "no-such-program").start()
 
 
+@pytest.mark.parametrize("option", ["--stop-limit", "--report-limit"])
+@pytest.mark.parametrize("value", ["nan", "-1", "inf"])
+def test_a_limit_that_never_comes_is_refused(
+    option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is later than `nan`: a consumer that hangs in its leave was never ended."""
+    folder = ("--cluster", "shop", "--consumer", "c1", "--base", str(tmp_path / "base"))
+    with pytest.raises(SystemExit):
+        launcher.main([*folder, f"{option}={value}", "--", "no-such-program"])
+    assert f"'{value}' is no time; give a number of seconds from 0 on, such as 30" in capsys.readouterr().err
+    assert not (tmp_path / "base").exists()
+
+
 def test_a_run_folder_that_takes_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     launched = Launched(tmp_path, "true")
     launched.folder.ended.mkdir(parents=True)  # nobody removes a folder as a file

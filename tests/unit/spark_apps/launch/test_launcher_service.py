@@ -309,3 +309,9 @@ def test_wrong_settings_are_one_line(
     err = capsys.readouterr().err
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_a_limit_that_never_comes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        launcher_service.main(["--base", str(tmp_path), "--master", "local", "--stop-limit", "nan"])
+    assert "'nan' is no time; give a number of seconds from 0 on, such as 30" in capsys.readouterr().err
