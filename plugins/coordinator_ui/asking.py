@@ -77,7 +77,10 @@ def query_of(name: str, conf: Mapping[str, Any]) -> str:
         for key, value in conf.items()
         if key in fields and value is not None
     }
-    query = urlencode(given)
+    try:
+        query = urlencode(given)
+    except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can say and no address can
+        return ""
     fits = len(query) <= MOST_QUERY and all(len(value) <= MOST_VALUE for value in given.values())
     return query if fits else ""
 

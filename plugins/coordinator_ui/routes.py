@@ -375,7 +375,9 @@ def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
     conf = conf if isinstance(conf, dict) else {}
     over, ok = str(state) in ("success", "failed"), str(state) == "success"
     dry_run, done = conf.get("dry_run", True) is not False, lines is not None
-    return Result(tuple(map(str, lines or ())), dry_run, over, ok, done, conf)
+    # Half of a pair of surrogates, which JSON can say and no page can.
+    shown = (str(line).encode(errors="backslashreplace").decode() for line in lines or ())
+    return Result(tuple(shown), dry_run, over, ok, done, conf)
 
 
 ActionResult = Annotated[Result | None, Depends(run_result)]

@@ -406,8 +406,9 @@ class OneRun:
         (7, ("7",), True),
         ("7", ("7",), True),
         ({"a": 1}, ("{'a': 1}",), True),
+        ('["half \\ud800"]', ("half \\ud800",), True),
     ],
-    ids=["nothing", "no lines", "a text", "no JSON", "deep", "number", "number as text", "object"],
+    ids=["nothing", "no lines", "a text", "no JSON", "deep", "number", "number as text", "object", "half a character"],
 )
 def test_an_action_is_done_once_its_task_has_returned_whatever_follows(
     stored: object, lines: tuple[str, ...], done: bool
@@ -462,6 +463,7 @@ def test_what_does_not_fit_into_an_address_is_not_filled_in_by_half(shop: Cluste
     assert f">\n{offsets}</textarea>" in form_after(shop, "import_offsets", {"topic": "orders", "offsets": offsets})
     assert form_after(shop, "import_offsets", {"topic": "orders", "offsets": "orders,0,1\n" * 500}) == ""
     assert form_after(shop, "pin", {"cluster": "of nobody", "topic": "orders"}) == ""
+    assert form_after(shop, "pin", {"topic": "orders", "why": "half a character: \ud800"}) == ""
 
 
 def test_an_action_that_changes_nothing_has_no_dry_run(shop: Cluster) -> None:
