@@ -8,7 +8,7 @@ while the tables differ from these files.
 
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -148,13 +148,13 @@ def _sessions(seconds: Mapping[str, float]) -> str:
 def short_table(results: Sequence[Mapping[str, Any]]) -> str:
     """Markdown: the README's figures, of few contenders and events; ours under Airflow, and beside it by the plain loop."""
     first = results[0]
-    dates = {call["measured_on"] for of in results for call in of["calls"]}
+    days = _days(call for of in results for call in of["calls"])
     airflow_first = sorted(results, key=lambda of: not of.get("airflow"))
     rows = [_short_row(one, of, first) for one in SHORT for of in airflow_first]
     return "\n".join(
         [
             f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst). {PARTITIONS} "
-            f"partitions, {tick_ms_of(first):g} ms between two records, measured on {' and '.join(sorted(dates))}. "
+            f"partitions, {tick_ms_of(first):g} ms between two records, measured {days}. "
             f"{_elsewhere(results)}".rstrip(),
             "",
             f"| | undisturbed | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
@@ -200,10 +200,16 @@ def _row(contender: str, result: Mapping[str, Any], partitions: int, first: Mapp
     worst = None if any(one["worst"] is None for one in stay) else max((one["worst"] for one in stay), default=0.0)
     others = beyond_tick(worst, tick_ms) if stay else "–"
     asked = [one for one in result["targets"] if (one["partitions"], one["contender"]) == (partitions, contender)]
-    missed = [TITLES_OF_KINDS[kind] for kind in EVENTS if any(one["kind"] == kind and not one["met"] for one in asked)]
+    of_kinds = {kind: [_limit_of(one) for one in asked if one["kind"] == kind and not one["met"]] for kind in EVENTS}
+    missed = [f"{TITLES_OF_KINDS[kind]} ({', '.join(limits)})" for kind, limits in of_kinds.items() if limits]
     target = f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
     events = str(min(one["runs"] for one in own.values()))
     return [_title(contender, result, first), events, _undisturbed(own.values()), *moved, others, target]
+
+
+def _limit_of(target: Mapping[str, Any]) -> str:
+    """Which of an event's limits it is: `moved median`, or `others worst`, of the partitions that stay."""
+    return target["what"].replace("unmoved", "others")
 
 
 def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
@@ -241,7 +247,7 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
 
 def _target(asked: Sequence[Mapping[str, Any]]) -> str:
     """Whether a row meets its targets, and which it misses, with their milliseconds."""
-    missed = [f"{one['what'].replace('unmoved', 'others')} {one['limit_ms']:,.0f}" for one in asked if not one["met"]]
+    missed = [f"{_limit_of(one)} {one['limit_ms']:,.0f}" for one in asked if not one["met"]]
     return f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
 
 
@@ -257,11 +263,15 @@ def _where(result: Mapping[str, Any]) -> str:
 
 def _when(calls: Sequence[Mapping[str, Any]]) -> str:
     """When it was measured, and which page has the rest, unless it is said here."""
-    days = " and ".join(sorted({call["measured_on"] for call in calls}))
     if len(calls) == 1:
         early = "; it ended early" if "ended" in calls[0] else ""
-        return f"Measured on {days} at commit {calls[0]['commit']}, load {' to '.join(_loads(calls[0]))}{early}"
-    return f"Measured on {days} in {len(calls)} calls; commit and load of each stand in the [appendix]({FULL})"
+        return f"Measured {_days(calls)} at commit {calls[0]['commit']}, load {' to '.join(_loads(calls[0]))}{early}"
+    return f"Measured {_days(calls)} in {len(calls)} calls; commit and load of each stand in the [appendix]({FULL})"
+
+
+def _days(calls: Iterable[Mapping[str, Any]]) -> str:
+    found = sorted({call["measured_on"] for call in calls})
+    return f"on {found[0]}" if len(found) == 1 else f"from {found[0]} to {found[-1]}"
 
 
 def _loads(call: Mapping[str, Any]) -> tuple[str, str]:

@@ -194,7 +194,7 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
     assert "The plain loop ran our transitions" in made
     assert "a record every 50 ms (the tick)" in made
     assert made.splitlines()[0].endswith(
-        "Measured on 2026-11-25 and 2026-11-26 in 4 calls; commit and load of each stand in the "
+        "Measured from 2026-11-25 to 2026-11-26 in 4 calls; commit and load of each stand in the "
         "[appendix](measurements-appendix.md#hand-offs-in-full)."
     )
     assert made.splitlines()[2:] == [
@@ -202,9 +202,10 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "| kill -9 that nobody reports | a host that is gone | partitions that stay, at worst | target |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
         "| eager `range` | 1 | 50 (60) | 3,000 (3,000) | – | – | 11,000 (11,000) | 11,000 (11,000) | 11,000 (11,000) | 2,940 | – |",
-        "| ours, plain clients | 1 | 30 (31) | 172 (300) | – | – | ∞ (∞) | – | – | < tick | **missed**: join, kill -9 |",
+        "| ours, plain clients | 1 | 30 (31) | 172 (300) | – | – | ∞ (∞) | – | – | < tick "
+        "| **missed**: join (moved median, moved worst), kill -9 (moved median, moved worst) |",
         "| ours, plain clients, under Airflow | 1 | 30 (30) | – | – | – | – | 18,000 (18,000) | – | – "
-        "| **missed**: kill -9 that nobody reports |",
+        "| **missed**: kill -9 that nobody reports (moved median, moved worst) |",
         "",
         "Sessions, after which a dead consumer is missed: 4 s: ours, plain clients. 10 s: eager `range`.",
     ]
@@ -270,7 +271,7 @@ def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -
     spark |= {"processor": "another", "batch_interval_s": 0.25}
     heading, _, *rows = short_table([plain, spark, {**result("2026-11-26", "ours"), "airflow": True}]).splitlines()
     assert heading.endswith(
-        "measured on 2026-11-25 and 2026-11-26. Rows that name a processor were measured on another machine: "
+        "measured from 2026-11-25 to 2026-11-26. Rows that name a processor were measured on another machine: "
         "2 cores (another), 24 GiB."
     )
     assert rows == [
