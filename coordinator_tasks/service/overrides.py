@@ -45,10 +45,11 @@ class Pin:
         if not self.after:
             return f"partition {self.partition} may move again{was}"
         where = "stays there" if self.owner == self.after else f"moves there from {self.owner or 'nobody'}"
-        if self.owner != self.after and (self.frozen or not self.may_have):
-            there = "may have it" if self.there else "is there"
-            until = "the topic is unfrozen" if self.frozen else f"{self.after} {there}"
-            where = f"stays with {self.owner or 'nobody'} until {until}"
+        until = f"{self.after} {'may have it' if self.there else 'is there'}"
+        if self.owner == self.after and not self.frozen and not self.may_have:
+            where = f"moves away until {until}"
+        elif self.owner != self.after and (self.frozen or not self.may_have):
+            where = f"stays with {self.owner or 'nobody'} until {'the topic is unfrozen' if self.frozen else until}"
         return f"partition {self.partition} is pinned to {self.after} and {where}{was}"
 
 

@@ -77,6 +77,20 @@ def test_a_pin_to_one_that_is_not_there_says_what_it_waits_for(shop: Site) -> No
     assert shop.counts() == {"a": 4}
 
 
+def test_a_pin_to_an_owner_that_drains_says_that_the_partition_leaves_it(shop: Site) -> None:
+    shop.starts("b")
+    shop.settles()
+    mine = next(p for p, who in shop.node().assignments.items() if who == "a")
+    directives.drain(shop.coordinator, "a", by="ada", why="")
+    (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [mine], actor=PERSON)
+    assert pinned.text == f"partition {mine} is pinned to a and moves away until a may have it"
+    shop.settles()
+    assert shop.counts() == {"b": 4}
+    directives.undrain(shop.coordinator, "a")
+    shop.settles()
+    assert shop.node().assignments[mine] == "a"
+
+
 def reads_another_topic(site: Site) -> None:
     process = site.processes["b"]
     site.register(replace(process.member, topics=("payments",)), process.zk)
