@@ -6,9 +6,11 @@ that is registered later becomes null until the consumer restarts.
 """
 
 import json
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -23,6 +25,8 @@ MAGIC_BYTES = 5
 """A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
 TIMEOUT_S = 10.0
+MOST_BYTES = 4 * 1024 * 1024
+"""Of an answer: a schema has kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,8 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
     place = f"{url}/subjects/{quote(subject, safe='')}/versions"
     try:
         with client or httpx.Client(timeout=TIMEOUT_S) as asked:
-            numbers = asked.get(place, auth=auth).raise_for_status().json()
-            found = [asked.get(f"{place}/{number}", auth=auth).raise_for_status().json() for number in sorted(numbers)]
+            numbers = _answer(asked, place, auth)
+            found = [_answer(asked, f"{place}/{number}", auth) for number in sorted(numbers)]
         schemas = {int(one["id"]): str(one["schema"]) for one in found}
         latest = str(found[-1]["schema"])
         json.loads(latest)
@@ -59,6 +63,16 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
             "the settings schemaRegistry and schemaRegistryUser, and the subject's name"
         ) from error
     return Subject(schemas, latest)
+
+
+def _answer(client: httpx.Client, place: str, auth: tuple[str, str] | None) -> Any:
+    body, until = bytearray(), time.monotonic() + TIMEOUT_S
+    with client.stream("GET", place, auth=auth) as answer:
+        for piece in answer.raise_for_status().iter_bytes():
+            body += piece
+            if len(body) > MOST_BYTES or time.monotonic() > until:
+                raise ValueError(f"its answer has more than {MOST_BYTES:,} bytes, or takes more than {TIMEOUT_S:g} s")
+    return json.loads(body)
 
 
 def _address(url: str) -> httpx.URL:

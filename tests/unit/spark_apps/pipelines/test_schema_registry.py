@@ -1,11 +1,13 @@
 """What is asked of a schema registry, and what is made of wrong answers."""
 
+import itertools
 import json
 
 import httpx
 import pytest
 
 from coordinator_tasks.core.errors import Refused
+from spark_apps.pipelines import schema_registry
 from spark_apps.pipelines.schema_registry import Subject, subject_of
 
 FIRST = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "string"}]})
@@ -47,6 +49,14 @@ def test_a_schema_that_is_no_json_is_refused(schema: str) -> None:
     place = "/subjects/orders/versions"
     with pytest.raises(Refused, match="did not give the versions"):
         subject_of(SETTINGS, "orders", client({place: [1], f"{place}/1": {"id": 1, "schema": schema}}, []))
+
+
+@pytest.mark.parametrize("time_out_s", [10.0, -1.0], ids=["too large", "too slow"])
+def test_an_answer_without_an_end_is_refused(time_out_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_registry, "TIMEOUT_S", time_out_s)
+    endless = httpx.MockTransport(lambda _: httpx.Response(200, content=itertools.repeat(b" " * 65_536)))
+    with pytest.raises(Refused, match=r"its answer has more than 4,194,304 bytes, or takes more than -?\d+ s"):
+        subject_of(SETTINGS, "orders", httpx.Client(transport=endless))
 
 
 def test_a_login_in_the_address_is_used_and_never_shown() -> None:
