@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import (
+    UNREADABLE,
     DiscoveryUnavailable,
     Malformed,
     NodeMissing,
@@ -168,7 +169,7 @@ def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunP
             records = _between(c, topic, began_at - CLOCK_SLACK_S, ended_at + CLOCK_SLACK_S)
             names = dict.fromkeys(record.rebalance for record in records if record.actor.run == run)
             found += [rebalance(c, topic, name) for name in names]
-        except (Malformed, NotManaged) as error:
+        except (*UNREADABLE, NotManaged) as error:
             problems.append(error.told)
     return RunPage(tuple(sorted(found, key=lambda one: (-one.began_at, one.topic))), tuple(problems))
 
@@ -192,7 +193,7 @@ def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list
 def _rebalances(c: Coordinator, topics: Collection[str], limit: int) -> tuple[tuple[Rebalance, ...], str]:
     try:
         return history.rebalances(c, topics, limit), ""
-    except Malformed as error:
+    except UNREADABLE as error:
         return (), error.told
 
 

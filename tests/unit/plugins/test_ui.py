@@ -321,6 +321,26 @@ def test_a_record_that_cannot_be_read_hides_nothing_that_a_run_moved_in_other_to
     assert "This run has changed nothing" not in said, "nobody knows"
 
 
+@pytest.mark.parametrize("what", ["folder", "record"])
+def test_a_history_that_this_account_may_not_read_hides_nothing_else_of_a_run_or_of_its_topic(
+    shop: Cluster, what: str
+) -> None:
+    a_hand_off(shop)
+    folder = shop.paths.history("bills")
+    shop.zk.ensure(folder)
+    shop.zk.transact([Create(f"{folder}/", b"{}", sequence=True)])
+    shop.zk.denied.add(folder if what == "folder" else f"{folder}/0000000000")
+    said = text_of(pages_of(shop).get("/runs/rebalance/run 1/x").text)
+    assert "3 partitions moved, pause not measured" in said
+    assert folder in said
+    stable(shop, dict.fromkeys(range(4), "a"))
+    mine = shop.paths.history("orders")
+    shop.zk.denied.add(mine if what == "folder" else f"{mine}/0000000000")
+    page = pages_of(shop).get("/clusters/shop/topics/orders")
+    assert page.status_code == 200
+    assert mine in text_of(page.text)
+
+
 def test_links_lead_to_the_page_that_they_name(shop: Cluster) -> None:
     under_way(shop)
     views = {view["url_route"]: view["name"] for view in EXTERNAL_VIEWS}
