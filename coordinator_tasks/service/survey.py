@@ -140,20 +140,20 @@ class Surveyor:
     # What has happened -----------------------------------------------------------------------------------------------
 
     def _count(self, topics: Collection[TopicFigures]) -> None:
-        now = self._c.clock.monotonic()
-        passed_s = 0.0 if self._looked_at is None else now - self._looked_at
-        self._looked_at = now
         names = {one.topic for one in topics}
         self._events = {topic: events for topic, events in self._events.items() if topic in names}
-        self._unowned = {topic: since for topic, since in self._unowned.items() if topic in names}
+        for topic in sorted(names):
+            if topic not in self._events:
+                self._events[topic] = _Events(self._c, topic)
+            self._events[topic].look()
+        # Not before all is read: a look that fails leaves its seconds to the next one.
+        now, unowned = self._c.clock.monotonic(), self._unowned
+        passed_s = 0.0 if self._looked_at is None else now - self._looked_at
+        self._looked_at, self._unowned = now, {}
         for one in topics:
-            events = self._events.get(one.topic)
-            if events is None:
-                events = self._events[one.topic] = _Events(self._c, one.topic)
-            events.look()
-            before = self._unowned.get(one.topic, {})
+            before = unowned.get(one.topic, {})
             # Half of the pause, on average, for what has lost or found an owner since.
-            events.happened.unowned_s += passed_s * (len(before) + len(one.unowned)) / 2
+            self._events[one.topic].happened.unowned_s += passed_s * (len(before) + len(one.unowned)) / 2
             self._unowned[one.topic] = {partition: before.get(partition, now) for partition in one.unowned}
 
     # How far the groups are behind -----------------------------------------------------------------------------------

@@ -113,6 +113,27 @@ def test_a_pause_counts_once_it_is_measured_and_only_once(site: Site) -> None:
     assert happened.stalls.total == pytest.approx(0.004)
 
 
+def test_seconds_without_an_owner_count_also_before_a_look_that_failed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = surveyor(site)
+    site.dies("a")
+    site.dies("b")
+    site.settles()
+    before_s = one.look().happened["orders"].unowned_s
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("ZooKeeper does not answer")
+
+    site.clock.advance(10)
+    with monkeypatch.context() as patched:
+        patched.setattr(survey._Events, "look", away)
+        with pytest.raises(StoreUnavailable):
+            one.look()
+    site.clock.advance(10)
+    assert one.look().happened["orders"].unowned_s - before_s == pytest.approx(4 * 20)
+
+
 def test_a_topic_that_appears_later_counts_from_then_on(site: Site) -> None:
     one = surveyor(site)
     site.add_topic("other", 2)
