@@ -8,6 +8,7 @@ A database is named by `sqlite:///path` or `postgresql://user@host/name`. A Post
 that text: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`.
 """
 
+import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,8 +67,8 @@ class Database:
 
     def __init__(self, url: str, lock_wait_s: float | None = None) -> None:
         if not url.startswith((SQLITE, *POSTGRESQL)):
-            scheme, sign, _ = url.partition("://")  # the rest may hold a password
-            place = f" at '{scheme}{sign}'" if sign else ""
+            scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)  # all else may hold a password
+            place = f" at '{scheme[0]}'" if scheme else ""
             raise Refused(f"a database{place} is neither {SQLITE}path nor postgresql://user@host/name")
         if url.startswith(POSTGRESQL) and find_spec("psycopg") is None:
             raise Refused(

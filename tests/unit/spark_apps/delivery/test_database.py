@@ -232,7 +232,12 @@ def test_an_unknown_database_is_refused() -> None:
         Database("mysql://host/name")
     with pytest.raises(Refused, match=r"a database at 'postgresql\+psycopg2://' is neither"):
         Database("postgresql+psycopg2://app:s3cret@db/shop")
-    for url in ("postgresql+psycopg2://app:s3cret@db/shop", "host=db user=app password=s3cret"):
+    urls = (
+        "postgresql+psycopg2://app:s3cret@db/shop",
+        "host=db user=app password=s3cret",
+        "host=db password=s3cret://x",
+    )
+    for url in urls:
         with pytest.raises(Refused) as raised:
             Database(url)
         assert "s3cret" not in str(raised.value)
