@@ -60,8 +60,14 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _parse(text: str, origin: str) -> dict[str, str]:
-    if text.lstrip().startswith("{"):
-        return _parse_json(text, origin)
+    found = _parse_json(text, origin) if text.lstrip().startswith("{") else _parse_lines(text, origin)
+    told = "".join((*found, *found.values()))
+    if "\0" in told or told != told.encode(errors="replace").decode():  # librdkafka would read on to the NUL alone
+        raise BadSettings(f"the {origin} has a byte that is not UTF-8, or a NUL; correct it")
+    return found
+
+
+def _parse_lines(text: str, origin: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()

@@ -179,8 +179,10 @@ def test_a_settings_file_of_another_user_is_refused(tmp_path: Path, monkeypatch:
         '{"sasl.password": "hunter2", "sasl.password": "x"}',
         '{"sasl.password": "hunter2\\ud800"}',
         '{"hunter2":' * 100_000,
+        '{"sasl.password": "hunter2\\u0000"}',
+        "sasl.password=hunter2\0",
     ],
-    ids=["no line", "no JSON", "list", "twice", "half a character", "deep"],
+    ids=["no line", "no JSON", "list", "twice", "half a character", "deep", "NUL in JSON", "NUL in a line"],
 )
 def test_an_unreadable_settings_file_does_not_show_what_is_in_it(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kafka.properties"
@@ -188,6 +190,13 @@ def test_an_unreadable_settings_file_does_not_show_what_is_in_it(tmp_path: Path,
     path.write_text(text)
     with pytest.raises(Refused) as caught:
         load_settings(str(path), {})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["sasl.password=hunter2\udcff", "hunter2\udcff=x"])
+def test_a_secret_of_the_environment_that_is_no_utf_8_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(Refused, match="SECRET has a byte that is not UTF-8, or a NUL; correct it") as caught:
+        load_settings("", {SECRET_VARIABLE: text})
     assert "hunter2" not in str(caught.value)
 
 
