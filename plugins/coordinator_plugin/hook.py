@@ -83,7 +83,7 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
     address = _addresses(connection, default_port=2181)
     if not address:
         raise Refused(f"the connection {connection.conn_id!r} has no host; set it to ZooKeeper's host:port")
-    chroot = str(extra.get("chroot", "")).strip("/")
+    chroot = _text(connection, "chroot", extra.get("chroot", "")).strip("/")
     return {**own, "zookeeper": f"{address}/{chroot}" if chroot else address}
 
 

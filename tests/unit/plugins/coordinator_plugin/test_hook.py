@@ -118,6 +118,13 @@ def test_a_kafka_setting_that_is_no_single_value_is_refused_without_it() -> None
     assert "secret-text" not in str(refused.value)
 
 
+def test_a_chroot_that_is_no_single_value_is_refused_without_it() -> None:
+    extra = json.dumps({"chroot": ["secret-text"]})
+    with pytest.raises(Refused, match="'z' gives 'chroot' as list; write a single value") as refused:
+        hook.zookeeper_settings(Connection(conn_id="z", conn_type="generic", host="zk", extra=extra))
+    assert "secret-text" not in str(refused.value)
+
+
 @pytest.mark.parametrize("group", ["zookeeper_access", "policy", "parameters", "strategies"])
 @pytest.mark.parametrize("wrong", ["secret-text", ["secret-text"], 7])
 def test_a_group_of_settings_that_is_no_object_is_refused_without_its_value(group: str, wrong: object) -> None:
