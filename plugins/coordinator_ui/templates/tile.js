@@ -27,15 +27,15 @@ const lines = (one) => {
 };
 
 globalThis.AirflowPlugin = () => {
-  const [answer, setAnswer] = useState(null);
+  const [answer, setAnswer] = useState(null), [silent, setSilent] = useState(false);
   useEffect(() => {
     let over = false, timer;
     const ask = async () => {
       try {
         const got = document.hidden ? null : await fetch(`${base}/api/v1/summary`, { credentials: "same-origin" });
         const found = got && (got.ok ? await got.json() : { clusters: [], refused: got.status });
-        if (found && !over) setAnswer(found);
-      } catch { /* the next one may succeed */ }
+        if (found && !over) { setAnswer({ ...found, at: new Date() }); setSilent(false); }
+      } catch { if (!over) setSilent(true); }  // the next one may succeed
       if (!over) timer = setTimeout(ask, EVERY_MS);
     };
     ask();
@@ -46,6 +46,7 @@ globalThis.AirflowPlugin = () => {
   const address = base.replace(/\/[^/]*$/, "");
   const box = { border: "1px solid var(--chakra-colors-border, #d4d4d8)", borderRadius: "8px", padding: "12px 16px", order: 4, width: "100%", fontSize: "14px", lineHeight: 1.5 };
   const blocks = answer.clusters.map((one) => h("div", { key: one.cluster, style: { marginTop: "6px" } }, answer.clusters.length > 1 ? h("div", { style: { opacity: 0.75 } }, `Cluster ${one.cluster}`) : null, ...lines(one)));
+  const age = silent ? line("age", `As of ${answer.at.toISOString().slice(11, 19)} UTC: Airflow's API server does not answer, and is asked again`, true) : null;
   return h("section", { style: box, "aria-label": "Partitions live", "data-coordinator-tile": "" },
-    h("a", { href: `${address}/plugin/partitions_live`, style: { fontWeight: 600 } }, "Partitions live"), ...blocks);
+    h("a", { href: `${address}/plugin/partitions_live`, style: { fontWeight: 600 } }, "Partitions live"), age, ...blocks);
 };
