@@ -31,7 +31,7 @@ class Asked:
 
     `holders`: partition → who has it now, also if that consumer is no member; `pins`: partition → where a person
     wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `backs`: what goes back to
-    an earlier owner; the first counts; `split`: who may have what during an upgrade.
+    an earlier owner; the first counts; `split`: who may have what during an upgrade; `kept`: what stays for the split alone.
     """
 
     strategy: str
@@ -42,6 +42,7 @@ class Asked:
     explainer: Callable[[Problem, Mapping[int, str]], "Explainer"] | None = None
     backs: tuple[RolledBack, ...] = ()
     split: Split | None = None
+    kept: frozenset[int] = frozenset()
 
 
 class Explainer(Protocol):
@@ -117,9 +118,8 @@ def _sentence(asked: Asked, explainer: Explainer, partition: int, holder: str, o
     for back in asked.backs:
         if back.owners.get(partition) == owner:
             return f"{owner} {'keeps it' if holder == owner else 'had it then'}: {back.text}"
-    split = asked.split
-    if split is not None and problem.owned.get(partition) == owner == holder and split.keeps(partition, owner):
-        return f"{owner} keeps it, as the upgrade of {split.app} asks in this step"
+    if asked.split is not None and partition in asked.kept:
+        return f"{owner} keeps it, as the upgrade of {asked.split.app} asks in this step"
     if partition in problem.fixed:
         return f"{owner} has it and it is not touched: it is on its way, or nobody can take it from {owner} now"
     if holder == owner:

@@ -119,7 +119,8 @@ class Planning:
             answer.update(found)
         holders = self._targets if holders is None else holders
         explainer = strategy.explainer if isinstance(strategy, Explaining) else None
-        return Asked(config.strategy, problem, answer, holders, self._pins, explainer, self._backs, config.split)
+        stays = frozenset(kept(config.split, owned).keys() - fixed.keys())
+        return Asked(config.strategy, problem, answer, holders, self._pins, explainer, self._backs, config.split, stays)
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
         """Keep why the strategy moves what it moves, and nothing else (of `only` these partitions, if given)."""

@@ -83,7 +83,10 @@ TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even sha
             "stays: a has it and it is not touched: it is on its way, or nobody can take it from a now", id="on its way",
         ),
         pytest.param(
-            replace(asked("balanced", [1] * 2, "a b", "ab", fixed={0: "a", 1: "b"}), split=Split("shop", ("b",), frozenset({1}))), 0,
+            replace(
+                asked("balanced", [1] * 2, "a b", "ab", fixed={0: "a", 1: "b"}), split=Split("shop", ("b",), frozenset({1})),
+                kept=frozenset({0, 1}),
+            ), 0,
             "stays: a keeps it, as the upgrade of shop asks in this step", id="an upgrade keeps it",
         ),
         pytest.param(asked("balanced", [1], "", "."), 0, "stays: no live consumer may have it", id="nobody is there"),

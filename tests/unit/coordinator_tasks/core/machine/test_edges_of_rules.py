@@ -15,7 +15,7 @@ from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import Verdict
-from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, State, TopicState
+from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, Split, State, TopicState
 from coordinator_tasks.core.partition_text import MAX_PARTITIONS, numbers
 from tests.world.node_steps import of_step
 from tests.world.scene import CONFIG, NOW, Scene, stable
@@ -238,6 +238,17 @@ def test_an_explanation_knows_who_has_what_and_whom_a_person_pinned() -> None:
     found = machine.explain(scene.view(), scene.world(), scene.policy)
     assert found.moves == ()
     assert [one.partitions for one in found.stays if "a person pinned it" in one.text] == [(pinned,)]
+
+
+def test_during_an_upgrade_what_is_on_its_way_is_not_explained_as_kept() -> None:
+    scene = stable("a", config=replace(CONFIG, split=Split("shop", ("b",)))).joins("b").settles()
+    scene.config = replace(scene.config, split=Split("shop", ("b",), frozenset({3})))
+    assert scene.step().verdict is Verdict.WRITE
+    found = machine.explain(scene.view(), scene.world(), scene.policy)
+    assert [(one.text, one.partitions) for one in found.stays] == [
+        ("a keeps it, as the upgrade of shop asks in this step", (0, 1, 2)),
+        ("b has it and it is not touched: it is on its way, or nobody can take it from b now", (3,)),
+    ]
 
 
 def test_a_newcomer_that_cannot_read_the_properties_gets_nothing_and_an_owner_keeps_what_it_has() -> None:
