@@ -241,6 +241,7 @@ BUSY = {
         pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "9x60"}, 1, id="one is not"),
         pytest.param("Records a second", BUSY, 1, id="of the chosen cluster"),
         pytest.param("Rebalances", {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "3x58 0x2"}, None, id="begun anew"),
+        pytest.param("Rebalances", {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "3x58 4x2"}, 1, id="one has ended"),
     ],
 )  # fmt: skip
 def test_the_dashboard_shows(title: str, series: dict[str, str], value: float | None, tmp_path: Path) -> None:
