@@ -219,7 +219,7 @@ class _Events:
     def _read(self, sequences: Collection[int]) -> list[Record]:
         paths = {sequence: self._c.paths.record(self._topic, sequence) for sequence in sequences}
         found: list[Record] = []
-        for sequence, node in find_many(self._c.zk, paths).items():
+        for sequence, node in find_many(self._c.zk, paths, {}).items():  # what may not be read is left out as well
             try:
                 found.append(decode_record(paths[sequence], node.data, sequence))
             except Malformed:

@@ -113,6 +113,17 @@ def test_a_pause_counts_once_it_is_measured_and_only_once(site: Site) -> None:
     assert happened.stalls.total == pytest.approx(0.004)
 
 
+def test_a_record_that_may_not_be_read_keeps_no_later_one_from_being_counted(site: Site) -> None:
+    one = surveyor(site)
+    site.starts("c")
+    site.settles()
+    site.zk.denied.add(site.paths.record("orders", site.history()[-2].sequence))
+    one.look()
+    site.dies("c")
+    site.settles()
+    assert one.look().happened["orders"].rebalances == 2
+
+
 def test_seconds_without_an_owner_count_also_before_a_look_that_failed(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
