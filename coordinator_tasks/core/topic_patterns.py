@@ -307,15 +307,18 @@ def matches(pattern: str, name: str) -> bool:
 
 def any_matches(patterns: Sequence[str], name: str) -> bool:
     """Whether one of a registration's names and patterns matches this topic."""
-    return name in patterns or exactly(name) in patterns or any(matches(one, name) for one in _evaluated(patterns))
+    given = tuple(patterns)
+    return name in given or exactly(name) in given or any(matches(one, name) for one in _evaluated(given))
 
 
 def problem(patterns: Sequence[str]) -> str:
     """A sentence about the registration's patterns that are not evaluated; an empty text = all are."""
     if sum(literal(one) is None for one in patterns) > MAX_PATTERNS:
         return f"only the first {MAX_PATTERNS} patterns of a registration count"
-    return next((str(made) for one in _evaluated(patterns) if isinstance(made := _compiled(one), Refused)), "")
+    return next((str(made) for one in _evaluated(tuple(patterns)) if isinstance(made := _compiled(one), Refused)), "")
 
 
-def _evaluated(patterns: Sequence[str]) -> list[str]:
-    return list(islice((one for one in patterns if literal(one) is None), MAX_PATTERNS))
+@lru_cache(maxsize=1024)
+def _evaluated(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Each topic is asked for in each registration again: which of its texts are patterns is found out once."""
+    return tuple(islice((one for one in patterns if literal(one) is None), MAX_PATTERNS))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.topic_patterns import MAX_CHARS, MAX_PATTERNS, any_matches, check, exactly, matches, problem
 
@@ -105,6 +106,20 @@ def test_only_so_many_patterns_of_a_registration_are_evaluated_and_all_of_its_na
     assert problem(patterns) == ""
     assert not any_matches([*patterns, "orders.*"], "orders-eu")
     assert problem([*patterns, "orders.*"]) == f"only the first {MAX_PATTERNS} patterns of a registration count"
+
+
+def test_a_registration_is_sorted_into_names_and_patterns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def literal(text: str) -> str | None:
+        looked.append(text)
+        return text
+
+    monkeypatch.setattr(topic_patterns, "literal", literal)
+    registered = [exactly(f"eu.payments.{n}-{'x' * 150}") for n in range(20)]
+    for number in range(300):
+        assert not any_matches(registered, f"us.payments.{number}-{'x' * 150}")
+    assert len(looked) <= len(registered), "for each topic again, the plain loop took seconds for a round"
 
 
 def test_a_name_that_is_meant_exactly_is_no_other() -> None:
