@@ -48,12 +48,13 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 class Snapshot:
     """One observation: the world without a topic's own parts, and consumer → its incarnations that hold something.
 
-    `owned`: topic → consumer → how many partitions. `committed`: topic → its group's offsets.
+    `owned`: topic → consumer → how many partitions; `of_all`: the same over all topics. `committed`: topic → its group's offsets.
     """
 
     world: World
     holders: Mapping[str, frozenset[int]]
     owned: Mapping[str, Mapping[str, int]]
+    of_all: Mapping[str, int]
     committed: Mapping[str, Offsets] = field(default_factory=dict)
 
     def world_of(self, topic: str) -> World:
@@ -64,9 +65,8 @@ class Snapshot:
         committed = self.committed.get(topic, {})
         if isinstance(committed, Refused):
             raise committed
-        loads = Counter[str]()
-        for other, counts in self.owned.items():
-            loads.update(counts if other != topic else {})
+        mine = self.owned.get(topic, {})
+        loads = Counter({who: others for who, count in self.of_all.items() if (others := count - mine.get(who, 0))})
         return replace(self.world, committed=committed, loads=loads, fresh=secrets.token_hex(8))
 
 
@@ -88,7 +88,10 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     loads = totals(answers, {topic: node.paused for topic, node in nodes.items()})
     world = World(c.clock.now(), members, claims, directives, answers, totals=loads, unclear=unclear)
     owned = {topic: Counter(node.assignments.values()) for topic, node in nodes.items()}
-    return Snapshot(note_absences(c, world, holders, asked_at) if note else world, holders, owned)
+    of_all = Counter[str]()
+    for counts in owned.values():
+        of_all.update(counts)
+    return Snapshot(note_absences(c, world, holders, asked_at) if note else world, holders, owned, of_all)
 
 
 def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:

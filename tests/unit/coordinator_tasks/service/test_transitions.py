@@ -1,6 +1,7 @@
 """The transitions over the fakes: one effect whoever runs them and whatever breaks, and nothing done on what is not known."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
@@ -1238,6 +1239,22 @@ def test_loads_are_those_of_the_other_topics() -> None:
     snapshot = look(site)
     assert snapshot.world_of("orders").loads == {"a": 2, "b": 2}
     assert snapshot.world_of("nothing").loads == {"a": 4, "b": 4}
+
+
+def test_loads_of_many_topics_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    added: list[object] = []
+
+    class Noted(Counter[str]):
+        def update(self, *given: object, **named: int) -> None:
+            added.append(given)
+            super().update(*given, **named)  # type: ignore[arg-type]
+
+    names = tuple(f"topic-{number:02d}" for number in range(30))
+    site = stable_site("a", "b", partitions=2, names=names)
+    monkeypatch.setattr(observe, "Counter", Noted)
+    snapshot = look(site)
+    assert all(snapshot.world_of(name).loads == {"a": 29, "b": 29} for name in names)
+    assert len(added) < 5 * len(names), "for each topic all the others again: 90,000 sums for 300 topics"
 
 
 def test_presence_of_everybody_is_live_when_all_is_well(site: Site) -> None:
