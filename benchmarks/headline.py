@@ -209,7 +209,7 @@ def _row(contender: str, result: Mapping[str, Any], partitions: int, first: Mapp
 
 def _limit_of(target: Mapping[str, Any]) -> str:
     """Which of an event's limits it is: `moved median`, or `others worst`, of the partitions that stay."""
-    return target["what"].replace("unmoved", "others")
+    return str(target["what"]).replace("unmoved", "others")
 
 
 def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
