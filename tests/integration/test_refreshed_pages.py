@@ -108,6 +108,10 @@ def test_a_page_that_cannot_be_asked_for_again_says_its_age_and_why(browser: Bro
     assert age.text == seen
     run("window.fetch = window.real")
     browser.until(lambda: re.fullmatch(r"As of \d\d:\d\d:\d\d UTC", age.text), "it goes on")
+    run("window.fetch = () => Promise.resolve(new Response('<main>Not Found</main>', { status: 404 }))")
+    browser.until(lambda: not age.text, "an error has no age")
+    run("window.fetch = () => Promise.reject(new Error())")
+    browser.until(lambda: age.text == "Airflow's API server does not answer, and is asked again", "why it is old")
 
 
 ACCEPTED = """

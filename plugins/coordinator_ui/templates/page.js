@@ -28,7 +28,7 @@
     outer.remove();
   });
 
-  const every = 5000, SILENT = "; Airflow's API server does not answer, and is asked again";
+  const every = 5000, SILENT = "Airflow's API server does not answer, and is asked again";
   const boxes = () => [...document.querySelectorAll(".scroll")];
   const refresh = async () => {
     const box = document.getElementById("live"), age = document.getElementById("as-of");
@@ -52,7 +52,7 @@
         if (link) link.focus({ preventScroll: true });
         age.textContent = read ? read.textContent : "";
         if (answer.ok && !fresh.getElementById("live")) { document.getElementById("live-label").hidden = true; return; }  // it is over
-      } catch { if (!age.textContent.endsWith(SILENT)) age.textContent += SILENT; }
+      } catch { if (!age.textContent.endsWith(SILENT)) age.textContent += `${age.textContent && "; "}${SILENT}`; }
     }
     setTimeout(refresh, every);
   };
