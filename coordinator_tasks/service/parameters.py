@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_tasks.core.fields import MAX_NUMBER
 from coordinator_tasks.core.model import StartRule
 from coordinator_tasks.core.names import MAX_PARTITION, MAX_WORDS_CHARS
 
@@ -41,6 +42,12 @@ class Parameter:
 
 def _field(kind: str, title: str, description: str, **rest: Any) -> Mapping[str, Any]:
     return {"type": kind, "title": title, "description": description, **rest}
+
+
+def _object(title: str, description: str) -> Mapping[str, Any]:
+    """Names with values. Airflow starts no task for a number beyond 64 bits."""
+    values = {"minimum": -MAX_NUMBER - 1, "maximum": MAX_NUMBER}
+    return _field("object", title, description, additionalProperties=values, default={})
 
 
 def _partitions(description: str, option: Option, **rest: Any) -> Parameter:
@@ -89,7 +96,7 @@ def _texts(name: str, title: str, text: str, one: str, flag: str, default: Any =
 
 def _pairs(name: str, title: str, text: str, flag: str, option: str) -> Parameter:
     given = Option(list[str] | None, f"name=value, {option}; repeatable.", flag, None, pairs=True)
-    return Parameter(name, _field("object", title, text, default={}), given)
+    return Parameter(name, _object(title, text), given)
 
 
 CONSUMERS = _texts("consumers", "Consumers", "The ids of the consumers.", "The id of a consumer", "--consumer")
@@ -139,7 +146,7 @@ _WHICH = "The rebalance of the reset, as the history names it; empty = the newes
 REBALANCE = _text("rebalance", "Rebalance", _WHICH, "--rebalance", "", maxLength=100)
 PARAMETERS = Parameter(
     "parameters",
-    _field("object", "Parameters", 'All parameters of the strategy, such as {"measure": "lag"}.', default={}),
+    _object("Parameters", 'All parameters of the strategy, such as {"measure": "lag"}.'),
     Option(_PAIRS, "name=value, a parameter of the strategy; repeatable.", "--parameter", None, pairs=True),
 )
 PROPERTIES = Parameter(

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import typer
+from airflow.sdk import Param
+from airflow.sdk.exceptions import ParamValidationError
 from typer.testing import CliRunner
 
 from coordinator_tasks.cli.actions import add
@@ -118,3 +120,15 @@ def test_a_parameter_of_an_action_can_be_given_somewhere_and_has_one_meaning(act
     names = [one.name for one in action.parameters]
     assert len(names) == len(set(names))
     assert all(one.option is not None or (one.form is not None and action.form) for one in action.parameters)
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+def test_no_object_of_a_form_takes_a_number_with_which_airflow_starts_no_task(number: int) -> None:
+    every = [one.form for action in ACTIONS.values() for one in action.parameters if one.form is not None]
+    objects = [Param(**form) for form in every if form["type"] == "object"]
+    assert objects
+    for one in objects:
+        given = {"a": "x", "b": 2**63 - 1, "c": True, "d": [1]}
+        assert one.resolve(given) == given
+        with pytest.raises(ParamValidationError):
+            one.resolve({"a": number})
