@@ -87,7 +87,7 @@ def test_a_receiver_whose_answer_never_ends_is_not_waited_for(
 ) -> None:
     made = Receiver(endless=True)
     monkeypatch.setattr(BaseHook, "get_connection", lambda _: Connection(conn_id="chat", host=made.address))
-    monkeypatch.setattr(notifications, "LIMIT_S", 1.0)
+    monkeypatch.setattr(notifications, "LIMIT_S", 5.0)
     opened(stuck_site(), monkeypatch)
     StuckTopicsNotifier(http_conn_id="chat").notify(cast("Context", {}))
     made.close()
