@@ -1356,7 +1356,7 @@ MUTANTS = (
     ),
     Mutant(
         "split.kept",
-        "split.keeps(p, c)",
+        "(c in split.consumers) == (p in split.partitions)",
         "False",
         "a step of an upgrade moves each partition once, and no others",
     ),

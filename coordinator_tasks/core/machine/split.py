@@ -30,7 +30,7 @@ def kept(split: Split | None, owned: Mapping[int, str]) -> dict[int, str]:
     """Partition → its owner, of those on their own side: an upgrade moves them once, and moves no others."""
     if split is None:
         return {}
-    return {p: c for p, c in owned.items() if split.keeps(p, c)}
+    return {p: c for p, c in owned.items() if (c in split.consumers) == (p in split.partitions)}
 
 
 def said(split: Split) -> str:

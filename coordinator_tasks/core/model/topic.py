@@ -170,10 +170,6 @@ class Split:
     consumers: tuple[str, ...]
     partitions: frozenset[int] = frozenset()
 
-    def keeps(self, partition: int, owner: str) -> bool:
-        """Whether the owner is on the partition's side: an upgrade moves no such partition."""
-        return (owner in self.consumers) == (partition in self.partitions)
-
 
 @dataclass(frozen=True, slots=True)
 class Approval:
