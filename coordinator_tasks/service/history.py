@@ -1,9 +1,10 @@
 """The history: the records of a topic, newest first, and the rebalances that they belong to."""
 
-from collections.abc import Collection, Iterator, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import UNREADABLE, LookAgain
@@ -16,6 +17,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 KEEP = 10_000
 _CHUNK = 200  # records read at once while going back in time
+_FIRST = 20  # the same of rebalances, of which mostly the newest few of a topic are wanted
 _DELETES = 500
 
 
@@ -57,24 +59,37 @@ def rebalances(
 
     `problems` gets what keeps a topic's records from being read; without it, the first one is raised.
     """
-    found: list[Rebalance] = []
-    for topic in sorted(topics) or recorded(c):
-        try:
-            found += _of_topic(c, topic, limit)
-        except UNREADABLE as error:
-            if problems is None:
-                raise
-            problems.append(error.told)
-    return tuple(sorted(found, key=lambda one: (-one.began_at, one.topic))[:limit])
+    each = (_readable(newest(c, topic), problems) for topic in sorted(topics) or recorded(c))
+    return tuple(sorted(islice(heapq.merge(*each, key=_order), limit), key=_order))
 
 
-def _of_topic(c: Coordinator, topic: str, limit: int) -> list[Rebalance]:
-    groups: dict[str, list[Record]] = {}
-    for record in backwards(c, topic):
-        if record.rebalance not in groups and len(groups) == limit:
-            break  # the groups are complete: a topic has one rebalance at a time
-        groups.setdefault(record.rebalance, []).append(record)
-    return [summed_up(topic, group[::-1]) for group in groups.values()]
+def _order(one: Rebalance) -> tuple[float, str]:
+    """Newest first."""
+    return -one.began_at, one.topic
+
+
+def _readable(found: Iterable[Rebalance], problems: list[str] | None) -> Iterator[Rebalance]:
+    try:
+        yield from found
+    except UNREADABLE as error:
+        if problems is None:
+            raise
+        problems.append(error.told)
+
+
+def newest(c: Coordinator, topic: str) -> Iterator[Rebalance]:
+    """All rebalances of a topic, newest first; its records are read only as far as they are asked for."""
+    folder, listed = c.paths.history(topic), names(c, topic)
+    first = newest_first(c.zk, folder, listed[-_FIRST:], _FIRST)
+    group: list[Record] = []
+    for name, path, node in chain(first, newest_first(c.zk, folder, listed[:-_FIRST], _CHUNK)):
+        record = decode_record(path, node.data, int(name))
+        if group and record.rebalance != group[-1].rebalance:  # a topic has one rebalance at a time
+            yield summed_up(topic, group[::-1])
+            group = []
+        group.append(record)
+    if group:
+        yield summed_up(topic, group[::-1])
 
 
 def summed_up(topic: str, group: list[Record]) -> Rebalance:

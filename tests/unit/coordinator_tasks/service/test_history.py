@@ -1,9 +1,11 @@
+from collections.abc import Sequence
+
 import pytest
 
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
-from coordinator_tasks.core.ports import Create, Delete
+from coordinator_tasks.core.ports import Create, Delete, Node, Watcher
 from coordinator_tasks.service.history import prune, rebalances, records
 from tests.fakes.cluster import Cluster
 
@@ -51,6 +53,28 @@ def test_a_rebalance_sums_up_its_records(shop: Cluster) -> None:
     assert one.states == (State.STABLE, State.CLOSING, State.STARTING, State.STABLE)
     assert one.runs == (run(1), run(2))
     assert one.moves == (Move(1, "a", "b", MoveKind.HANDOFF),)
+
+
+def test_the_newest_rebalances_of_many_topics_need_few_records_of_each(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10):
+        topic = f"topic-{number}"
+        shop.zk.ensure(shop.paths.history(topic))
+        for n in range(40):
+            rebalance(shop, f"r{number}-{n}", 100.0 * n + number, topic)
+    read: list[str] = []
+    get_many = shop.zk.get_many
+
+    def counted(paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
+        read.extend(paths)
+        return get_many(paths, watches)
+
+    monkeypatch.setattr(shop.zk, "get_many", counted)
+    found = rebalances(shop.coordinator, (), 12)
+    expected = [f"r{number}-39" for number in range(9, -1, -1)] + ["r9-38", "r8-38"]
+    assert [one.rebalance for one in found] == expected
+    assert len(read) <= 10 * 20, "all records of all topics were read: 60,000 for 300 topics"
 
 
 def test_an_unfinished_rebalance_has_no_end(shop: Cluster) -> None:
