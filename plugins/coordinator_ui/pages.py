@@ -28,7 +28,6 @@ from coordinator_ui import past
 from coordinator_ui.topic_summary import TopicSummary, summaries
 
 RECENT = 6
-SEARCHED = (20, 200, 2_000, history.KEEP)
 CLOCK_SLACK_S = 5.0
 RUN_RECORDS = 2_000
 MOST_LINKED = 50
@@ -137,15 +136,9 @@ def _kept(c: Coordinator, topic: str, drain: Collection[str]) -> dict[str, str]:
 
 def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
     """One rebalance of the history. Raises `NotManaged` if the history does not have it, and `Malformed`."""
-    known = -1
-    for limit in SEARCHED:
-        found = history.rebalances(c, [topic], limit)
-        for one in found:
-            if one.rebalance == name:
-                return one
-        if len(found) == known or len(found) < limit:
-            break
-        known = len(found)
+    for one in history.newest(c, topic):
+        if one.rebalance == name:
+            return one
     raise NotManaged(
         f"topic {topic!r} has no rebalance {name!r} in its history; it may be older than the {history.KEEP} records kept"
     )

@@ -4,7 +4,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from html import escape, unescape
@@ -27,7 +27,7 @@ from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.history_codec import with_pauses
-from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable
 from coordinator_tasks.core.model import (
     Actor,
     ConsumerStatus,
@@ -43,7 +43,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unmoved,
 )
-from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.core.ports import Create, Node, SetData, Watcher
 from coordinator_tasks.service import directives, overrides, overview, positions, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, record_end
@@ -548,6 +548,26 @@ def test_what_was_confirmed_in_parts_stands_in_rows_of_its_own(shop: Cluster) ->
     story = tell(the_one(shop), 900_002.0)
     assert [(row.partitions, row.closes, row.closed_s) for row in story.rows] == [((1,), True, 1.0), ((2,), True, None)]
     assert [step.after_s for step in story.steps] == [0.0, 1.0]
+
+
+def test_a_new_rebalance_is_found_without_the_rest_of_a_long_history(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        write(shop, State.STABLE, State.STABLE, 900_000.0 + number, rebalance=f"r{number}", actor=task("plan"))
+    read: list[str] = []
+    get_many = shop.zk.get_many
+
+    def counted(paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
+        read.extend(paths)
+        return get_many(paths, watches)
+
+    monkeypatch.setattr(shop.zk, "get_many", counted)
+    assert pages.rebalance(shop.coordinator, "orders", "r297").began_at == 900_297.0
+    assert len(read) <= 20, "the tab of a run over 300 topics read 200 records of each, and ended at the page's limit"
+    assert pages.rebalance(shop.coordinator, "orders", "r0").began_at == 900_000.0
+    with pytest.raises(NotManaged, match="has no rebalance 'r-none'"):
+        pages.rebalance(shop.coordinator, "orders", "r-none")
 
 
 def test_only_what_a_run_did_is_left_of_a_story(shop: Cluster) -> None:
