@@ -17,12 +17,7 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
     A topic that is removed, or gone from Kafka, has none. One that this account may not ask for hides no other of its group,
     and a partition without a leader no other of its topic.
     """
-    gone = _gone(c, [one.topic for one in topics])
-    wanted: dict[str, dict[str, tuple[int, ...]]] = {}
-    owners = {one.topic: one.owners for one in topics}
-    for one in topics:
-        if one.group and one.partitions and not one.removed and one.topic not in gone:
-            wanted.setdefault(one.group, {})[one.topic] = one.partitions
+    wanted, owners = _wanted(c, topics), {one.topic: one.owners for one in topics}
     for group, answer in _committed(c, wanted).items():
         for topic, partitions in wanted[group].items():
             try:
@@ -39,6 +34,16 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
                 if partition in ends:
                     owner, end = owners[topic].get(partition, ""), ends[partition][1]
                     yield Seen(group, topic, partition, owner, entry.offset, end)
+
+
+def _wanted(c: Coordinator, topics: Collection[TopicFigures]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Group → topic → partitions, of what has committed offsets."""
+    gone = _gone(c, [one.topic for one in topics])
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for one in topics:
+        if one.group and one.partitions and not one.removed and one.topic not in gone:
+            found.setdefault(one.group, {})[one.topic] = one.partitions
+    return found
 
 
 def _gone(c: Coordinator, topics: Collection[str]) -> set[str]:
