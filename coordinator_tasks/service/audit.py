@@ -10,9 +10,11 @@ from coordinator_tasks.core.machine import audit as rules
 from coordinator_tasks.core.machine.audit import Committer, Finding, Kind, Trace
 from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import Committed
+from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.service import observe, store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, fleets
+from coordinator_tasks.service.group_commits import SILENT_S
 
 BETWEEN_S = 2.5
 """Between two looks: longer than a hand-off, and than an owner needs to commit over somebody else's commit."""
@@ -127,9 +129,16 @@ def _offsets(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[s
 def _subscribers(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, tuple[str, ...]]:
     """Group → its members in Kafka; Kafka refuses every commit of ours while there is one."""
     found: dict[str, tuple[str, ...]] = {}
-    for group in sorted({view.config.group_id for view in views}):
+    waited_s, groups = 0.0, sorted({view.config.group_id for view in views})
+    for number, group in enumerate(groups):
+        if waited_s > SILENT_S:
+            rest = counted(len(groups) - number, "further group")
+            told.problems.append(f"the members of {rest} are not audited: Kafka does not answer")
+            break
+        began_s = c.clock.monotonic()
         try:
             found[group] = c.kafka.group_members(group)
         except CoordinatorError as error:
+            waited_s += c.clock.monotonic() - began_s
             told.problems.append(f"the members of group {group} are not audited: {error.told}")
     return found

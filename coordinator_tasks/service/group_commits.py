@@ -10,6 +10,9 @@ from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.figures import TopicFigures
 
+SILENT_S = 20.0
+"""So long Kafka is waited for in vain, for all groups together: each one takes a request's whole time while it does not answer."""
+
 
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
     """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why.
@@ -18,15 +21,21 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
     and a partition without a leader no other of its topic.
     """
     wanted, owners = _wanted(c, topics), {one.topic: one.owners for one in topics}
+    waited_s, last = 0.0, ""
     for group, answer in _committed(c, wanted).items():
+        if waited_s > SILENT_S:
+            unknown[group] = last
+            continue
         for topic, partitions in wanted[group].items():
+            began_s = c.clock.monotonic()
             try:
                 committed, ends = committed_of(answer, topic), c.kafka.bounds(topic, partitions)
             except Refused as error:
                 unknown[group] = error.told
                 continue
             except KafkaUnavailable as error:
-                unknown[group] = error.told
+                unknown[group] = last = error.told
+                waited_s += c.clock.monotonic() - began_s
                 break  # each further topic would wait as long
             if unled := sorted(committed.keys() - ends.keys()):
                 unknown[group] = KafkaUnavailable(leaderless(topic, unled)).told

@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks import __version__
+from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Answer, Committed, ConsumerStatus, Token
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import audit as service
 from coordinator_tasks.service import directives
 from coordinator_tasks.service.audit import Audit, audit
+from coordinator_tasks.service.topics import add_topic
+from tests.fakes.cluster import PERSON
+from tests.fakes.kafka import FakeKafka
 from tests.world.site import Site, stable_site
 
 OWN = {"KPC-080", "KPC-081", "KPC-082", "KPC-083", "KPC-085"}
@@ -52,6 +56,23 @@ def test_an_isolated_consumer_that_lives_on_is_found_beside_the_new_owner(site: 
     result = audit(site.coordinator, always=False)
     assert ("KPC-080", taken, "a, b") in found(result)
     assert result.alarms
+
+
+def test_a_silent_kafka_is_not_waited_for_in_each_of_many_groups(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def silent(_: FakeKafka, group: str) -> tuple[str, ...]:
+        asked.append(group)
+        site.clock.sleep(10.0)
+        raise KafkaUnavailable("Kafka does not answer within 10 s; check that it runs")
+
+    for number in range(15):
+        site.kafka.create_topic(f"topic-{number:02d}", 1)
+        add_topic(site.coordinator, f"topic-{number:02d}", f"group-{number:02d}", actor=PERSON)
+    monkeypatch.setattr(FakeKafka, "group_members", silent)
+    problems = [one for one in audit(site.coordinator, always=False).problems if one.startswith("the members of")]
+    assert len(asked) == 2 * 3, "of two looks: reconcile ended at its limit of five minutes, and started no run"
+    assert "the members of 13 further groups are not audited: Kafka does not answer" in problems
 
 
 def test_a_doubt_of_the_first_look_is_asked_about_again_and_may_end(site: Site) -> None:

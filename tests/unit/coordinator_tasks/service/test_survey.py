@@ -1,17 +1,21 @@
 """What metrics show of a cluster: what is now, what has happened since the first look, and how far groups are behind."""
 
+from collections.abc import Collection, Mapping
+
 import pytest
 
 from coordinator_tasks.core.codecs.history_codec import with_pauses
-from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core.errors import KafkaUnavailable, StoreUnavailable
 from coordinator_tasks.core.lag import WINDOW, LagStatus
 from coordinator_tasks.core.lag_moments import EVERY_S, FRESH_S
 from coordinator_tasks.core.model import Committed, Pause, Pauses, Silence, State, Token, Unmoved
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import figures, lag_moments, survey, transitions
+from coordinator_tasks.service.group_commits import commits
 from coordinator_tasks.service.survey import AUDIT_EVERY_S, PartitionLag, Surveyor
-from coordinator_tasks.service.topics import remove_topic
+from coordinator_tasks.service.topics import add_topic, remove_topic
 from tests.fakes.cluster import PERSON
+from tests.fakes.kafka import FakeKafka
 from tests.world.site import LOOP, Site, stable_site
 
 
@@ -240,6 +244,26 @@ def test_the_lag_of_a_silent_owner_is_told_here_in_seconds_too(site: Site) -> No
     assert not found.told
     assert found.lag_s is not None
     assert found.lag_s >= 120.0
+
+
+def test_a_silent_kafka_is_not_waited_for_in_each_of_many_groups(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def silent(_: FakeKafka, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        asked.append(topic)
+        site.clock.sleep(10.0)
+        raise KafkaUnavailable(
+            f"Kafka does not answer within 10 s for {len(partitions)} partitions; check that it runs"
+        )
+
+    for number in range(15):
+        site.kafka.create_topic(f"topic-{number:02d}", 1)
+        add_topic(site.coordinator, f"topic-{number:02d}", f"group-{number:02d}", actor=PERSON)
+    monkeypatch.setattr(FakeKafka, "bounds", silent)
+    unknown: dict[str, str] = {}
+    assert not list(commits(site.coordinator, figures.figures(site.coordinator), unknown))
+    assert len(asked) == 3
+    assert len(unknown) == 16, "each group is named"
 
 
 def test_without_kafka_the_lag_is_unknown_and_the_rest_is_there(site: Site) -> None:
