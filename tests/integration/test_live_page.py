@@ -172,6 +172,24 @@ def test_the_chart_of_a_removed_topic_is_not_shown_as_that_of_another(browser: B
     browser.until(lambda: note in browser.find("section").text, "the trend of bills, which there is none of")
 
 
+def test_topics_whose_names_differ_at_the_end_are_told_apart(browser: Browser, reader: Synthetic) -> None:
+    beginning = (
+        "prod.eu-central-1.billing_and_invoicing.settlement-reconciliation_events." + "with-currency.tax_rules-" * 6
+    )
+    names = [f"{beginning}{number:03}"[-249:] for number in range(3)]
+
+    def long(round_: int) -> dict[str, Any]:
+        made = synthetic(round_)
+        return made | {"topics": [made["topics"][0] | {"topic": name} for name in names]}
+
+    reader.make = long
+    browser.open("/live")
+    browser.until(lambda: told(browser, "now") > 0, "the first data")
+    cut = "return [...document.querySelectorAll('button.name')].filter((one) => one.scrollHeight > one.clientHeight + 1).length"
+    assert len(browser.find_all("button.name")) == 3
+    assert browser.driver.execute_script(cut) == 0, "all that was shown of each name was what they have in common"
+
+
 def test_one_of_a_kind_is_said_as_one(browser: Browser, reader: Synthetic) -> None:
     def single(round_: int) -> dict[str, Any]:
         whole = synthetic(round_)
