@@ -24,9 +24,9 @@ def build(cluster: Cluster) -> DAG:
         look = ReconcileOperator(
             task_id="look", cluster=cluster.name, dag_ids={name: cluster.dag_id(name) for name in WAKES}
         )
-        TriggerRunOperator.partial(
-            task_id="wake", map_index_template="{{ task.trigger_dag_id }} {{ task.conf.get('topic', '') }}"
-        ).expand_kwargs(look.output)
+        # Airflow's database has 250 characters for it.
+        label = "{{ (task.trigger_dag_id ~ ' ' ~ task.conf.get('topic', ''))[:250] }}"
+        TriggerRunOperator.partial(task_id="wake", map_index_template=label).expand_kwargs(look.output)
     return dag
 
 

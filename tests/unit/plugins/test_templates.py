@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.models import TaskInstance
 from airflow.providers.common.compat.sdk import DagRunTriggerException
 from airflow.providers.standard.operators import hitl
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -33,6 +34,7 @@ from coordinator_plugin.site_options import OPTIONS
 from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import ConsumerStatus, Fleet, Silence, State, TopicStatus, Unreachable
+from coordinator_tasks.core.names import MAX_TOPIC_CHARS
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import directives, fleet, topics, transitions
 from coordinator_tasks.service.actions import ACTIONS
@@ -198,6 +200,15 @@ def test_a_template_among_the_arguments_of_an_ordinary_operator_would_run(touche
     touched.unlink()
     with pytest.raises(AssertionError, match=EFFECT):
         without_effect(touched, Instance(dag, "wake", map_index=0, left={"x": f"0{EFFECT}"}))
+
+
+def test_the_label_of_a_run_for_the_longest_topic_fits_into_airflows_database(dags: dict[str, DAG]) -> None:
+    """PostgreSQL refuses a longer one, and the task would fail after it has started the run."""
+    column: Any = TaskInstance.__table__.columns["rendered_map_index"]
+    topic = "t" * MAX_TOPIC_CHARS
+    found = [{"trigger_dag_id": "stuck_topic", "conf": {"topic": topic, "consumer": "a"}}]
+    woken = Instance(dags["reconcile"], "wake", xcoms={"look": found}, map_index=0).run()
+    assert woken.left["label"] == f"stuck_topic {topic}"[: column.type.length]
 
 
 @pytest.mark.parametrize("answer", [silent, foreign, chatty])
