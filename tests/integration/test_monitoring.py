@@ -95,11 +95,7 @@ def test_what_prometheus_says_is_true_and_a_stopped_consumer_raises_an_alert(mon
     both = "count(count by (consumer_id) (kafka_consumergroup_group_lag))"
     wait_for(lambda: ask.value(both) == 2, "both consumers are found and scraped", LIMIT_S)
     told = {f"{p}": owner for p, owner in owners.items()}
-    owned = ask.values(f'kafka_consumergroup_group_offset{{topic="{topic}"}}')
-    assert {
-        re.search(r"partition=(\d+)", labels)[1]: re.search(r"consumer_id=(\w+)", labels)[1]  # type: ignore[index]
-        for labels in owned
-    } == told
+    wait_for(lambda: owners_in(ask, topic) == told, "each partition is said to be its owner's", LIMIT_S)
     stable = f'coordinator_topic_state{{topic="{topic}",state="Stable"}}'
     epoch = monitored.managed.node().epoch
     wait_for(lambda: ask.value("coordinator_topic_epoch") == epoch, "Prometheus knows the join", LIMIT_S)
@@ -127,6 +123,13 @@ def test_what_prometheus_says_is_true_and_a_stopped_consumer_raises_an_alert(mon
     traffic.close()
     a_client_that_subscribes_with_the_group_raises_the_alarm_of_the_audit(monitored)
     every_line_of_the_log_says_what_it_is_about(monitored)
+
+
+def owners_in(ask: Prometheus, topic: str) -> dict[str, str]:
+    """Partition → its owner; empty while a partition changes hands."""
+    found = ask.values(f'kafka_consumergroup_group_offset{{topic="{topic}"}}')
+    labels = [dict(re.findall(r"(partition|consumer_id)=(\w*)", one)) for one in found]
+    return {one["partition"]: one.get("consumer_id", "") for one in labels}
 
 
 def a_client_that_subscribes_with_the_group_raises_the_alarm_of_the_audit(monitored: Monitored) -> None:
