@@ -4,7 +4,8 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, groupby, islice
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import UNREADABLE, LookAgain
@@ -77,19 +78,19 @@ def _readable(found: Iterable[Rebalance], problems: list[str] | None) -> Iterato
         problems.append(error.told)
 
 
-def newest(c: Coordinator, topic: str) -> Iterator[Rebalance]:
-    """All rebalances of a topic, newest first; its records are read only as far as they are asked for."""
-    folder, listed = c.paths.history(topic), names(c, topic)
-    first = newest_first(c.zk, folder, listed[-_FIRST:], _FIRST)
-    group: list[Record] = []
-    for name, path, node in chain(first, newest_first(c.zk, folder, listed[:-_FIRST], _CHUNK)):
-        record = decode_record(path, node.data, int(name))
-        if group and record.rebalance != group[-1].rebalance:  # a topic has one rebalance at a time
-            yield summed_up(topic, group[::-1])
-            group = []
-        group.append(record)
-    if group:
-        yield summed_up(topic, group[::-1])
+def newest(
+    c: Coordinator, topic: str, listed: Sequence[str] | None = None, first: int = _FIRST, chunk: int = _CHUNK
+) -> Iterator[Rebalance]:
+    """The rebalances of a topic, newest first, of these records (none given = all); no more is read than is asked for.
+
+    So many records are read at once: `first` of the newest ones, then `chunk`.
+    """
+    listed = names(c, topic) if listed is None else listed
+    read = partial(newest_first, c.zk, c.paths.history(topic))
+    found = chain(read(listed[-first:], first), read(listed[:-first], chunk))
+    records = (decode_record(path, node.data, int(name)) for name, path, node in found)
+    for _, group in groupby(records, lambda record: record.rebalance):  # a topic has one rebalance at a time
+        yield summed_up(topic, [*group][::-1])
 
 
 def summed_up(topic: str, group: list[Record]) -> Rebalance:

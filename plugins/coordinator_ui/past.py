@@ -10,15 +10,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine import rollback
 from coordinator_tasks.core.machine.what_if import due_owners
 from coordinator_tasks.core.model import Record, State
-from coordinator_tasks.core.znodes import find_many, newest_first
+from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.service import history, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.history import Rebalance
@@ -129,18 +127,10 @@ def _merged(c: Coordinator, topics: Sequence[str], before_at: float, problems: l
 
 
 def _of_topic(c: Coordinator, topic: str, names: Sequence[str], before_at: float) -> Iterator[Rebalance]:
-    group: list[Record] = []
     chosen = names if before_at == math.inf else names[: _upto(c, topic, names, before_at)]
-    backwards = partial(newest_first, c.zk, c.paths.history(topic))
-    for name, path, node in chain(backwards(chosen[-_FIRST:], _FIRST), backwards(chosen[:-_FIRST], _CHUNK)):
-        record = decode_record(path, node.data, int(name))
-        if group and record.rebalance != group[-1].rebalance:
-            if group[-1].at <= before_at:
-                yield history.summed_up(topic, group[::-1])
-            group = []
-        group.append(record)
-    if group and group[-1].at <= before_at:
-        yield history.summed_up(topic, group[::-1])
+    for one in history.newest(c, topic, chosen, _FIRST, _CHUNK):
+        if one.began_at <= before_at:
+            yield one
 
 
 def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) -> int:
