@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import pytest
+
 from coordinator_tasks.adapters.zookeeper import check_size
 from coordinator_tasks.core.errors import NoAccess, NodeExists, NodeMissing, StoreUnavailable
 from coordinator_tasks.core.ports import (
@@ -253,6 +255,19 @@ class FakeZooKeeper:
         self.connection = connection
         for listener in list(self._listeners):
             listener(connection)
+
+
+def paths_read(zk: FakeZooKeeper, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that gets the paths of all nodes that `get_many` reads from now on."""
+    found: list[str] = []
+    inner = zk.get_many
+
+    def noted(paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
+        found.extend(paths)
+        return inner(paths, watches)
+
+    monkeypatch.setattr(zk, "get_many", noted)
+    return found
 
 
 def _fire(watches: Sequence[_Watch]) -> None:

@@ -126,7 +126,7 @@ def test_what_prometheus_says_is_true_and_a_stopped_consumer_raises_an_alert(mon
 
 
 def owners_in(ask: Prometheus, topic: str) -> dict[str, str]:
-    """Partition → its owner; empty while a partition changes hands."""
+    """Partition → its owner, or an empty text while it changes hands."""
     found = ask.values(f'kafka_consumergroup_group_offset{{topic="{topic}"}}')
     labels = [dict(re.findall(r"(partition|consumer_id)=(\w*)", one)) for one in found]
     return {one["partition"]: one.get("consumer_id", "") for one in labels}

@@ -14,6 +14,7 @@ from coordinator_tasks.core.model import Actor, Asked, Change
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import Cluster
+from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import NASTY, airflow_refuses, pages_of, text_of
 
 ADA = Actor("airflow", "ada", "pause", "manual__1", "pause", 1)
@@ -125,9 +126,7 @@ def test_the_page_leads_to_the_older_ones_with_the_same_filter(busy: Cluster) ->
 def test_a_long_log_is_read_only_as_far_as_the_page_needs_it(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(450):
         ask(shop, number)
-    read: list[str] = []
-    inner = shop.zk.get_many
-    monkeypatch.setattr(shop.zk, "get_many", lambda paths: read.extend(paths) or inner(paths))
+    read = paths_read(shop.zk, monkeypatch)
     assert len(abouts(shop, limit=5)) == 5
     assert len(read) == 200
     read.clear()

@@ -30,6 +30,7 @@ from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import topics
 from coordinator_tasks.service.history import rebalances
 from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import NASTY, a_hand_off, airflow_refuses, pages_of, register, task, text_of, write
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
@@ -140,9 +141,7 @@ def test_a_long_history_is_read_only_as_far_as_the_page_needs_it(
 ) -> None:
     for number in range(400):
         rebalance(shop, "orders", number, 900_000.0 + 10 * number)
-    asked: list[str] = []
-    inner = shop.zk.get_many
-    monkeypatch.setattr(shop.zk, "get_many", lambda paths: asked.extend(paths) or inner(paths))
+    asked = paths_read(shop.zk, monkeypatch)
     page = past.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 3)
     assert [one.rebalance for one in page.found] == ["50-orders", "49-orders", "48-orders"]
     assert len(asked) < 300

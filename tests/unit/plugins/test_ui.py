@@ -4,7 +4,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from html import escape, unescape
@@ -43,7 +43,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unmoved,
 )
-from coordinator_tasks.core.ports import Create, Node, SetData, Watcher
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import directives, overrides, overview, positions, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, record_end
@@ -51,6 +51,7 @@ from coordinator_tasks.service.history import Rebalance, rebalances
 from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic
 from tests import reference
 from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import (
     NASTY,
     a_hand_off,
@@ -555,14 +556,7 @@ def test_a_new_rebalance_is_found_without_the_rest_of_a_long_history(
 ) -> None:
     for number in range(300):
         write(shop, State.STABLE, State.STABLE, 900_000.0 + number, rebalance=f"r{number}", actor=task("plan"))
-    read: list[str] = []
-    get_many = shop.zk.get_many
-
-    def counted(paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
-        read.extend(paths)
-        return get_many(paths, watches)
-
-    monkeypatch.setattr(shop.zk, "get_many", counted)
+    read = paths_read(shop.zk, monkeypatch)
     assert pages.rebalance(shop.coordinator, "orders", "r297").began_at == 900_297.0
     assert len(read) <= 20, "the tab of a run over 300 topics read 200 records of each, and ended at the page's limit"
     assert pages.rebalance(shop.coordinator, "orders", "r0").began_at == 900_000.0

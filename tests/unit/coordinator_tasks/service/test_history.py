@@ -1,13 +1,12 @@
-from collections.abc import Sequence
-
 import pytest
 
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
-from coordinator_tasks.core.ports import Create, Delete, Node, Watcher
+from coordinator_tasks.core.ports import Create, Delete
 from coordinator_tasks.service.history import prune, rebalances, records
 from tests.fakes.cluster import Cluster
+from tests.fakes.zookeeper import paths_read
 
 
 @pytest.fixture
@@ -63,14 +62,7 @@ def test_the_newest_rebalances_of_many_topics_need_few_records_of_each(
         shop.zk.ensure(shop.paths.history(topic))
         for n in range(40):
             rebalance(shop, f"r{number}-{n}", 100.0 * n + number, topic)
-    read: list[str] = []
-    get_many = shop.zk.get_many
-
-    def counted(paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
-        read.extend(paths)
-        return get_many(paths, watches)
-
-    monkeypatch.setattr(shop.zk, "get_many", counted)
+    read = paths_read(shop.zk, monkeypatch)
     found = rebalances(shop.coordinator, (), 12)
     expected = [f"r{number}-39" for number in range(9, -1, -1)] + ["r9-38", "r8-38"]
     assert [one.rebalance for one in found] == expected
