@@ -25,6 +25,7 @@ from coordinator_ui import words
 _TURNS = re.compile("[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]")
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE, _ISOLATES = "\u2068", "\u2069", re.compile("[\u2066-\u2069]")
 TEMPLATES = Path(__file__).parent / "templates"
+MOST_IN_CELL = 8
 MOST_IN_GRID = 64
 """Partitions that fit side by side; a larger topic is shown by ranges."""
 
@@ -103,6 +104,7 @@ def environment() -> Environment:
     made.globals |= {
         "count": counted,
         "dag_id": dag_id,
+        "most_in_cell": MOST_IN_CELL,
         "most_in_grid": MOST_IN_GRID,
         "scripts_text": _code(),
         "style": f"{_read(VENDOR / f'{UPLOT}.min.css')}{_read(TEMPLATES / 'page.css')}",

@@ -17,7 +17,7 @@ from coordinator_ui import pages, words
 from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
 from coordinator_ui.reading import THREADS, Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
-from coordinator_ui.render import TEMPLATES
+from coordinator_ui.render import MOST_IN_CELL, TEMPLATES
 from coordinator_ui.routes import Result, make_app, run_result
 from coordinator_ui.story import only, tell
 from fastapi.dependencies.models import Dependant
@@ -109,6 +109,22 @@ def test_the_overview_names_states_owners_consumers_and_who_holds_a_topic_up(sho
     assert "a live 1 – http://a:9001" in said
     assert "b draining 1 – http://b:9001" in said
     assert "draining by ada: new disk" in said
+
+
+@pytest.mark.parametrize(("many", "folded"), [(MOST_IN_CELL, False), (MOST_IN_CELL + 1, True)])
+def test_what_very_many_consumers_and_topics_have_is_folded_on_the_overview(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, many: int, folded: bool
+) -> None:
+    stable(shop, {number: f"c{number}" for number in range(many)})
+    each = ConsumerOverview("a", "live", topics=tuple(RunningTopic(f"t{number}") for number in range(many)))
+    monkeypatch.setattr(overview, "consumers", lambda *_: [each])
+    page = pages_of(shop).get("/").text
+    owners, runs = (
+        f'<details id="owners-orders"><summary>{many} owners<',
+        f'<details id="runs-a"><summary>{many} topics<',
+    )
+    assert (owners in page, runs in page) == (folded, folded)
+    assert page.count("t0: ") == page.count("c0: ") == 1, "nothing is left out"
 
 
 def test_the_page_of_a_topic_leads_to_the_topics_of_its_own_cluster(shop: Cluster) -> None:
