@@ -336,6 +336,7 @@ def summary(seen: Now) -> dict[str, Any]:
     unowned = [one for one in seen.topics if one.unowned]
     oldest = min(unowned, key=lambda one: one.since_at or math.inf, default=None)
     running = [one for one in seen.consumers if one.health]
+    missing = sorted(seen.wanted - {one.consumer for one in running})
     return {
         "cluster": seen.cluster,
         "now": round(seen.at, 3),
@@ -351,7 +352,8 @@ def summary(seen: Now) -> dict[str, Any]:
         if oldest is None
         else {"topic": oldest.topic, "partitions": ranges(oldest.unowned), "since": oldest.since_at or None},
         "wanted": len(seen.wanted),
-        "missing": sorted(seen.wanted - {one.consumer for one in running})[:MOST_TEXTS],
+        "missing": missing[:MOST_TEXTS],
+        "missing_count": len(missing),
         "running": len(running),
     }
 

@@ -9,7 +9,9 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
+from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.service import topics
+from coordinator_tasks.service.fleet import set_fleet
 from tests.fakes.cluster import PERSON, Cluster
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at, served
 from tests.unit.plugins.pages_site import pages_of, stable
@@ -50,6 +52,7 @@ def browser(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Browser
     topics.add_topic(cluster.coordinator, "orders", "readers", actor=PERSON)
     cluster.join("a")
     stable(cluster, dict.fromkeys(range(4), "a"))
+    set_fleet(cluster.coordinator, Fleet("app", "app.py", tuple(f"c{number}" for number in range(7))))
     app = pages_of(cluster).app
     assert isinstance(app, FastAPI)
     app.dependency_overrides[get_user] = lambda: None
@@ -70,3 +73,7 @@ def test_a_tile_that_cannot_be_asked_for_again_says_its_age_and_why(browser: Bro
     assert "The only topic is Stable" in said.text
     run("window.fetch = window.real")
     browser.until(lambda: "As of" not in said.text, "it goes on")
+
+
+def test_a_tile_names_five_of_the_missing_consumers_and_counts_the_others(browser: Browser) -> None:
+    browser.until(lambda: "missing: c0, c1, c2, c3, c4 and 2 more" in browser.find("body").text, "the missing ones")

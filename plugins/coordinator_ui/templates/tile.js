@@ -12,6 +12,12 @@ const counted = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
 const cut = (text) => (text.length > 80 ? `${text.slice(0, 79)}…` : text);
 const line = (key, text, bad = false) => h("div", { key, style: { fontWeight: bad ? 600 : 400, unicodeBidi: "isolate", overflowWrap: "anywhere" } }, text);
 
+const missing = (one) => {
+  if (!one.missing_count) return "";
+  const named = one.missing.slice(0, 5), more = one.missing_count - named.length;
+  return `; missing: ${named.join(", ")}${more ? ` and ${more} more` : ""}`;
+};
+
 const lines = (one) => {
   if (one.problem && one.topics === undefined) return [line("problem", one.problem, true)];
   const found = [];
@@ -22,7 +28,7 @@ const lines = (one) => {
   for (const topic of one.not_stable.slice(0, 5))
     found.push(line(`topic ${topic.topic}`, `${cut(topic.topic)}, ${topic.state}${topic.since ? ` for ${duration(one.now - topic.since)}` : ""}: ${topic.says}`));
   if (one.oldest_unowned) found.push(line("unowned", `Nobody reads partition ${one.oldest_unowned.partitions} of ${cut(one.oldest_unowned.topic)}${one.oldest_unowned.since ? `, for ${duration(one.now - one.oldest_unowned.since)} at least` : ""}`, true));
-  found.push(line("consumers", `${counted(one.running, "consumer")} ${one.running === 1 ? "runs" : "run"}; the fleets want ${one.wanted}${one.missing.length ? `; missing: ${one.missing.join(", ")}` : ""}`, one.missing.length > 0));
+  found.push(line("consumers", `${counted(one.running, "consumer")} ${one.running === 1 ? "runs" : "run"}; the fleets want ${one.wanted}${missing(one)}`, one.missing_count > 0));
   return found;
 };
 

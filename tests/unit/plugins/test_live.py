@@ -282,7 +282,10 @@ def test_the_summary_says_what_needs_somebody(shop: Cluster) -> None:
     (one,) = pages_of(shop).get("/api/v1/summary").json()["clusters"]
     assert (one["not_stable_count"], one["unowned_count"]) == (1, 3)
     assert one["oldest_unowned"]["partitions"] == "1-3"
-    assert (one["running"], one["wanted"], one["missing"]) == (1, 2, ["c"])
+    assert (one["running"], one["wanted"], one["missing"], one["missing_count"]) == (1, 2, ["c"], 1)
+    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("a", *(f"c{n}" for n in range(30)))))
+    (one,) = pages_of(shop).get("/api/v1/summary").json()["clusters"]
+    assert (len(one["missing"]), one["missing_count"]) == (live.MOST_TEXTS, 30)
 
 
 def test_a_store_that_is_down_is_said_as_data(shop: Cluster) -> None:
