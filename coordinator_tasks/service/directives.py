@@ -168,6 +168,11 @@ def read_directive(c: Coordinator, consumer: str) -> Directive:
     return Directive(consumer) if node is None else decode_directive(path, node.data, consumer, node.stat.version)
 
 
+def put_directive(c: Coordinator, directive: Directive) -> Operation:
+    """The write of a directive while it has its version."""
+    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
+
+
 def may_have(c: Coordinator, topic: str) -> set[str]:
     """The registered consumers that read the topic and are neither isolated nor draining."""
     asked, now = load_directives(c, {}), c.clock.now()
@@ -187,13 +192,9 @@ def _change(
     def attempt() -> tuple[list[Operation], Directive]:
         old = read_directive(c, consumer)
         new = change(old)
-        return [*([] if new == old else [_write(c, new)]), *beside()], new
+        return [*([] if new == old else [put_directive(c, new)]), *beside()], new
 
     return compare_and_set(c.zk, c.paths.directive(consumer), attempt)
-
-
-def _write(c: Coordinator, directive: Directive) -> Operation:
-    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
 
 
 def check_known(c: Coordinator, consumer: str) -> None:
@@ -312,4 +313,4 @@ def _lift(c: Coordinator, directive: Directive, claim: IdClaim, topics: _Topics)
     guards: list[Operation] = [Check(c.paths.topic(name), version) for name, version in topics.versions.items()]
     if claim.version >= 0:
         guards.append(Check(c.paths.id(claim.consumer), claim.version))
-    return written(c.zk, [*guards, _write(c, replace(directive, isolation=None))])
+    return written(c.zk, [*guards, put_directive(c, replace(directive, isolation=None))])

@@ -7,18 +7,18 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Directive, Draining, Fleet, State
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
-from coordinator_tasks.core.znodes import compare_and_set, find_many, put, written
+from coordinator_tasks.core.znodes import compare_and_set, find_many, written
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import frozen, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import read_directive
+from coordinator_tasks.service.directives import put_directive, read_directive
 from coordinator_tasks.service.observe import load_claims
 
 LEAST = 2
@@ -151,7 +151,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     guards = [Check(c.paths.fleet(fleet.app), fleet.version)]
     asked = mine[consumer].draining
     free = asked is None or asked.incarnation not in (0, members[consumer].incarnation)
-    if free and written(c.zk, [*guards, _put(c, wanted)]):
+    if free and written(c.zk, [*guards, put_directive(c, wanted)]):
         yield f"{consumer} gives its partitions away and ends, to be launched again as the fleet {fleet.app} says now"
 
 
@@ -179,11 +179,7 @@ def is_ours(directive: Directive, app: str) -> bool:
 
 
 def _end_draining(c: Coordinator, directive: Directive) -> bool:
-    return written(c.zk, [_put(c, replace(directive, draining=None))])
-
-
-def _put(c: Coordinator, directive: Directive) -> Operation:
-    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
+    return written(c.zk, [put_directive(c, replace(directive, draining=None))])
 
 
 def all_stable(c: Coordinator) -> bool:

@@ -4,15 +4,15 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, LookAgain
-from coordinator_tasks.core.model import Directive, Draining, Fleet
+from coordinator_tasks.core.model import Draining, Fleet
 from coordinator_tasks.core.names import check_consumer, check_words
 from coordinator_tasks.core.ports import Check, Operation, SetData
-from coordinator_tasks.core.znodes import compare_and_set, put
+from coordinator_tasks.core.znodes import compare_and_set
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import drained, read_directive
+from coordinator_tasks.service.directives import drained, put_directive, read_directive
 
 MAX_CONSUMERS = 1_000
 NUMBER = "{}"
@@ -117,15 +117,11 @@ def _directives(c: Coordinator, planned: Scaled, draining: Draining) -> Iterator
     for consumer in planned.joins:
         old = read_directive(c, consumer)
         if old.draining is not None:
-            yield _put(c, replace(old, draining=None))
+            yield put_directive(c, replace(old, draining=None))
     for consumer in planned.leaves:
         old = read_directive(c, consumer)
         if (new := drained(old, draining)) != old:
-            yield _put(c, new)
-
-
-def _put(c: Coordinator, directive: Directive) -> Operation:
-    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
+            yield put_directive(c, new)
 
 
 def _planned(c: Coordinator, found: Fleet, count: int, pattern: str, left_out: Collection[str]) -> Scaled:

@@ -4,18 +4,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
-from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, BadUpgrade, NotManaged
 from coordinator_tasks.core.model import Fleet, FleetVersion, Split, TopicConfig
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_app, check_version, check_words
 from coordinator_tasks.core.partition_text import agreed, counted, named, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.upgrade import Event, Rule, Seen, TopicSeen, Upgrade, more
-from coordinator_tasks.core.znodes import compare_and_set, put
+from coordinator_tasks.core.znodes import compare_and_set
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import frozen, store, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import read_directive
+from coordinator_tasks.service.directives import put_directive, read_directive
 from coordinator_tasks.service.redeployment import pending, still_run
 from coordinator_tasks.service.scaling import MAX_CONSUMERS, free_ids, pattern_of
 from coordinator_tasks.service.upgrade_look import site_rule
@@ -160,8 +160,7 @@ def begin(c: Coordinator, wish: Wish, *, by: str, why: str) -> Beginning:
         for consumer in found.upgrade.new_consumers:
             old = read_directive(c, consumer)
             if old.draining is not None:
-                data = encode_directive(replace(old, draining=None))
-                operations += [put(c.paths.directive(consumer), data, old.version)]
+                operations += [put_directive(c, replace(old, draining=None))]
         _check_size(c, operations)
         return operations, found
 

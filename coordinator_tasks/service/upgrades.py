@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
-from coordinator_tasks.core.codecs.member_codec import encode_directive, encode_fleet
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadRule, BadUpgrade, LookAgain, Malformed, Refused
 from coordinator_tasks.core.model import Directive, Draining, Split
 from coordinator_tasks.core.names import check_words, is_topic
@@ -26,11 +26,11 @@ from coordinator_tasks.core.upgrade import (
     continued,
     paused,
 )
-from coordinator_tasks.core.znodes import compare_and_set, put
+from coordinator_tasks.core.znodes import compare_and_set
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import frozen, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import read_directive
+from coordinator_tasks.service.directives import put_directive, read_directive
 from coordinator_tasks.service.upgrade_look import configurations, judged, look
 
 MAX_STEPS = 8
@@ -258,7 +258,7 @@ def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> lis
         old = read_directive(c, consumer)
         if old.draining is None or old.draining.incarnation:
             draining = Draining(upgrade.app, upgrade.said, c.clock.now())
-            operations.append(_put(c, replace(old, draining=draining)))
+            operations.append(put_directive(c, replace(old, draining=draining)))
     return operations
 
 
@@ -268,7 +268,7 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
     found = {one: read_directive(c, one) for one in upgrade.old_consumers}
     ours = {one: directive for one, directive in found.items() if _is_ours(directive, upgrade)}
     lacking = tuple(one for one in ours if one not in fleet.consumers)
-    operations: list[Operation] = [_put(c, replace(one, draining=None)) for one in ours.values()]
+    operations: list[Operation] = [put_directive(c, replace(one, draining=None)) for one in ours.values()]
     if lacking:
         wanted = replace(fleet, consumers=(*fleet.consumers, *lacking))
         operations.append(SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version))
@@ -295,7 +295,3 @@ def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
         versions[upgrade.old_name] = upgrade.old
     wanted = replace(wanted, versions=dict(list(versions.items())[-MAX_VERSIONS:]))
     return [SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version)]
-
-
-def _put(c: Coordinator, directive: Directive) -> Operation:
-    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)

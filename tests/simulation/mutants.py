@@ -967,7 +967,7 @@ MUTANTS = (
     ),
     Mutant(
         "_lift",
-        "_write(c, replace(directive, isolation=None))])",
+        "put_directive(c, replace(directive, isolation=None))])",
         "SetData(c.paths.directive(claim.consumer), encode_directive(replace(directive, isolation=None)))])",
         "a readmission is guarded by the directive",
     ),
