@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine import rollback
+from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.what_if import due_owners
 from coordinator_tasks.core.model import Record, State
 from coordinator_tasks.core.znodes import find_many
@@ -185,7 +186,4 @@ def sides(c: Coordinator, one: Rebalance) -> Sides:
 
 
 def _by_owner(owners: dict[int, str]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, list[int]] = {}
-    for partition, owner in sorted(owners.items()):
-        found.setdefault(owner, []).append(partition)
-    return {owner: tuple(partitions) for owner, partitions in sorted(found.items())}
+    return by_consumer((owner, partition) for partition, owner in owners.items())
