@@ -61,11 +61,11 @@ def rebalances(
     `problems` gets what keeps a topic's records from being read; without it, the first one is raised.
     """
     each = (_readable(newest(c, topic), problems) for topic in sorted(topics) or recorded(c))
-    return tuple(sorted(islice(heapq.merge(*each, key=_order), limit), key=_order))
+    return tuple(sorted(islice(heapq.merge(*each, key=key_of), limit), key=key_of))
 
 
-def _order(one: Rebalance) -> tuple[float, str]:
-    """Newest first."""
+def key_of(one: Rebalance) -> tuple[float, str]:
+    """Its place in the order: newest first, by the time of the first record."""
     return -one.began_at, one.topic
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import Query, Request
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.service.history import key_of
 from coordinator_ui import past
 from coordinator_ui.past import MOST_TEXT, Key, Page, Wanted
 from coordinator_ui.reading import Reader, each
@@ -69,7 +70,7 @@ async def listed(
 def merged(pages: Mapping[str, Page], limit: int, now: float) -> Listed:
     """The pages of all clusters as one. What lies behind the place that one of them has reached waits for the next page."""
     reached = min((page.rest for page in pages.values() if page.rest is not None), default=None)
-    every = [(past.key_of(one), name, one) for name, page in pages.items() for one in page.found]
+    every = [(key_of(one), name, one) for name, page in pages.items() for one in page.found]
     every.sort(key=lambda each: each[:2])
     chosen = [each for each in every if reached is None or each[0] <= reached]
     if len(chosen) > limit:

@@ -164,7 +164,7 @@ def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunP
             found += [rebalance(c, topic, name) for name in names]
         except (*UNREADABLE, NotManaged) as error:
             problems.append(error.told)
-    return RunPage(tuple(sorted(found, key=lambda one: (-one.began_at, one.topic))), tuple(problems))
+    return RunPage(tuple(sorted(found, key=history.key_of)), tuple(problems))
 
 
 def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list[Record]:

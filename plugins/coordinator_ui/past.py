@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import Record, State
 from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.service import history, store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.history import Rebalance
+from coordinator_tasks.service.history import Rebalance, key_of
 from coordinator_ui import words
 
 MOST_READ = 6_000
@@ -63,11 +63,6 @@ class Page:
     found: tuple[Rebalance, ...] = ()
     rest: Key | None = None
     problems: tuple[str, ...] = ()
-
-
-def key_of(one: Rebalance) -> Key:
-    """Its place in the order."""
-    return -one.began_at, one.topic
 
 
 def rebalances(
