@@ -12,7 +12,7 @@ from coordinator_tasks.core.errors import UNREADABLE, LookAgain
 from coordinator_tasks.core.model import Actor, Move, Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
-from coordinator_tasks.core.znodes import children, newest_first, numbered
+from coordinator_tasks.core.znodes import children, find_many, newest_first, numbered
 from coordinator_tasks.service import asked
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -116,6 +116,12 @@ def backwards(c: Coordinator, topic: str, chunk: int = _CHUNK) -> Iterator[Recor
     """All records, newest first, read in chunks; a record pruned meanwhile is left out."""
     for name, path, node in newest_first(c.zk, c.paths.history(topic), names(c, topic), chunk):
         yield decode_record(path, node.data, int(name))
+
+
+def read(c: Coordinator, topic: str, names: Sequence[str]) -> dict[str, Record]:
+    """The records of these names; one pruned meanwhile is left out."""
+    paths = {name: f"{c.paths.history(topic)}/{name}" for name in names}
+    return {name: decode_record(paths[name], node.data, int(name)) for name, node in find_many(c.zk, paths).items()}
 
 
 def names(c: Coordinator, topic: str) -> list[str]:

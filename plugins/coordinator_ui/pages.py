@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import (
     UNREADABLE,
     DiscoveryUnavailable,
@@ -169,18 +168,15 @@ def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunP
 
 def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list[Record]:
     """The records of a time span, oldest first, at most `RUN_RECORDS`. A binary search finds them without reading all."""
-    folder = c.paths.history(topic)
-    names = [name for name in c.zk.children(folder) if name.isascii() and name.isdigit()]
+    names = history.names(c, topic)
 
     def at(name: str) -> float:
-        node = c.zk.find(f"{folder}/{name}")
-        return decode_record(f"{folder}/{name}", node.data, int(name)).at if node is not None else 0.0
+        found = history.read(c, topic, [name])
+        return found[name].at if found else 0.0
 
     first = bisect_left(names, begin_at, key=at)
-    chosen = names[first : first + RUN_RECORDS]
-    nodes = zip(chosen, c.zk.get_many([f"{folder}/{name}" for name in chosen]), strict=True)
-    records = [decode_record(f"{folder}/{name}", node.data, int(name)) for name, node in nodes if node is not None]
-    return [record for record in records if begin_at <= record.at <= end_at]
+    found = history.read(c, topic, names[first : first + RUN_RECORDS])
+    return [record for record in found.values() if begin_at <= record.at <= end_at]
 
 
 def _rebalances(c: Coordinator, topics: Collection[str], limit: int) -> tuple[tuple[Rebalance, ...], str]:

@@ -131,15 +131,9 @@ def _of_topic(c: Coordinator, topic: str, names: Sequence[str], before_at: float
 
 def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) -> int:
     """How many of the records may belong to a rebalance that began at or before this time. A binary search finds it."""
-    folder = c.paths.history(topic)
-
-    def record(name: str) -> Record | None:
-        node = c.zk.find(f"{folder}/{name}")
-        return decode_record(f"{folder}/{name}", node.data, int(name)) if node is not None else None
 
     def later(name: str) -> bool:
-        found = record(name)
-        return found is not None and found.at > before_at
+        return any(one.at > before_at for one in history.read(c, topic, [name]).values())
 
     near = max(0, len(names) - _FIRST)
     if not later(names[near]):
@@ -147,9 +141,8 @@ def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) ->
     begin = bisect_left(names, True, hi=near, key=later)
     end = min(begin + _LATER, len(names)) if begin else 0
     for first in range(begin, end, _FIRST):
-        nodes = find_many(c.zk, {name: f"{folder}/{name}" for name in names[first : min(first + _FIRST, end)]})
-        for name, node in nodes.items():
-            if decode_record(f"{folder}/{name}", node.data, int(name)).target is State.STABLE:
+        for name, one in history.read(c, topic, names[first : min(first + _FIRST, end)]).items():
+            if one.target is State.STABLE:
                 return names.index(name, first) + 1
     return end
 
