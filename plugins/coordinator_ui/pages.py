@@ -60,12 +60,11 @@ class Consumers:
 
     def unwell(self, owners: Collection[str], topic: str) -> dict[str, tuple[str, ...]]:
         """Owner → what it says is wrong with itself, and with the topic; of those that answer."""
-        said = self.of_topic(topic)
-        answering = {one.consumer: one.health for one in self.listed if one.consumer in owners and one.health}
-        found = {
-            who: (*(() if health == overview.HEALTHY else (health,)), *(said[who].reports if who in said else ()))
-            for who, health in answering.items()
-        }
+        said, found = self.of_topic(topic), dict[str, tuple[str, ...]]()
+        for one in self.listed:
+            if one.consumer in owners and one.health:
+                reports = said[one.consumer].reports if one.consumer in said else ()
+                found[one.consumer] = reports if one.health == overview.HEALTHY else (one.health, *reports)
         return {who: texts for who, texts in found.items() if texts}
 
 
