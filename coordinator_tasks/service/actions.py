@@ -4,7 +4,7 @@ A new action is one `Action` here, and the service function that it calls. Its f
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -144,35 +144,26 @@ def _pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
 # Consumers -----------------------------------------------------------------------------------------------------------
 
 
-def _loses(
-    c: Coordinator,
-    consumer: str,
-    held_by: Callable[[Coordinator, str], Mapping[str, tuple[int, ...]]],
-    what_of: Callable[[str], tuple[str, str]],
-) -> Iterator[str]:
-    """What happens to all that it holds; `what_of` has the verb for a topic, and what the sentence ends with."""
+def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
+    consumer = given["consumer"]
+    directives.check_isolation(_isolated_s(given))
     directives.check_known(c, consumer)
-    held = held_by(c, consumer)
+    held = overview.at_stake(c, consumer)
     for topic, partitions in held.items():
-        verb, end = what_of(topic)
-        yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
+        yield f"{consumer} loses at once {counted(len(partitions), 'partition')} of {topic}"
     if not held:
         yield f"{consumer} holds nothing"
 
 
-def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
-    directives.check_isolation(_isolated_s(given))
-    yield from _loses(c, given["consumer"], overview.at_stake, lambda _: ("loses at once", ""))
-
-
 def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
     consumer = given["consumer"]
-
-    def what_of(topic: str) -> tuple[str, str]:
+    directives.check_known(c, consumer)
+    held = overview.held(c, consumer)
+    for topic, partitions in held.items():
         until = kept_until(c, topic, [consumer])
-        return "keeps" if until else "gives away", until
-
-    yield from _loses(c, consumer, overview.held, what_of)
+        yield f"{consumer} {'keeps' if until else 'gives away'} {counted(len(partitions), 'partition')} of {topic}{until}"
+    if not held:
+        yield f"{consumer} holds nothing"
 
 
 def _isolated_s(given: Given) -> float:
