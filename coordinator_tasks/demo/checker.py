@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from coordinator_tasks.core.model import MoveKind, Record
+from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.demo.evidence import Event, Evidence, Produced, Row, TaskRun
 from coordinator_tasks.demo.ownership import End, Holding, holdings, owners_at
 
@@ -62,25 +63,25 @@ def check(evidence: Evidence) -> Verdict:
     consumed = {(row.partition, row.offset) for row in evidence.rows}
     checks = (
         _tasks_check(evidence.records, evidence.tasks),
-        Check("no loop process lived", _count(len(evidence.loops), "coordinator loop"), evidence.loops),
+        Check("no loop process lived", counted(len(evidence.loops), "coordinator loop"), evidence.loops),
         Check(
             "nothing is lost", f"{len(evidence.produced)} produced, {len(lost)} of them not in the sink", _some(lost)
         ),
         _invented_check(evidence.produced, evidence.rows),
         Check(
             "every record was processed by its owner",
-            _count(len(unowned), "row") + " without the right to it",
+            counted(len(unowned), "row") + " without the right to it",
             _some(unowned),
         ),
-        Check("nothing was repeated by a clean move", _count(len(clean), "repeated record"), _some(clean)),
+        Check("nothing was repeated by a clean move", counted(len(clean), "repeated record"), _some(clean)),
         Check(
             "a crash repeats at most one batch of a partition",
-            f"{_count(len(by_kill), 'record')} repeated after the kill",
+            f"{counted(len(by_kill), 'record')} repeated after the kill",
             _some(unbounded),
         ),
         Check(
             "no partition went back or skipped a range",
-            _count(len(broken), "place") + " where offsets go back or skip some",
+            counted(len(broken), "place") + " where offsets go back or skip some",
             _some(broken),
         ),
         _moves_check(evidence.events, evidence.records, held, evidence.partitions),
@@ -203,7 +204,7 @@ def _breaks(run: Sequence[Row]) -> Iterator[str]:
 def _invented_check(produced: Sequence[Produced], rows: Sequence[Row]) -> Check:
     real = {(one.partition, one.offset): one.sequence for one in produced}
     wrong = [_shown(row) for row in rows if real.get((row.partition, row.offset)) != row.sequence]
-    return Check("every row is a produced record", _count(len(wrong), "row") + " of another content", _some(wrong))
+    return Check("every row is a produced record", counted(len(wrong), "row") + " of another content", _some(wrong))
 
 
 def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> Check:
@@ -224,7 +225,7 @@ def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> Check:
     if not records:
         wrong.append("there is no transition at all")
     return Check(
-        "every transition ran in its own successful Airflow task", _count(len(records), "transition"), _some(wrong)
+        "every transition ran in its own successful Airflow task", counted(len(records), "transition"), _some(wrong)
     )
 
 
@@ -288,7 +289,7 @@ def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Chec
             for h in held
             if h.consumer == event.consumer and h.end in (End.LOST, End.OPEN)
         )
-    return Check("the drained consumer left cleanly", _count(len(drained), "drain"), _some(wrong))
+    return Check("the drained consumer left cleanly", counted(len(drained), "drain"), _some(wrong))
 
 
 def _by_grant(held: Iterable[Holding]) -> dict[tuple[int, str, int, int], Holding]:
@@ -303,7 +304,3 @@ def _shown(row: Row) -> str:
 def _some(problems: Sequence[str]) -> tuple[str, ...]:
     rest = len(problems) - SHOWN
     return (*problems[:SHOWN], *([f"and {rest} more"] if rest > 0 else []))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
