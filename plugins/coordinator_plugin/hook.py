@@ -116,16 +116,16 @@ def _with_port(host: str, port: int) -> str:
 
 def _extra(connection: "Connection") -> dict[str, Any]:
     """The extra without what is null; raises `Refused` for one that is no object, which Airflow takes for an empty one."""
+    why = ""
     try:
-        found, why = read_json(connection.extra or "{}", once=True), ""
+        if isinstance(read_json(connection.extra or "{}", once=True), dict):
+            return _present(connection.extra_dejson)  # Airflow masks what is secret in it
     except ValueError as error:
-        found, why = None, f" ({error})"
-    if not isinstance(found, dict):
-        raise Refused(
-            f"the extra of the connection {connection.conn_id!r} is no JSON object{why}; write it as names and values in braces, "
-            "each name once"
-        )
-    return _present(connection.extra_dejson)  # Airflow masks what is secret in it
+        why = f" ({error})"
+    raise Refused(
+        f"the extra of the connection {connection.conn_id!r} is no JSON object{why}; write it as names and values in braces, "
+        "each name once"
+    )
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:
