@@ -6,7 +6,6 @@ Secrets are never arguments: they are in the settings file (mode 0600) or in the
 
 import argparse
 import ipaddress
-import math
 import os
 import socket
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from coordinator_tasks.wiring import settings_from_environment
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
-from spark_apps.option_values import once, seconds
+from spark_apps.option_values import capacity, once, seconds
 
 HOST, ADDRESS = "host", "address"
 """Words for `--advertise`."""
@@ -32,16 +31,6 @@ def _settings_of(run_folder: str) -> str | None:
     """The settings file that the launcher writes for its consumer."""
     file = RunFolder(Path(run_folder)).settings
     return str(file) if run_folder and file.exists() else None
-
-
-def _capacity(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no capacity; give a number from 0 on, such as 2")
-    return value
 
 
 def _attribute(text: str) -> tuple[str, str]:
@@ -103,7 +92,7 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
         "address = this host's IP address (in a pod the pod's), both with the bound port",
     )
     parser.add_argument("--rack", default="")
-    parser.add_argument("--capacity", type=_capacity, default=1.0, help="2 = takes twice the load, 0 = takes nothing")
+    parser.add_argument("--capacity", type=capacity, default=1.0, help="2 = takes twice the load, 0 = takes nothing")
     parser.add_argument(
         "--attribute",
         type=_attribute,

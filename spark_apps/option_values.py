@@ -1,9 +1,10 @@
 """Values of a command line that several programs check in the same way."""
 
 import argparse
-import math
+import sys
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
 from coordinator_tasks.core.errors import Refused
 
@@ -20,10 +21,16 @@ def once(argument: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def seconds(text: str) -> float:
     """The type of an option that is a time a thread can wait for."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= threading.TIMEOUT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give a number of seconds from 0 on, such as 30")
-    return value
+    return _number(text, threading.TIMEOUT_MAX, "is no time; give a number of seconds from 0 on, such as 30")
+
+
+def capacity(text: str) -> float:
+    """The type of an option that is a consumer's capacity."""
+    return _number(text, sys.float_info.max, "is no capacity; give a number from 0 on, such as 2")
+
+
+def _number(text: str, most: float, problem: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (value := float(text)) <= most:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} {problem}")
