@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import AllowedLaunches
@@ -33,7 +33,6 @@ PREFIX = "COORDINATOR_"
 CONTENT_VARIABLE = PREFIX + "SETTINGS_SECRET"
 FILE_DISCOVERY = "file:"
 TOKEN_FENCE, TRANSACTIONAL_FENCE = "token", "transactional"
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,13 @@ _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("s
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "log_format", "log_url", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka")
-_GROUPS = {"zookeeper_access", "policy", "allowed", "budget", *_TEXTS}
+_OBJECTS = {
+    "zookeeper_access": ZooKeeperAccess(),
+    "policy": Policy(),
+    "allowed": AllowedLaunches(),
+    "budget": Budget(),
+}
+_GROUPS = {*_OBJECTS, *_TEXTS}
 _OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget", "log_url")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
@@ -154,8 +159,7 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         "parameters": _group(environ, "PARAMETER_", dots=True),
         "strategies": _group(environ, "STRATEGIES_"),
         "rules": _group(environ, "RULES_"),
-        "allowed": allowed_from_environment(environ),
-        "budget": budget_from_environment(environ),
+        **of_the_host(environ),
         "consumer_zookeeper": _group(environ, "CONSUMER_ZOOKEEPER_"),
         "consumer_kafka": _group(environ, "CONSUMER_KAFKA_", dots=True),
     }
@@ -165,14 +169,9 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
     )
 
 
-def allowed_from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The fields of `allowed` that the environment has."""
-    return _group(environ, "ALLOWED_")
-
-
-def budget_from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The fields of `budget` that the environment has."""
-    return _group(environ, "BUDGET_")
+def of_the_host(environ: Mapping[str, str] = os.environ) -> dict[str, dict[str, str]]:
+    """The fields of `allowed` and `budget` that the environment has."""
+    return {"allowed": _group(environ, "ALLOWED_"), "budget": _group(environ, "BUDGET_")}
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
@@ -203,19 +202,12 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         )
     _check_groups(given)
     given = _present(given)
-    own: dict[str, Any] = {name: _text(name, given[name]) for name in _OWN_FIELDS if name in given}
-    own |= {name: _texts(name, given.get(name, {})) for name in _TEXTS}
-    times = {name: _converted(name, given[name], 0.0) for name in _TIMES if name in given}
-    return Settings(
-        cluster=own.pop("cluster", ""),
-        zookeeper=own.pop("zookeeper", ""),
-        zookeeper_access=_dataclass(ZooKeeperAccess(), "zookeeper_access", given.get("zookeeper_access", {})),
-        policy=_dataclass(Policy(), "policy", given.get("policy", {})),
-        allowed=_dataclass(AllowedLaunches(), "allowed", given.get("allowed", {})),
-        budget=_dataclass(Budget(), "budget", given.get("budget", {})),
-        **own,
-        **times,
-    )
+    found: dict[str, Any] = {"cluster": "", "zookeeper": ""}
+    found |= {name: _text(name, given[name]) for name in _OWN_FIELDS if name in given}
+    found |= {name: _texts(name, given.get(name, {})) for name in _TEXTS}
+    found |= {name: _converted(name, given[name], 0.0) for name in _TIMES if name in given}
+    found |= {name: _dataclass(default, name, given.get(name, {})) for name, default in _OBJECTS.items()}
+    return Settings(**found)
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,8 +283,8 @@ def _group(environ: Mapping[str, str], group: str, dots: bool = False) -> dict[s
     return {name.replace("_", ".") if dots else name: environ[key] for key, name in names.items()}
 
 
-def _dataclass(default: V, group: str, given: Mapping[str, Any]) -> V:
-    known = {one.name for one in fields(default)} - _MADE_BY_WIRING  # type: ignore[arg-type]
+def _dataclass(default: Any, group: str, given: Mapping[str, Any]) -> Any:
+    known = {one.name for one in fields(default)} - _MADE_BY_WIRING
     unknown = sorted(given.keys() - known)
     if unknown:
         raise BadSettings(f"{group} has no field {unknown[0]!r}; the known ones are {sorted(known)}")

@@ -35,16 +35,12 @@ class CoordinatorHook(BaseHook):
 
     def plain_settings(self) -> dict[str, Any]:
         """The settings as plain data with all secrets: for files of mode 0600 only."""
-        from coordinator_tasks.settings import (  # noqa: PLC0415 - costs time to import
-            allowed_from_environment,
-            budget_from_environment,
-        )
+        from coordinator_tasks.settings import of_the_host  # noqa: PLC0415 - costs time to import
 
         zookeeper = self.get_connection(self.cluster.zookeeper_conn_id)
         kafka = self.get_connection(self.cluster.kafka_conn_id)
         own = {"cluster": self.cluster.name, "kafka": kafka_settings(kafka)}
-        of_the_host = {"allowed": allowed_from_environment(), "budget": budget_from_environment()}
-        return {**zookeeper_settings(zookeeper), **own, **of_the_host}
+        return {**zookeeper_settings(zookeeper), **own, **of_the_host()}
 
     @contextmanager
     def open(self) -> "Iterator[Coordinator]":
