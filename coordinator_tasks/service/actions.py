@@ -17,7 +17,7 @@ from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS, kept_until
+from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS, given_away
 from coordinator_tasks.service.growth_actions import GROWTH_ACTIONS
 from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
 from coordinator_tasks.service.upgrade_actions import UPGRADE_ACTIONS
@@ -158,12 +158,7 @@ def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
 def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
     consumer = given["consumer"]
     directives.check_known(c, consumer)
-    held = overview.held(c, consumer)
-    for topic, partitions in held.items():
-        until = kept_until(c, topic, [consumer])
-        yield f"{consumer} {'keeps' if until else 'gives away'} {counted(len(partitions), 'partition')} of {topic}{until}"
-    if not held:
-        yield f"{consumer} holds nothing"
+    yield from given_away(c, consumer, [consumer])
 
 
 def _isolated_s(given: Given) -> float:

@@ -80,7 +80,13 @@ def _shown(value: Any) -> str:
 
 def _would_scale(c: Coordinator, given: Given) -> Done:
     found = scaling.would_scale(c, given["app"], int(given["count"]), given.get("pattern") or "")
-    return _scaled(found, [*_join_lines(found), *(line for one in found.leaves for line in _left(c, one, found))])
+    return _scaled(
+        found,
+        [
+            *_join_lines(found),
+            *(line for one in found.leaves for line in given_away(c, one, found.leaves, ", and leaves")),
+        ],
+    )
 
 
 def _scale(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -98,14 +104,15 @@ def _join_lines(found: scaling.Scaled) -> list[str]:
     return [f"{one} joins" for one in found.joins]
 
 
-def _left(c: Coordinator, consumer: str, found: scaling.Scaled) -> Iterator[str]:
+def given_away(c: Coordinator, consumer: str, leaves: Collection[str], then: str = "") -> Iterator[str]:
+    """What happens to all that the consumer holds, if these are to leave; `then`: what it does when it holds nothing."""
     held = overview.held(c, consumer)
     for topic, partitions in held.items():
-        until = kept_until(c, topic, found.leaves)
-        verb, end = ("keeps", until) if until else ("gives away", ", and leaves")
+        until = kept_until(c, topic, leaves)
+        verb, end = ("keeps", until) if until else ("gives away", then)
         yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
     if not held:
-        yield f"{consumer} holds nothing, and leaves"
+        yield f"{consumer} holds nothing{then}"
 
 
 def kept_until(c: Coordinator, topic: str, leaves: Collection[str]) -> str:
