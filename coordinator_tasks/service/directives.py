@@ -173,11 +173,11 @@ def put_directive(c: Coordinator, directive: Directive) -> Operation:
     return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
 
 
-def may_have(c: Coordinator, topic: str) -> set[str]:
-    """The registered consumers that read the topic and are neither isolated nor draining."""
+def may_have(c: Coordinator, topic: str, members: Mapping[str, Member]) -> set[str]:
+    """Those of the registered consumers that read the topic and are neither isolated nor draining."""
     asked, now = load_directives(c, {}), c.clock.now()
-    members = {one: member for one, member in c.discovery.members().items() if subscribes(member, topic)}
-    lives = (Life(one, member.incarnation, directive=asked.get(one), now=now) for one, member in members.items())
+    readers = {one: member for one, member in members.items() if subscribes(member, topic)}
+    lives = (Life(one, member.incarnation, directive=asked.get(one), now=now) for one, member in readers.items())
     return {life.consumer for life in lives if life.isolation is None and life.draining is None}
 
 

@@ -122,7 +122,8 @@ def kept_until(c: Coordinator, topic: str, leaves: Collection[str]) -> str:
             return " until the topic is unfrozen"
     except UNREADABLE:
         return " until the topic's configuration can be read"
-    return "" if may_have(c, topic) - set(leaves) else " until another consumer is there that reads it"
+    able = may_have(c, topic, c.discovery.members())
+    return "" if able - set(leaves) else " until another consumer is there that reads it"
 
 
 def _would_redeploy(c: Coordinator, given: Given) -> Done:

@@ -81,8 +81,9 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     path = c.paths.topic(topic)
     node = store.read_node(path, c.zk.find(path))
     owners = node.assignments if node is not None else {}
-    there = not consumer or consumer in c.discovery.members()
-    able = not consumer or consumer in may_have(c, topic)
+    members = c.discovery.members() if consumer else {}
+    there = not consumer or consumer in members
+    able = not consumer or consumer in may_have(c, topic, members)
     found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there, able) for p in wanted)
     return tuple(one for one in found if one.before != one.after)
 
