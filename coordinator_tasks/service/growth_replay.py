@@ -172,20 +172,14 @@ class _Replay:
         busy &= {one for one, behind in zip(self._consumers, theirs.tolist(), strict=False) if behind > most}
         return read
 
-    def _look(
-        self,
-        owners: Places,
-        read: Figures,
-        busy: set[str],
-    ) -> None:
+    def _look(self, owners: Places, read: Figures, busy: set[str]) -> None:
         names = [*self._consumers, ""]
         rows = zip(self._rows, owners.tolist(), self._come.tolist(), self._lag.tolist(), read.tolist(), strict=True)
         loads = tuple(self._load(topic, p, names[at], come, lag, took) for (topic, p), at, come, lag, took in rows)
         unsure = "consumers start" if self._joining[0] else ""
         gives = dict.fromkeys(busy, self._growing.capacity)
-        decision, self._memory = decide(
-            self._limits, Seen(self._now, tuple(self._consumers), loads, gives, unsure), self._memory
-        )
+        seen = Seen(self._now, tuple(self._consumers), loads, gives, unsure)
+        decision, self._memory = decide(self._limits, seen, self._memory)
         self._do(decision)
 
     def _load(self, topic: str, partition: int, owner: str, come: float, lag: float, read: float) -> Load:
@@ -205,11 +199,12 @@ class _Replay:
             case Kind.MOVE:
                 for move in decision.moves:
                     self._pinned.setdefault(move.topic, set()).add(move.partition)
-                    self._pin(move.topic, {move.partition: move.taker})
+                    self._pin(move.topic, self._pins(move.topic) | {move.partition: move.taker})
                 previews = self._changed(Change())
             case Kind.HOLD | Kind.CANNOT_HELP:
                 pass
-        if decision.kind is not Kind.HOLD and (decision.kind is not Kind.CANNOT_HELP or self._told != decision.kind):
+        again = decision.kind is Kind.CANNOT_HELP and decision.kind is self._told
+        if decision.kind is not Kind.HOLD and not again:
             self._happened.append(Happened(self._now, decision.text, previews))
         self._told = decision.kind
 
@@ -225,15 +220,15 @@ class _Replay:
         self._moves += sum(len(one.moves) for one in previews)
         return tuple(one for one in previews if not self._topics or one.topic in self._topics)
 
+    def _pins(self, topic: str) -> dict[int, str]:
+        return dict(self.site.topics[topic].config.pins)
+
     def _pin(self, topic: str, pins: Mapping[int, str]) -> None:
         view = self.site.topics[topic]
-        config = replace(view.config, pins={**view.config.pins, **pins})
-        self.site = replace(self.site, topics={**self.site.topics, topic: replace(view, config=config)})
+        pinned = replace(view, config=replace(view.config, pins=pins))
+        self.site = replace(self.site, topics={**self.site.topics, topic: pinned})
 
     def _end_pins(self) -> None:
         for topic, partitions in self._pinned.items():
-            view = self.site.topics[topic]
-            kept = {p: one for p, one in view.config.pins.items() if p not in partitions}
-            ended = replace(view, config=replace(view.config, pins=kept))
-            self.site = replace(self.site, topics={**self.site.topics, topic: ended})
+            self._pin(topic, {p: one for p, one in self._pins(topic).items() if p not in partitions})
         self._pinned.clear()
