@@ -1,7 +1,7 @@
 """The consumers that should run, those that are missing, and the known ends of those that ran."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -79,14 +79,12 @@ def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
     present = known.pop(fleet.app, None)
     if present is not None and not present.application and present.problem:
         raise BadFleet(present.problem)
-    for other in known.values():
-        _check_apart(fleet, other)
+    guards = _apart(c, fleet, known.values())
     wanted = fleet if present is None else _kept(fleet, present)
     if present is not None and replace(present, version=-1) == replace(wanted, version=-1):
         return [], present
     version = -1 if present is None else present.version
     write = put(path, encode_fleet(wanted), fleet.version if fleet.version >= 0 else version)
-    guards = (Check(c.paths.fleet(other.app), other.version) for other in known.values())
     return [*guards, write], replace(wanted, version=version + 1)
 
 
@@ -157,22 +155,19 @@ def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
     upgrade = upgrade_store.find(c, app)
     if upgrade is None or consumer not in (*upgrade.old_consumers, *upgrade.new_consumers):
         check_no_upgrade(found)
-    others = [one for one in fleets(c) if one.app != app]
     wanted = replace(found, consumers=(*found.consumers, check_consumer(consumer)))
+    guards = _apart(c, wanted, [one for one in fleets(c) if one.app != app])
+    return [*guards, SetData(c.paths.fleet(app), encode_fleet(wanted), found.version)]
+
+
+def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Operation]:
+    """The guards of a write by which no consumer is in two fleets; raises `BadFleet` if one is."""
     for other in others:
-        _check_apart(wanted, other)
-    return [
-        *(Check(c.paths.fleet(other.app), other.version) for other in others),
-        SetData(c.paths.fleet(app), encode_fleet(wanted), found.version),
-    ]
-
-
-def _check_apart(fleet: Fleet, other: Fleet) -> None:
-    shared = sorted(set(fleet.consumers) & set(other.consumers))
-    if shared:
-        raise BadFleet(
-            f"consumer {shared[0]!r} is in the fleet of {other.app!r} already; give it another id in {fleet.app!r}"
-        )
+        if shared := sorted(set(fleet.consumers) & set(other.consumers)):
+            raise BadFleet(
+                f"consumer {shared[0]!r} is in the fleet of {other.app!r} already; give it another id in {fleet.app!r}"
+            )
+    return [Check(c.paths.fleet(other.app), other.version) for other in others]
 
 
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
