@@ -22,6 +22,7 @@ from sqlalchemy import select
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
+from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.consumer_pages import ConsumerPages
@@ -424,6 +425,7 @@ def _action_page(request: Request, dag_id: str, run_id: str, result: Result) -> 
         dag_id=dag_id,
         run_id=run_id,
         action=action,
+        task=Actor("airflow", dag=dag_id, run=run_id, task=action.name),
         cluster=cluster,
         query=query,
         result=result,

@@ -131,10 +131,11 @@ def ran(one: Actor) -> str:
 
 
 def task_path(one: Actor) -> str:
-    """The path of the task instance with the log of this try, below Airflow's own address; empty if no task ran it."""
+    """The path of the task instance, with the log of its try if that is known, below Airflow's address; empty if no task ran it."""
     if one.kind != "airflow" or not (one.dag and one.run and one.task):
         return ""
-    return f"{run_path(one)}/tasks/{quote(one.task, safe='')}?try_number={one.attempt}"
+    tried = f"?try_number={one.attempt}" if one.attempt else ""
+    return f"{run_path(one)}/tasks/{quote(one.task, safe='')}{tried}"
 
 
 def run_path(one: Actor) -> str:
