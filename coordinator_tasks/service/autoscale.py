@@ -206,9 +206,8 @@ def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
 
 def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> Seen:
     """Rates, lag and busy consumers of a fleet, from two answers of each; `unsure` says why they do not count."""
-    unsure = _unsure(c, fleet)
-    if unsure:
-        return Seen(c.clock.now(), fleet.consumers, unsure=unsure)
+    if unsure := _unsure(c, fleet):
+        return _not_sure(c, fleet, unsure)
     first = _answers(c, fleet)
     began = c.clock.monotonic()
     c.clock.sleep(measure_s)
