@@ -39,22 +39,23 @@ def page(
     request: Request,
     template: str,
     *,
+    cluster: str,
     status: HTTPStatus = HTTPStatus.OK,
     scripts: tuple[str, ...] = (),
     **values: Any,
 ) -> HTMLResponse:
-    """Render a template. `base` is the address of the pages, `airflow` that of Airflow's own UI; `scripts`: further ones.
+    """Render a template. `base` is the address of the pages, `here` that of the cluster's, `airflow` that of Airflow's own UI.
 
-    `now_at`: how old a page is that could not be asked for again.
+    `cluster` empty = the page is of all. `scripts`: further ones. `now_at`: how old a page is that could not be asked for again.
     """
     base = str(request.scope.get("root_path", "")).rstrip("/")
-    text = (
-        environment()
-        .get_template(template)
-        .render(
-            base=base, airflow=base.removesuffix(PREFIX), status=status, scripts=scripts, now_at=time.time(), **values
-        )
-    )
+    values |= {
+        "base": base,
+        "here": f"{base}/clusters/{quote(cluster, safe='')}" if cluster else base,
+        "cluster": cluster,
+    }
+    values |= {"airflow": base.removesuffix(PREFIX), "status": status, "scripts": scripts, "now_at": time.time()}
+    text = environment().get_template(template).render(values)
     return HTMLResponse(text, status, headers=_headers(scripts))
 
 
