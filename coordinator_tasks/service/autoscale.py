@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator_tasks.core.codecs.codec import decode_config
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
-from coordinator_tasks.core.errors import UNREADABLE, BadGrowth, LookAgain, Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import BadGrowth, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide, own_pins
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member, TopicConfig
@@ -51,16 +51,8 @@ def last_decisions(c: Coordinator) -> dict[str, Decision]:
 
     For metrics and for other scalers. A fleet without a look yet, or with an unreadable node, is left out.
     """
-    found: dict[str, Decision] = {}
-    for app in growth_store.growing(c):
-        try:
-            growth = growth_store.find(c, app)
-        except UNREADABLE:
-            continue
-        latest = growth.memory.latest if growth is not None else None
-        if latest is not None and latest.desired:
-            found[app] = latest
-    return found
+    latest = {growth.app: growth.memory.latest for growth in growth_store.readable(c)}
+    return {app: one for app, one in latest.items() if one is not None and one.desired}
 
 
 def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:

@@ -4,7 +4,7 @@ To begin an upgrade, a redeployment or a planned restart, or to let a fleet grow
 waited would keep the way back waiting as well.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from coordinator_tasks.core.codecs.growth_codec import Growth
@@ -22,7 +22,8 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 def is_step(c: Coordinator, view: TopicView, world: World, moves: Sequence[Move]) -> bool:
     """Whether one of these moves is a step of what a person has begun. The rest of the plan is done with it."""
-    found, growths = fleets.fleets(c), list(_acting(c))
+    found = fleets.fleets(c)
+    growths = [one for one in growth_store.readable(c) if one.limits.act and _acted(one)]
     drained, started = _drained(c, world, found, growths), _started(view, world, found, growths)
     pinned = {
         (one.partition, one.taker)
@@ -92,17 +93,6 @@ def _started(view: TopicView, world: World, found: Collection[Fleet], growths: C
         if last.kind is Kind.GROW and world.now - last.at < judged_s:
             started |= {consumer for one in found if one.app == growth.app for consumer in one.consumers}
     return started & joined.keys()
-
-
-def _acting(c: Coordinator) -> Iterator[Growth]:
-    """The growths that a person lets act, and that have done something."""
-    for app in growth_store.growing(c):
-        try:
-            growth = growth_store.find(c, app)
-        except UNREADABLE:
-            continue  # the look at the growth reports it
-        if growth is not None and growth.limits.act and _acted(growth):
-            yield growth
 
 
 def _acted(growth: Growth) -> list[Decision]:

@@ -1,7 +1,10 @@
 """How fleets grow, in ZooKeeper: one node for each fleet that has limits."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 from coordinator_tasks.core.codecs.growth_codec import Growth, decode_growth
-from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.errors import UNREADABLE, NotManaged
 from coordinator_tasks.core.names import check_app, is_app
 from coordinator_tasks.core.znodes import children
 from coordinator_tasks.service.coordinator import Coordinator
@@ -17,6 +20,14 @@ def find(c: Coordinator, app: str) -> Growth | None:
     path = c.paths.growth(check_app(app))
     node = c.zk.find(path)
     return None if node is None else decode_growth(path, node.data, app, node.stat.version)
+
+
+def readable(c: Coordinator) -> Iterator[Growth]:
+    """The growths of all fleets; one that cannot be read is left out: the look at it reports it."""
+    for app in growing(c):
+        with suppress(*UNREADABLE):
+            if (found := find(c, app)) is not None:
+                yield found
 
 
 def read(c: Coordinator, app: str) -> Growth:
