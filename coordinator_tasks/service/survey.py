@@ -220,10 +220,8 @@ class _Events:
         paths = {sequence: self._c.paths.record(self._topic, sequence) for sequence in sequences}
         found: list[Record] = []
         for sequence, node in find_many(self._c.zk, paths, {}).items():  # what may not be read is left out as well
-            try:
+            with suppress(Malformed):  # who looks at the history says it
                 found.append(decode_record(paths[sequence], node.data, sequence))
-            except Malformed:
-                continue  # who looks at the history says it
         return found
 
     def _count(self, records: Collection[Record]) -> None:
