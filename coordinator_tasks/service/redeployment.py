@@ -101,11 +101,8 @@ def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
         return "", ""
     consumer = min(left)
     if absent := sorted(set(fleet.consumers) - c.discovery.members().keys()):
-        are = agreed(len(absent), "is", "are")
-        back = (
-            f"{shown(absent)} {are} not registered; `status` says why, and it goes on when {shown(absent)} {are} there"
-        )
-        return consumer, back
+        who = f"{shown(absent)} {agreed(len(absent), 'is', 'are')}"
+        return consumer, f"{who} not registered; `status` says why, and it goes on when {who} there"
     if len(fleet.consumers) < LEAST:
         only = f"{consumer} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
         return consumer, only
@@ -146,8 +143,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     consumer = min(left)
     if len(fleet.consumers) < LEAST or frozen.why_kept(c, [consumer]):
         return
-    draining = Draining(fleet.app, _WHY, c.clock.now())
-    wanted = replace(mine[consumer], draining=draining)
+    wanted = replace(mine[consumer], draining=Draining(fleet.app, _WHY, c.clock.now()))
     guards = [Check(c.paths.fleet(fleet.app), fleet.version)]
     asked = mine[consumer].draining
     free = asked is None or asked.incarnation not in (0, members[consumer].incarnation)
