@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from coordinator_plugin.airflow_versions import WAITING
 from coordinator_plugin.base_operators import ClusterOperator, actor_of
 from coordinator_plugin.links import ClusterPageLink
-from coordinator_plugin.question import one_line
+from coordinator_plugin.question import answer_of, one_line
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.errors import ApprovalVoid
 from coordinator_tasks.core.names import check_topic
@@ -109,7 +109,7 @@ class ApplyApprovalOperator(ClusterOperator):
 
     def execute(self, context: Context) -> str:
         """Approve in the name of the person, only while exactly this plan waits."""
-        answer: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=self.question)
+        answer = answer_of(context, self.question)
         with self.coordinator() as coordinator:
             try:
                 who = _answer(coordinator, context, answer, granted=True)

@@ -155,7 +155,7 @@ class ApplyAnswerOperator(ClusterOperator):
 
     def execute(self, context: Context) -> str:
         """Isolate in the name of the person, only while the consumer still holds the topic up."""
-        answer: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=self.question)
+        answer = answer_of(context, self.question)
         who = (answer.get("responded_by_user") or {}).get("name") or "nobody"
         if answer["chosen_options"] != [ISOLATE]:
             raise AirflowSkipException(f"{who}: wait on")
@@ -167,6 +167,16 @@ class ApplyAnswerOperator(ClusterOperator):
             directives.isolate(asked, consumer, by=who, why=why)
         self.log.info("%s is isolated by %s: %s", consumer, who, why)
         return who
+
+
+def answer_of(context: Context, question: str) -> Mapping[str, Any]:
+    """The answer to the run's question; skips the task if there is none, since a person has ended the question in Airflow."""
+    answer: Mapping[str, Any] | None = context["ti"].xcom_pull(task_ids=question)
+    if answer is None:
+        raise AirflowSkipException(
+            f"nothing is done, because {question!r} has no answer: it was marked as success; clear it to ask again"
+        )
+    return answer
 
 
 def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:

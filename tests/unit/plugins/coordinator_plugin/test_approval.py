@@ -169,6 +169,15 @@ def test_an_approval_of_a_plan_that_has_changed_since_is_void(site: Site, monkey
     assert site.server.zxid == before
 
 
+def test_a_question_that_was_marked_as_success_approves_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = site.server.zxid
+    with pytest.raises(
+        AirflowSkipException, match="'ask' has no answer: it was marked as success; clear it to ask again"
+    ):
+        apply(site, monkeypatch).execute(context(site))
+    assert site.server.zxid == before
+
+
 @pytest.mark.parametrize("person", [{"id": "ada", "name": "Ada"}, None])
 def test_an_answer_by_nobody_entitled_is_refused(
     site: Site, monkeypatch: pytest.MonkeyPatch, person: dict[str, str] | None

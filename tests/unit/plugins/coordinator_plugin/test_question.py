@@ -1,8 +1,10 @@
 """What a question says."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from airflow.sdk.exceptions import AirflowSkipException
 from coordinator_plugin import question
 
 from coordinator_tasks.core.codecs.codec import encode_state
@@ -31,3 +33,12 @@ def test_what_is_on_its_way_is_taken_by_an_isolation_as_well(shop: Cluster) -> N
     shop.zk.transact([SetData(shop.paths.state("orders"), encode_state(state))])
     taken = {who: question.takes(overview.at_stake(shop.coordinator, who)) for who in ("a", "b")}
     assert taken == {"a": "partitions 0,2-3 of orders", "b": "partition 2 of orders"}
+
+
+def test_a_question_that_was_marked_as_success_isolates_nobody() -> None:
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: None)
+    apply = question.ApplyAnswerOperator(task_id="apply_answer", question="ask")
+    with pytest.raises(
+        AirflowSkipException, match="'ask' has no answer: it was marked as success; clear it to ask again"
+    ):
+        apply.execute(cast(Any, {"ti": ti}))
