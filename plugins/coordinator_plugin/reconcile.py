@@ -38,9 +38,13 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result: due topics, consumers to launch, questions to people (approvals as well), lines for the log, and the audit."""
+    """The result: due topics, consumers to launch, questions to people (approvals as well), lines for the log, and the audit.
+
+    `writable`: a step of some due topic can be written now.
+    """
 
     due: tuple[str, ...] = ()
+    writable: bool = False
     missing: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     approvals: tuple[Approval, ...] = ()
@@ -56,7 +60,8 @@ def reconcile(c: Coordinator) -> Findings:
     managed = transitions.topics(c)
     unowned = overview.unowned(c)  # the partitions that the upkeep finds in Kafka now wait for the next plan first
     lines = list(upkeep.upkeep(c, managed, told=pauses_told(c.paths.cluster)))
-    due = tuple(transitions.due(c, managed))
+    needs = transitions.due(c, managed)
+    due, writable = tuple(needs), any(need.outcome is transitions.Outcome.WRITTEN for need in needs.values())
     lines.extend(f"{topic} is due" for topic in due)
     lines += lag_moments.keep(c, managed)
     lines += idle.give_up(c, managed)
@@ -82,7 +87,7 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
     day = int(now // ASK_AGAIN_S)
     approvals = [Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting]
-    return Findings(due, missing, asked, in_turn(approvals, now), lines, audited)
+    return Findings(due, writable, missing, asked, in_turn(approvals, now), lines, audited)
 
 
 def _told(audited: Audit) -> list[str]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
+from coordinator_plugin.airflow_versions import CAN_RUN_LATER
 from coordinator_plugin.base_operators import (
     ClusterOperator,
     PassingError,
@@ -61,10 +63,21 @@ class ReconcileOperator(ClusterOperator):
         return runs(
             findings,
             self.dag_ids,
-            active_rebalances=ti.get_dr_count(self.dag_ids["rebalance"], states=_ACTIVE),
+            active_rebalances=active_rebalances(ti, self.dag_ids["rebalance"], writable=findings.writable),
             active_launches=ti.get_dr_count(self.dag_ids["consumers"], states=_ACTIVE),
             under_way=under_way,
         )
+
+
+def active_rebalances(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, writable: bool) -> int:
+    """The runs of `rebalance` that have not ended, without those that are queued for a later time if something is `writable` now.
+
+    Airflow does not tell for when a run is queued. In a DAG that is not paused, the others begin at once.
+    """
+    running, queued = (ti.get_dr_count(dag_id, states=[state]) for state in ("running", "queued"))
+    if queued and writable and CAN_RUN_LATER and not ti.get_dag(dag_id).is_paused:
+        return running
+    return running + queued
 
 
 def passed_s(context: Context) -> float:

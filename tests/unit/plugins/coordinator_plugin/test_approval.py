@@ -94,7 +94,8 @@ class Runs:
         self.under_way = set(under_way)
 
     def get_dr_count(self, dag_id: str, run_ids: list[str] | None = None, states: list[str] | None = None) -> int:
-        assert (dag_id in DAGS, states) == (True, ["queued", "running"])
+        assert dag_id in DAGS
+        assert set(states or ()) <= {"queued", "running"}
         return len(self.under_way.intersection(run_ids or ()))
 
 

@@ -13,7 +13,7 @@ def test_reconcile_finds_due_topics_and_missing_consumers_and_lets_running_runs_
     fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
     shop.kafka.add_partitions("orders", 2)
     findings = reconcile(shop.coordinator)
-    assert (findings.due, findings.missing, findings.questions) == (("orders",), ("c1",), ())
+    assert (findings.due, findings.writable, findings.missing, findings.questions) == (("orders",), True, ("c1",), ())
     assert "orders has 2 new partitions" in findings.lines
     names = {
         "rebalance": "rebalance",

@@ -1,12 +1,13 @@
-"""The task of a form that follows what the action has begun."""
+"""The task of a form that follows what the action has begun, and which runs keep `reconcile` from starting one."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from coordinator_plugin import hook
-from coordinator_plugin.upkeep import WatchSensor, given_of
+from coordinator_plugin.upkeep import WatchSensor, active_rebalances, given_of
 
 from coordinator_tasks.core.upgrade import Phase
 from coordinator_tasks.service import history, upgrade_store, upgrades
@@ -75,3 +76,26 @@ def test_an_upgrade_that_is_not_there_fails_the_task_in_one_line(site: Upgrading
 def test_it_gives_its_worker_back_between_two_looks() -> None:
     sensor = WatchSensor(task_id="follow", action="upgrade")
     assert (sensor.mode, sensor.poke_interval, list(sensor.template_fields)) == ("reschedule", 10.0, [])
+
+
+@pytest.mark.parametrize(
+    ("running", "queued", "writable", "paused", "counted"),
+    [
+        pytest.param(
+            0, 1, True, False, 0, id="what can be written now does not wait for a run that is queued for later"
+        ),
+        pytest.param(0, 1, False, False, 1, id="what waits for its time waits for that run"),
+        pytest.param(0, 1, True, True, 1, id="a paused DAG gets no further run each minute"),
+        pytest.param(1, 1, True, False, 1, id="a run that is under way finds it itself"),
+        pytest.param(0, 0, True, False, 0, id="no run"),
+    ],
+)
+def test_a_run_that_is_queued_for_later_does_not_stop_reconcile(
+    running: int, queued: int, *, writable: bool, paused: bool, counted: int
+) -> None:
+    runs = {"running": running, "queued": queued}
+    ti: Any = SimpleNamespace(
+        get_dr_count=lambda _, states: sum(runs[state] for state in states),
+        get_dag=lambda _: SimpleNamespace(is_paused=paused),
+    )
+    assert active_rebalances(ti, "rebalance", writable=writable) == counted
