@@ -1,5 +1,7 @@
 """Brings the fleets to their desired state: launches every missing consumer."""
 
+from datetime import timedelta
+
 from airflow.sdk import DAG
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
@@ -12,12 +14,14 @@ DOCS = """
 The fleet is a desired state in ZooKeeper. A launch task ends as soon as its consumer has registered; the consumer runs
 independently of Airflow. A second launch of a live id has no effect, so every task may run again.
 """
+LIMIT = timedelta(hours=1)
+"""Of a run: `reconcile` starts none beside one that never ends, such as one that waits for a pool which is not there."""
 
 
 def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
     schedule = [changes_of(cluster, Scope.FLEET)]
-    with cluster_dag(cluster, "consumers", DOCS, schedule=schedule, max_active_runs=1) as dag:
+    with cluster_dag(cluster, "consumers", DOCS, schedule=schedule, max_active_runs=1, dagrun_timeout=LIMIT) as dag:
         missing = MissingConsumersOperator(task_id="missing", cluster=cluster.name)
         LaunchConsumerOperator.partial(
             task_id="launch", cluster=cluster.name, pool=POOL, map_index_template="{{ task.consumer }}"

@@ -1,5 +1,7 @@
 """Brings topics to Stable: plan and begin, confirm closed, start, confirm started, settle."""
 
+from datetime import timedelta
+
 from airflow.sdk import DAG
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
@@ -29,14 +31,16 @@ Changes in ZooKeeper, `reconcile` or a person start it; two runs at once have on
 """
 MAX_RUNS = 4
 """Airflow combines the events of further changes in the next run."""
+LIMIT = timedelta(minutes=30)
+"""Of a run: `reconcile` starts none beside one that never ends, such as one whose logical date is in the future."""
 
 
 def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
     changes = changes_of(cluster, Scope.TOPICS)
     params = {"topics": topics_param(), "dry_run": dry_run_param(default=False)}
-    options = {"schedule": [changes], "max_active_runs": MAX_RUNS, "deadline": deadline(cluster)}
-    with cluster_dag(cluster, "rebalance", DOCS, params, **options) as dag:
+    options = {"schedule": [changes], "max_active_runs": MAX_RUNS, "dagrun_timeout": LIMIT}
+    with cluster_dag(cluster, "rebalance", DOCS, params, deadline=deadline(cluster), **options) as dag:
         plan = PlanOperator(
             task_id="plan",
             closing_steps=("confirm_closed", "start"),

@@ -26,6 +26,7 @@ for file in sorted(Path(sys.argv[1]).glob("*.py")):
         found[dag.dag_id] = {
             "tags": sorted(dag.tags), "doc": dag.doc_md or "", "catchup": dag.catchup, "max_active_runs": dag.max_active_runs,
             "paused": dag.is_paused_upon_creation,
+            "limit_s": dag.dagrun_timeout.total_seconds() if dag.dagrun_timeout else None,
             "params": {n: {"value": p.value if p.has_value else None, **p.schema} for n in dag.params
                        if (p := dag.params.get_param(n))},
             "templates": {t.task_id: list(t.template_fields) for t in dag.tasks if t.template_fields},
@@ -142,6 +143,11 @@ def test_a_rebalance_is_a_row_of_few_coarse_tasks(dags: dict[str, Any]) -> None:
     assert [tasks[task]["down"] for task in row] == [[after] for after in row[1:]] + [[]]
     assert tasks["confirm_started"]["rule"] == "none_failed"  # without a close the two tasks before are skipped
     assert dags["rebalance"]["max_active_runs"] == 4
+
+
+def test_every_run_beside_which_reconcile_starts_none_has_a_limit(dags: dict[str, Any]) -> None:
+    limits = {name: dags[name]["limit_s"] for name in ("rebalance", "consumers", "reconcile", "autoscale")}
+    assert limits == {"rebalance": 1800, "consumers": 3600, "reconcile": 300, "autoscale": 600}
 
 
 def test_parsing_needs_no_client(parsed: dict[str, Any]) -> None:
