@@ -15,6 +15,7 @@ from coordinator_tasks.core.partition_text import because, noun, shown
 
 _SHOWN = 10  # names in one sentence
 CHANGED = "consumers, their attributes, partitions or the configuration changed"
+REMOVED = "the topic was removed, and nobody runs anything of it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,12 +298,13 @@ class Deciding:
             )
         if self.view.node is None:
             return Decision(Verdict.WAIT, "no live consumer is there to take partitions")
-        homeless = "" if self.view.config.removed else causes.homeless(self.view.partitions, unowned)
+        removed = self.view.config.removed
+        homeless = "" if removed else causes.homeless(self.view.partitions, unowned)
         kept = causes.undrained(self.view, self.world, self.draft)
         absent = causes.absences(self.view.node, self.world, self.policy)
         said = "; ".join(text for text in (homeless, kept, absent) if text)
         verdict = Verdict.HOLD if homeless else Verdict.NOTHING
-        return Decision(verdict, said or "every partition is where it should be")
+        return Decision(verdict, said or (causes.REMOVED if removed else "every partition is where it should be"))
 
     def write(
         self,

@@ -136,7 +136,7 @@ def _recover(
     if found.blockers:
         return Decision(Verdict.WAIT, f"{found.cause}; {'; '.join(found.blockers.values())}", blockers=found.blockers)
     if view.config.removed and view.node is None and not adopted:
-        return Decision(Verdict.NOTHING, "the topic was removed, and nobody runs anything of it")
+        return Decision(Verdict.NOTHING, causes.REMOVED)
     if Step.PLAN not in steps:
         return Decision(Verdict.WAIT, f"{found.cause}; a plan is due")
     deciding = Deciding(view, world, policy, actor, found.draft)

@@ -487,7 +487,8 @@ def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     assert run("remove-topic", "orders", "--yes")[0] == 0
     steps(run)
-    assert the_json(run("topics", "--json"))[0]["owners"] == {}
+    shown = the_json(run("topics", "--json"))[0]
+    assert (shown["owners"], shown["reason"]) == ({}, "the topic was removed, and nobody runs anything of it")
 
 
 @pytest.mark.parametrize(

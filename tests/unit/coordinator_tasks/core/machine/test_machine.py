@@ -816,7 +816,8 @@ def test_a_removed_topic_is_closed_everywhere_and_marked() -> None:
     scene.settles()
     assert scene.state is not None
     assert scene.state.state is State.STABLE
-    assert scene.decide().verdict is Verdict.NOTHING
+    rests = scene.decide()
+    assert (rests.verdict, rests.reason) == (Verdict.NOTHING, "the topic was removed, and nobody runs anything of it")
     scene.joins("c")
     assert scene.decide().verdict is Verdict.NOTHING, "nobody is given a partition of it"
 
