@@ -200,13 +200,15 @@ class View:
         node = self._find(path)
         self._poll_at[topic] = now + (poll_after_s(node.data) if node is not None else 0.0)
         known = topic in self._topics.names()
-        if node is not None and not known and not node.data and node.stat.version == 0:
+        unwritten = node is not None and not node.data and node.stat.version == 0
+        if unwritten and not known:
             return  # the topic is not planned yet
         try:
             # An empty text is no JSON: a node that has vanished is one that cannot be read.
             seen = decode_node(path, node.data if node is not None else b"")
         except Malformed as error:
-            sentence = f"{path} has vanished; held as it is" if node is None else str(error)
+            # An unwritten node of a known topic: it was added again after ZooKeeper was lost, and is not planned yet.
+            sentence = f"{path} has vanished; held as it is" if node is None or unwritten else str(error)
             if known:
                 self._topics.edit(topic, lambda ownership: ownership.grants.on_unreadable(sentence))
             else:

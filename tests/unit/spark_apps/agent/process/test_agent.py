@@ -388,6 +388,11 @@ def test_nothing_is_begun_of_a_topic_node_that_was_deleted(stage: Stage) -> None
     stage.step()
     assert stage.runs == {0}
     assert stage.reported("assignments/t has vanished; held as it is")
+    stage.site.transact([Create(PATHS.topic("t"), b"")])
+    stage.step(1.0)
+    assert stage.runs == {0}
+    assert stage.reported("assignments/t has vanished; held as it is"), "added again after a loss, and not planned yet"
+    assert not stage.reported("by hand")
 
 
 def test_a_topic_node_that_was_never_written_is_not_reported_and_one_that_was_emptied_is(stage: Stage) -> None:
