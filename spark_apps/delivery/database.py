@@ -251,5 +251,8 @@ class RowSink:
         return [repr(row[place]) for place in self._unique]
 
     def append(self, cursor: Cursor, rows: Iterable[Row]) -> None:
-        """Add rows that cannot exist yet, as with exactly once: several times quicker; a row whose key exists is an error."""
+        """Add rows that cannot exist yet, several times quicker; a row whose key exists is an error.
+
+        With exactly once they cannot, until offsets are reset to earlier ones, or the topic is created again.
+        """
         cursor.load(self.table, list(self.columns), rows)

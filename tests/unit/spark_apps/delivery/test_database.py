@@ -91,6 +91,20 @@ def test_the_first_row_of_a_key_stays_and_rows_without_one_are_all_kept(tmp_path
     database.close()
 
 
+def test_the_example_of_exactly_once_outlives_a_reset_to_an_earlier_offset(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "delivery.md").read_text()
+    example: dict[str, Any] = {}
+    exec(page.split("## Exactly once\n\n```python\n", 1)[1].split("```", 1)[0], example)
+    rows = pa.table({"topic": ["texts"], "partition": [0], "offset": [5], "text": ["a"]})
+    database = Database(f"sqlite:///{tmp_path}/texts.sqlite")
+    for _ in range(2):
+        with database.transaction() as cursor:
+            example["TEXTS"].prepare(cursor)
+            example["store"](cursor, rows)
+    found = sqlite3.connect(tmp_path / "texts.sqlite").execute("SELECT * FROM texts").fetchall()
+    assert found == [("texts", 0, 5, "a")]
+
+
 def test_a_row_that_is_appended_twice_is_an_error(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
     sink = RowSink("rows", {})
