@@ -25,6 +25,8 @@ CHECK_S = 0.5
 START_ATTEMPTS = 6
 MOST_LOSSES, LOSSES_S = 5, 600.0
 """A query with lost records is restarted at most so often within so many seconds; then the consumer leaves."""
+DYING_S = 5.0
+"""So long after its error a query that Spark still calls active counts as ended: the end of its thread may have failed too."""
 SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class TopicQuery(TopicReader):
         self._spark = Asking(f"spark-{runner.topic}")
         self._query: StreamingQuery | None = None
         self._checked_at = 0.0
+        self._dying_since: float | None = None
         self._attempts = 0
         self._losses: list[float] = []
         self._thread = self._begin()
@@ -64,6 +67,7 @@ class TopicQuery(TopicReader):
     def _begin(self, lost: tuple[int, str] | None = None) -> threading.Thread:
         """Start the query in a thread; `lost`: the partition whose lost records ended the last query, and its problem."""
         self._attempts += 1
+        self._dying_since = None
         ended, self._query = self._query, None
         thread = threading.Thread(
             target=within(self._run, topic=self.runner.topic),
@@ -97,7 +101,7 @@ class TopicQuery(TopicReader):
         except SPARK_ERRORS:
             self.problem = f"topic {self.runner.topic}: Spark no longer answers"
             return self.problem
-        if found is None or found.active:
+        if found is None or (found.active and not self._dies(found, now)):
             return ""
         if not found.why and self.runner.edit(lambda _: self.runner.over):
             self.over = True
@@ -106,6 +110,14 @@ class TopicQuery(TopicReader):
         if not self._begins_again(found.text, why, now):
             self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
         return self.problem
+
+    def _dies(self, found: _Look, now: float) -> bool:
+        """Whether an active query has had its error for so long that its thread is dead: Spark then calls it active for ever."""
+        if not found.why:
+            self._dying_since = None
+        elif self._dying_since is None:
+            self._dying_since = now
+        return self._dying_since is not None and now - self._dying_since >= DYING_S
 
     def _begins_again(self, text: str, why: str, now: float) -> bool:
         """Whether the query restarts: after a slow start, or without the partition whose records are lost."""
@@ -150,10 +162,8 @@ class TopicQuery(TopicReader):
 
 
 def _look_at(query: StreamingQuery) -> _Look:
-    if query.isActive:
-        return _Look(True)
-    error = query.exception()
-    return _Look(False) if error is None else _Look(False, str(error), reason(error))
+    active, error = query.isActive, query.exception()
+    return _Look(active) if error is None else _Look(active, str(error), reason(error))
 
 
 def _opened(ownership: TopicOwnership) -> bool:

@@ -87,6 +87,20 @@ def test_a_pipeline_that_fails_to_start_its_query_says_why(error: type[BaseExcep
     assert topic.check() == "topic orders: the query could not be started: no such table"
 
 
+class Dying(Ended):
+    """Its batch has failed, and so has the end of its thread: Spark calls it active for ever."""
+
+    isActive = True  # noqa: N815
+
+
+def test_a_query_that_spark_calls_active_after_its_error_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = TopicQuery(cast(Any, Runner(True)), lambda _: cast(Any, Dying("no such table")), lambda _: 0)
+    topic._thread.join()
+    assert topic.check() == "", "a query that ends is active until its source has stopped"
+    monkeypatch.setattr(topic_query, "DYING_S", 0.0)
+    assert topic.check() == "topic orders: the query has ended: no such table"
+
+
 class Hanging(Ended):
     """A query whose JVM does not answer until `answers` is set."""
 
