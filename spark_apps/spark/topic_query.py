@@ -25,8 +25,11 @@ CHECK_S = 0.5
 START_ATTEMPTS = 6
 MOST_LOSSES, LOSSES_S = 5, 600.0
 """A query with lost records is restarted at most so often within so many seconds; then the consumer leaves."""
-DYING_S = 5.0
-"""So long after its error a query that Spark still calls active counts as ended: the end of its thread may have failed too."""
+DYING_S = 15.0
+"""So long after its error a query that Spark still calls active counts as ended: the end of its thread may have failed too.
+
+It is not restarted: Spark starts none beside one that it calls active.
+"""
 SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 log = logging.getLogger(__name__)
@@ -107,7 +110,7 @@ class TopicQuery(TopicReader):
             self.over = True
             return ""
         why = found.why or "it was stopped"
-        if not self._begins_again(found.text, why, now):
+        if found.active or not self._begins_again(found.text, why, now):
             self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
         return self.problem
 

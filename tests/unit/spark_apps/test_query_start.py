@@ -93,12 +93,21 @@ class Dying(Ended):
     isActive = True  # noqa: N815
 
 
-def test_a_query_that_spark_calls_active_after_its_error_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = TopicQuery(cast(Any, Runner(True)), lambda _: cast(Any, Dying("no such table")), lambda _: 0)
+def test_a_query_that_spark_calls_active_after_its_error_has_ended_and_none_starts_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[Dying] = []
+
+    def start(_: int) -> Any:
+        started.append(Dying(SLOW_START))
+        return started[-1]
+
+    topic = TopicQuery(cast(Any, Runner(False)), start, lambda _: 0)
     topic._thread.join()
     assert topic.check() == "", "a query that ends is active until its source has stopped"
     monkeypatch.setattr(topic_query, "DYING_S", 0.0)
-    assert topic.check() == "topic orders: the query has ended: no such table"
+    assert topic.check() == f"topic orders: the query has ended: {SLOW_START}"
+    assert len(started) == 1
 
 
 class Hanging(Ended):
