@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, Malformed, NoAccess, Refused
+from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, LookAgain, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine import rollback
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.what_if import due_owners
@@ -160,7 +160,7 @@ def sides(c: Coordinator, one: Rebalance) -> Sides:
     """The whole assignment on both sides of a rebalance: what is owned now, with all later moves taken back."""
     try:
         view = store.load(c.zk, c.paths, one.topic).view
-    except (Malformed, Refused) as error:
+    except (Malformed, Refused, LookAgain) as error:
         return Sides(problem=error.told)
     last = max(record.sequence for record in one.records)
     later: list[Record] = []

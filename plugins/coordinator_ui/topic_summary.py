@@ -6,7 +6,7 @@ A part that cannot be read is replaced by a sentence. These functions raise only
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, Refused
+from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.life import interfaces
@@ -61,7 +61,7 @@ def summaries(
     for topic in topics:
         try:
             views[topic] = store.load(c.zk, c.paths, topic).view
-        except (Malformed, Refused) as error:
+        except (Malformed, Refused, LookAgain) as error:
             views[topic] = error.told
     missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)], world)
     return tuple(_summary(c, topic, view, missing.get(topic, {})) for topic, view in views.items())

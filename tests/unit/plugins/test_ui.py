@@ -27,7 +27,7 @@ from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.history_codec import with_pauses
-from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable
+from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable
 from coordinator_tasks.core.model import (
     Actor,
     ConsumerStatus,
@@ -44,7 +44,7 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, overrides, overview, positions, topics
+from coordinator_tasks.service import directives, overrides, overview, positions, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, record_end
 from coordinator_tasks.service.history import Rebalance, rebalances
@@ -522,6 +522,26 @@ def test_looking_writes_nothing(shop: Cluster) -> None:
     ):
         assert client.get(path).status_code == 200
     assert shop.server.zxid == before
+
+
+def test_a_topic_that_changes_all_the_time_hides_no_other_and_none_of_its_rebalances(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_hand_off(shop)
+    shop.kafka.create_topic("payments", 1)
+    topics.add_topic(shop.coordinator, "payments", "readers", actor=PERSON)
+    torn, loaded = "changed 20 times while it was being read", store.load
+
+    def load(zk: Any, paths: Any, topic: str) -> store.Stored:
+        if topic == "orders":
+            raise LookAgain(torn)
+        return loaded(zk, paths, topic)
+
+    monkeypatch.setattr(store, "load", load)
+    client = pages_of(shop)
+    assert torn in (overview := text_of(client.get("/").text))
+    assert "payments Initial" in overview
+    assert "orders: 3 partitions moved" in text_of(client.get("/clusters/shop/topics/orders/rebalances/2-abc").text)
 
 
 def test_the_runs_of_a_long_history_are_found_by_halving_it(shop: Cluster) -> None:
