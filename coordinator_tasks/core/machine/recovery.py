@@ -28,6 +28,7 @@ from coordinator_tasks.core.machine.draft import Draft, draft_of
 from coordinator_tasks.core.machine.presence import is_isolated
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import Token, TopicNode, TopicStatus
+from coordinator_tasks.core.partition_text import agreed
 from coordinator_tasks.core.protocol.fence import credible, is_far_ahead
 from coordinator_tasks.core.protocol.holding import all_may_hold
 
@@ -158,8 +159,8 @@ def _stored(view: TopicView) -> int:
 def _missing(view: TopicView, newest: int) -> str:
     if view.node is None and view.state is None and not newest:
         return "first plan"
-    lost = " and ".join(name for name, there in (("node", view.node), ("state", view.state)) if there is None)
-    return f"the topic's {lost} was lost"
+    lost = [name for name, there in (("node", view.node), ("state", view.state)) if there is None]
+    return f"the topic's {' and '.join(lost)} {agreed(len(lost), 'was', 'were')} lost"
 
 
 def _acted(topic: str, world: World) -> Iterator[_Acted]:
