@@ -60,7 +60,7 @@ def _findings(found: Audit, *, mend: bool = True) -> Table:
         for one in found.findings
     )
     headers = ("code", "topic", "partitions", "found", *(["to do"] if mend else []))
-    return Table(headers, rows, "every partition has one owner, who runs it and commits it")
+    return Table(headers, rows, "every partition has one owner, who runs it and commits it, or is on its way to one")
 
 
 def _committers(found: Audit) -> Table:

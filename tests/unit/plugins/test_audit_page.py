@@ -81,7 +81,7 @@ def test_what_cannot_be_looked_at_is_said_and_hides_nothing_else(site: Site) -> 
 
 def test_a_cluster_that_nobody_has_used_has_nothing_to_audit() -> None:
     said = text_of(pages_of(Cluster()).get("/audit").text)
-    assert "Every partition has one owner" in said
+    assert "Every partition has one owner, who runs it and commits it, or is on its way to one." in said
 
 
 def test_all_viewers_share_one_audit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
