@@ -38,7 +38,7 @@ $(STAMP): requirements.txt requirements-uv.txt
 	touch $@
 
 check: install format  ## what needs no server, for every save: format, lint, types, imports, dead code, unit tests
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types imports dead quick
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick types imports dead
 
 test: install  ## the whole check; the last line is pytest's own
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint imports dead $(CLASSES)
@@ -61,7 +61,7 @@ imports: install  ## checks which part imports which
 dead: install  ## finds what nothing calls
 	$(BIN)/vulture $(ALL)
 
-quick: quick-coordinator_tasks quick-others  ## runs the unit tests, which need no server
+quick: quick-others quick-coordinator_tasks  ## runs the unit tests, which need no server
 
 quick-coordinator_tasks: install
 	$(BIN)/python -m pytest -q --durations=0 --durations-min=10 tests/unit/coordinator_tasks
