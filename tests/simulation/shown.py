@@ -16,10 +16,14 @@ from tests.simulation.zookeeper import UNREADABLE
 
 @dataclass
 class Shown:
-    """By process: the last read of every topic's node that was there, and whether the last read directive isolates it."""
+    """By process: the last read of every topic's node that was there, and whether the last read directive isolates it.
+
+    `_due`: the topics whose node it could accept when it read it. What a post makes acceptable since counts with the next read.
+    """
 
     paths: Paths
     _nodes: dict[str, dict[str, TopicNode]] = field(default_factory=dict)
+    _due: dict[str, set[str]] = field(default_factory=dict)
     _isolated: dict[str, bool] = field(default_factory=dict)
     _news: Counter[str] = field(default_factory=Counter)
 
@@ -29,6 +33,8 @@ class Shown:
             nodes, node = self._nodes.setdefault(one.name, {}), decode_node(path, data)
             self._news[one.name] += nodes.get(name) is not node
             nodes[name] = node
+            due = self._due.setdefault(one.name, set())
+            (due.add if _acceptable(one, name, node) else due.discard)(name)
         elif folder == self.paths.directives and name == one.consumer:
             isolation = decode_directive(path, data, name, 0).isolation if data else None
             isolated = isolation is not None and isolation.incarnation in (0, one.incarnation)
@@ -45,13 +51,19 @@ class Shown:
 
     def ignored(self, one: Consumer) -> str:
         """A node that it has read and should have accepted, in a sentence; empty = there is none."""
-        for topic, node in self._nodes.get(one.name, {}).items():
-            ownership = one.ownership(topic)
-            picture = ownership.holdings.accepted if ownership is not None else None
-            if ownership is not None and (picture is None or _replaces(picture, node)):
+        for topic in sorted(self._due.get(one.name, ())):
+            ownership, node = one.ownership(topic), self._nodes[one.name][topic]
+            if ownership is not None and _acceptable(one, topic, node):
+                picture = ownership.holdings.accepted
                 known = f"epoch {picture.epoch} of {picture.generation}" if picture is not None else "nothing"
                 return f"{one.name} has read epoch {node.epoch} of {node.generation} of {topic} and acts on {known}"
         return ""
+
+
+def _acceptable(one: Consumer, topic: str, node: TopicNode) -> bool:
+    ownership = one.ownership(topic)
+    picture = ownership.holdings.accepted if ownership is not None else None
+    return picture is None or _replaces(picture, node)
 
 
 def _replaces(picture: TopicNode, node: TopicNode) -> bool:

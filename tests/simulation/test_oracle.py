@@ -3,11 +3,15 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.machine import deciding, recovery
-from coordinator_tasks.core.model import Committed, Ending, Handoff, Token
+from coordinator_tasks.core.model import Committed, Ending, Handoff, Token, TopicNode
+from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.fence import Judgement, start_position
 from coordinator_tasks.core.protocol.holding import Changes, Reading
 from coordinator_tasks.service import directives, fleet, topics
@@ -26,6 +30,7 @@ from tests.simulation.healing import heal
 from tests.simulation.history import without_chance
 from tests.simulation.memo import remembering
 from tests.simulation.oracle import Broken
+from tests.simulation.shown import Shown
 from tests.simulation.turns import closing, drive, produce
 from tests.simulation.world import Setup, World
 
@@ -114,6 +119,21 @@ def test_a_node_that_is_read_and_not_accepted(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(grants, "accepts", lambda *_: Reading.OLDER)
         closing(world, 0, 1)
         assert "acts on what it reads" in has_broken(world)
+
+
+def test_a_node_that_only_a_later_post_makes_acceptable_is_due_with_the_next_read() -> None:
+    def node(epoch: int, **supersedes: int) -> TopicNode:
+        return TopicNode("broker:9092", "g", epoch, f"g{epoch}", "id-1", supersedes=supersedes)
+
+    paths, holdings = Paths("shop"), SimpleNamespace(accepted=node(1))
+    one: Any = SimpleNamespace(name="a.1", ownership=lambda _: SimpleNamespace(holdings=holdings))
+    shown, stored = Shown(paths), encode_node(node(3, g2=2))
+    shown.on_read(one, paths.topic("orders"), stored)
+    assert shown.ignored(one) == "", "it does not supersede what the consumer acts on"
+    holdings.accepted = node(2, g1=1)  # posted
+    assert shown.ignored(one) == ""
+    shown.on_read(one, paths.topic("orders"), stored)
+    assert shown.ignored(one) == "a.1 has read epoch 3 of g3 of orders and acts on epoch 2 of g2"
 
 
 def test_a_batch_with_records_of_what_is_being_closed() -> None:
