@@ -18,7 +18,7 @@ from tests.simulation.zookeeper import UNREADABLE
 class Shown:
     """By process: the last read of every topic's node that was there, and whether the last read directive isolates it.
 
-    `_due`: the topics whose node it could accept when it read it. What a post makes acceptable since counts with the next read.
+    `_due`: the topics whose node it could accept when it read it. If only a later post makes a node acceptable, the next read counts.
     """
 
     paths: Paths
