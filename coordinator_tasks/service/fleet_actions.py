@@ -80,13 +80,8 @@ def _shown(value: Any) -> str:
 
 def _would_scale(c: Coordinator, given: Given) -> Done:
     found = scaling.would_scale(c, given["app"], int(given["count"]), given.get("pattern") or "")
-    return _scaled(
-        found,
-        [
-            *_join_lines(found),
-            *(line for one in found.leaves for line in given_away(c, one, found.leaves, ", and leaves")),
-        ],
-    )
+    leave = (line for one in found.leaves for line in given_away(c, one, found.leaves, ", and leaves"))
+    return _scaled(found, [*_join_lines(found), *leave])
 
 
 def _scale(c: Coordinator, given: Given, actor: Actor) -> Done:
