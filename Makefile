@@ -69,8 +69,8 @@ quick-coordinator_tasks: install
 quick-others: install
 	$(BIN)/python -m pytest -q --durations=0 --durations-min=10 tests/unit --ignore tests/unit/coordinator_tasks
 
-unit: install $(CLASSES)  ## runs all tests, on real servers too; three files at once, those that need servers first
-	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+unit: install $(CLASSES)  ## runs all tests, on real servers too; two files at once, those that need servers first
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 $(CLASSES): $(STAMP) tests/integration/spark_classes.py  # with them Spark starts in two thirds of the time
 	@mkdir -p build
