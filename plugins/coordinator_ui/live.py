@@ -200,13 +200,20 @@ def says(one: TopicSummary) -> str:
 
 
 def drain_s(lag: float, rate: float, speed: float) -> float:
-    """Seconds until nothing is left, at the present rates; infinite = it never ends so, NaN = not known."""
+    """Seconds until nothing is left, at the present rates; infinite = it never ends so, NaN = not known, or only what is new is left."""
     if lag == 0:
         return 0.0
     gain = speed - rate
     if math.isnan(lag) or math.isnan(gain):
         return math.nan
-    return lag / gain if gain > 0 else math.inf
+    if gain > 0:
+        return lag / gain
+    return math.nan if _is_kept_up(lag, rate) else math.inf
+
+
+def _is_kept_up(lag: float, rate: float) -> bool:
+    """Whether nothing is left but what was written in the last two seconds."""
+    return lag <= max(rate, 0.0) * 2
 
 
 def advice(
@@ -221,7 +228,7 @@ def advice(
     if math.isnan(lag) or not one.owners:
         return ""
     left = drain_s(lag, rate, speed)
-    if lag == 0 or lag <= max(rate, 0.0) * 2:
+    if lag == 0 or _is_kept_up(lag, rate):
         return "Another consumer would not help: the consumers keep up."
     stalled = [s.lag for s in standing if statuses.get((s.topic, s.partition)) is LagStatus.STALL]
     if _sum(stalled) > lag / 2:

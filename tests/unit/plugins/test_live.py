@@ -436,6 +436,14 @@ def test_the_time_until_nothing_is_left(lag: float, rate: float, speed: float, s
     assert math.isnan(drain_s(lag, math.nan, speed)) or lag == 0
 
 
+@pytest.mark.parametrize(("lag", "seconds"), [(20.0, None), (21.0, "never")])
+def test_consumers_that_keep_up_are_not_said_to_fall_behind(lag: float, seconds: str | None) -> None:
+    one = TopicSummary("orders", State.STABLE, partitions=(0,), owners={"a": (0,)})
+    standing = [Standing("orders", 0, "a", 0.0, lag, 10.0)]
+    told = live._topic(one, standing, {("orders", 0): 9.9}, {})
+    assert (told["drain_s"], told["advice"].endswith("the consumers keep up.")) == (seconds, seconds is None)
+
+
 @pytest.mark.parametrize(
     ("owners", "lags", "speed", "said"),
     [
