@@ -29,6 +29,7 @@ MAX_TOPICS = 1_000
 MAX_FLEETS = 1_000
 MAX_CONSUMERS = 2_000
 """The first ones by name have gauges."""
+_NO_LAG = TopicLag(records=0, seconds=0.0)
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_/.-]")
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
@@ -74,7 +75,8 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
     behind, told = lags(seen), figures(c)[:MAX_TOPICS]
     since_s = passed_s() if any(one.unowned for one in told) else 0.0
     for one in told:
-        _tell_topic(cluster, one, behind.get(one.topic, TopicLag()))
+        nobody_reads = one.removed and not one.owners  # A gauge that is not sent keeps its last value.
+        _tell_topic(cluster, one, _NO_LAG if nobody_reads else behind.get(one.topic, TopicLag()))
         _count("unowned_partition_seconds", round(len(one.unowned) * since_s), cluster, topic=one.topic)
     # A gauge that is not sent keeps its last value: 0 = nobody knows now.
     groups = {one.group: 0 for one in told if one.group} | group_statuses(lag_moments.newest(c))

@@ -30,6 +30,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import autoscale
+from coordinator_tasks.service.topics import remove_topic
 from coordinator_tasks.service.transitions import Outcome, TopicReport
 from tests.fakes.cluster import PERSON
 from tests.unit.coordinator_tasks.service.test_autoscale import BUSY, fleet_site
@@ -160,6 +161,19 @@ def test_nobody_says_a_lag_so_there_is_none(backend: Backend) -> None:
     assert backend.of("coordinator.topic.lag", **of_topic) == []
     assert backend.of("coordinator.topic.lag_seconds", **of_topic) == []
     assert backend.of("coordinator.topic.lag_unknown_partitions", **of_topic) == [4]
+
+
+@pytest.mark.usefixtures("tagged")
+def test_a_removed_topic_has_no_lag_so_that_statsd_keeps_no_former_one(backend: Backend) -> None:
+    site, of_topic = stable_site("a"), {"cluster": "shop", "topic": "orders"}
+    lagging(site, {p: {"lag_records": 50, "rate": 10.0} for p in range(4)})
+    remove_topic(site.coordinator, "orders", PERSON)
+    stats.tell_figures(site.coordinator, unasked)
+    del site.statuses.answers["a"]
+    site.settles()
+    stats.tell_figures(site.coordinator, unasked)
+    assert backend.of("coordinator.topic.lag", **of_topic) == [200, 0]
+    assert backend.of("coordinator.topic.lag_seconds", **of_topic) == [5.0, 0]
 
 
 @pytest.mark.usefixtures("tagged")
