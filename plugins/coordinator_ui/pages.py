@@ -83,7 +83,8 @@ class ClusterPage:
 class TopicPage:
     """One topic with its history; `more` = there is older history than this.
 
-    `kept`: draining owner → until when it keeps its partitions; empty = it gives them away with the next plan.
+    `kept`: draining owner → until when it keeps its partitions; empty = it gives them away with the next plan. `budget`: whether a plan
+    may have to wait for a person's approval.
     """
 
     now: float
@@ -93,6 +94,7 @@ class TopicPage:
     more: bool = False
     problem: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
+    budget: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
     found, problem = _rebalances(c, [topic], limit + 1)
     consumers = _consumers(c)
     kept = _kept(c, topic, consumers.kept(summary))
-    return TopicPage(c.clock.now(), summary, consumers, found[:limit], len(found) > limit, problem, kept)
+    more, budget = len(found) > limit, c.budget.is_set
+    return TopicPage(c.clock.now(), summary, consumers, found[:limit], more, problem, kept, budget)
 
 
 def _kept(c: Coordinator, topic: str, drain: Collection[str]) -> dict[str, str]:

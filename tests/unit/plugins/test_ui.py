@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape, unescape
 from typing import Any
 
@@ -25,6 +25,7 @@ from fastapi.routing import APIRoute
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
+from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable
@@ -165,6 +166,16 @@ def test_who_drains_and_what_ends_that_it_has_partitions_is_shown(shop: Cluster)
     overrides.set_frozen(shop.coordinator, "orders", frozen=False, actor=PERSON)
     directives.drain(shop.coordinator, "b", "ada", "new disk")
     assert "a drains and keeps 0–3 until another consumer is there that reads it." in text_of(client.get(path).text)
+
+
+def test_the_page_of_a_topic_says_where_a_plan_waits_for_approval(shop: Cluster) -> None:
+    stable(shop, dict.fromkeys(range(4), "a"))
+    path = "/clusters/shop/topics/orders"
+    assert "approval" not in text_of(pages_of(shop).get(path).text)
+    shop.coordinator = replace(shop.coordinator, budget=Budget(moves=1))
+    page = pages_of(shop).get(path).text
+    assert '<a target="_top" href="/airflow/required_actions">Required Actions</a>' in page
+    assert "A plan that exceeds the budget of this site waits for a person's approval" in text_of(page)
 
 
 def test_empty_pages_say_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
