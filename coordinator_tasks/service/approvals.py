@@ -28,7 +28,7 @@ def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: D
     record = decision.record
     if not c.budget.is_set or not decision.may_wait or record is None or decision.verdict is not Verdict.WRITE:
         return decision
-    moves = counted_moves(record.moves, _ending(world))
+    moves = counted_moves(record.moves, ending(world))
     over = why_over(c.budget, moves, len(view.partitions), _predicted(c, view.topic, moves), world.now)
     digest = digest_of(view, decision)
     said = _missing(view.config, digest) if over else ""
@@ -63,7 +63,7 @@ def _missing(config: TopicConfig, digest: str) -> str:
     return f"{found.by} has rejected it{because(found.why)}; it waits until something changes"
 
 
-def _ending(world: World) -> frozenset[str]:
+def ending(world: World) -> frozenset[str]:
     """The consumers whose process ends: a hand-off that waits would become a death."""
     lives = (world.life(consumer, member.incarnation) for consumer, member in world.members.items())
     return frozenset(life.consumer for life in lives if life.leaving)

@@ -39,7 +39,7 @@ def waiting(c: Coordinator, topics: Collection[str]) -> dict[str, Waiting]:
 
 def lines(c: Coordinator, topic: str) -> tuple[str, ...]:
     """What the plan would move, with the backlog and the predicted pause of each move, for a person."""
-    return tuple(line for one in preview.preview(c, Change(), [topic]) for line in one.lines)
+    return tuple(line for one in preview.preview(c, Change(), [topic]) for line in replace(one, over=()).lines)
 
 
 def check_entitled(c: Coordinator, names: Collection[str]) -> None:

@@ -5,17 +5,19 @@ The planner itself answers, with consumers that confirm everything at once. Writ
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from coordinator_tasks.core.budget import counted_moves, why_over
 from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine import what_if
 from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import MoveKind
+from coordinator_tasks.core.model import Move, MoveKind
 from coordinator_tasks.core.move_ways import HOW, way
 from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.core.pause_prediction import MIN_MOVES, PastMove, Prediction, learned, predict
-from coordinator_tasks.service import history
+from coordinator_tasks.service import begun, history
+from coordinator_tasks.service.approvals import ending
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.sites import site_of
 from coordinator_tasks.service.store import not_managed
@@ -48,7 +50,8 @@ class PricedMove:
 class Preview:
     """One topic. `counts`: consumer → its partitions then; `waits`: why it does not become Stable (empty = it does).
 
-    `frozen`: what has an owner stays. `learned_from`: how many earlier moves have a known pause. `problem`: why the topic is left out.
+    `frozen`: what has an owner stays. `over`: in which ways it exceeds the budget. `learned_from`: how many earlier moves have a known
+    pause. `problem`: why the topic is left out.
     """
 
     topic: str
@@ -60,6 +63,7 @@ class Preview:
     frozen: bool = False
     learned_from: int = 0
     problem: str = ""
+    over: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -71,6 +75,8 @@ class Preview:
         lines = [f"{self.topic}: {moved} would move; then {then}"]
         if self.frozen:
             lines.append(f"{self.topic}:   it is frozen: what has an owner stays there until somebody unfreezes it")
+        if self.over:
+            lines.append(f"{self.topic}:   it exceeds the budget, so it waits for approval: {'; '.join(self.over)}")
         lines += [f"{self.topic}:   {one.text}" for one in self.moves[:SHOWN_MOVES]]
         if len(self.moves) > SHOWN_MOVES:
             lines.append(f"{self.topic}:   and {counted(len(self.moves) - SHOWN_MOVES, 'more move')}; --json gives all")
@@ -163,4 +169,15 @@ def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tup
         return problems
     past = {topic: earlier_moves(c, topic) for topic in chosen or site.topics}
     _, found = previewed(site, change, c.policy, past, chosen)
-    return (*found, *problems)
+    return (*(with_budget(c, site, one) for one in found), *problems)
+
+
+def with_budget(c: Coordinator, site: Site, found: Preview) -> Preview:
+    """The preview, with what of it has to wait for a person's approval. Raises the `Unavailable` kinds."""
+    moves = [Move(one.partition, one.giver, one.taker, one.kind) for one in found.moves]
+    moves = counted_moves(moves, ending(site.world))
+    partitions = sum((found.counts or {}).values()) + len(found.unowned)
+    over = why_over(c.budget, moves, partitions, {one.kind: one.pause for one in found.moves}, site.world.now)
+    if not over or begun.is_step(c, site.topics[found.topic], site.world, moves):
+        return found
+    return replace(found, over=over)

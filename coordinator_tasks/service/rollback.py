@@ -18,7 +18,7 @@ from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import history
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.preview import Preview, earlier_moves, priced
+from coordinator_tasks.service.preview import Preview, earlier_moves, priced, with_budget
 from coordinator_tasks.service.sites import site_of
 from coordinator_tasks.service.topics import change_config, configuration, not_removed
 
@@ -133,7 +133,8 @@ def _priced(c: Coordinator, site: Site, topic: str, wanted: Rollback) -> Preview
     view = site.topics[topic]
     changed = replace(view, config=replace(view.config, rollback=wanted))
     _, outcomes = what_if.replay(replace(site, topics={**site.topics, topic: changed}), c.policy)
-    return next(priced(one, site, earlier_moves(c, topic)) for one in outcomes if one.topic == topic)
+    found = next(priced(one, site, earlier_moves(c, topic)) for one in outcomes if one.topic == topic)
+    return with_budget(c, site, found)
 
 
 def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, why: str, actor: Actor) -> Way:

@@ -24,7 +24,7 @@ def _result(found: rollback.Way) -> str:
     if found.standing:
         return "this roll back is in force already, nothing was changed"
     if found.preview.moves:
-        return "the next plan moves them"
+        return "the next plan moves them" + (", once it is approved" if found.preview.over else "")
     return "nothing differs, and it is held" if found.wanted.for_s else "nothing differs, so nothing was changed"
 
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, Pause, Pauses, RunningPartition
 from coordinator_tasks.core.pause_prediction import learned
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import overrides, preview, transitions
+from coordinator_tasks.service import begun, overrides, preview, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON
 from tests.world.site import Process, Site, stable_site
@@ -65,6 +66,28 @@ def test_a_frozen_topic_is_told_as_frozen(shop: Site) -> None:
     assert orders.moves == ()
     assert orders.lines[1:] == ("orders:   it is frozen: what has an owner stays there until somebody unfreezes it",)
     assert not payments.frozen
+
+
+def test_a_plan_that_exceeds_the_budget_is_said_to_wait_for_approval(shop: Site) -> None:
+    within = preview.preview(shop.coordinator, Change(join=2))
+    shop.coordinator = replace(shop.coordinator, budget=Budget(moves=1))
+    assert not any(one.over for one in preview.preview(shop.coordinator, Change(join=1)))
+    over = preview.preview(shop.coordinator, Change(join=2))
+    says = "it exceeds the budget, so it waits for approval: 2 partitions would move, and the budget is 1"
+    assert [set(one.lines) - set(before.lines) for one, before in zip(over, within, strict=True)] == [
+        {f"{one.topic}:   {says}"} for one in over
+    ]
+    shop.starts("new-1")
+    shop.starts("new-2")
+    shop.settles()
+    assert shop.counts("orders") == {"a": 2, "b": 2}, "it waits"
+    assert preview.preview(shop.coordinator, Change())[0].lines[1:2] == (f"orders:   {says}",)
+
+
+def test_a_step_of_what_a_person_has_begun_is_not_said_to_wait(shop: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.coordinator = replace(shop.coordinator, budget=Budget(moves=1))
+    monkeypatch.setattr(begun, "is_step", lambda *_: True)
+    assert not any(one.over for one in preview.preview(shop.coordinator, Change(join=2)))
 
 
 def test_it_is_what_then_really_happens_to_all_topics(shop: Site) -> None:

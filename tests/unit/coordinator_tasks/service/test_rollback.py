@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable
 from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.model import State
 from coordinator_tasks.service import directives, history, observe, overrides, rollback, store, topics, transitions
+from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.topics import configuration
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
@@ -72,6 +74,15 @@ def test_a_preview_of_a_roll_back_shows_what_it_does_and_writes_nothing(joined: 
         f"orders:   why partitions 2-3: a had it then: rolled back to before rebalance {shown.wanted.rebalance}",
         "orders:   it holds until the next change of membership",
     )
+
+
+def test_a_roll_back_that_exceeds_the_budget_is_said_to_wait_for_approval(joined: Site) -> None:
+    joined.coordinator = replace(joined.coordinator, budget=Budget(moves=1))
+    given = {"topic": "orders", "rebalance": newest(joined), "why": "slow since then"}
+    done = ACTIONS["roll_back"].run(joined.coordinator, given, PERSON, dry_run=False)
+    waits = "it exceeds the budget, so it waits for approval: 2 partitions would move, and the budget is 1"
+    assert f"orders:   {waits}" in done.lines
+    assert done.lines[-1] == "orders: the next plan moves them, once it is approved"
 
 
 def test_several_rebalances_are_undone_at_once(joined: Site) -> None:
