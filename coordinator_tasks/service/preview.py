@@ -140,10 +140,14 @@ def previewed(
     site: Site, change: Change, policy: Policy, past: Mapping[str, Collection[PastMove]], topics: Collection[str] = ()
 ) -> tuple[Site, tuple[Preview, ...]]:
     """The site after the change, and the price of it for these topics (none = all). Raises `Refused`."""
+    after, wanted = _replayed(site, change, policy, topics)
+    return after, tuple(priced(one, site, past.get(one.topic, ())) for one in wanted)
+
+
+def _replayed(site: Site, change: Change, policy: Policy, topics: Collection[str]) -> tuple[Site, list[Outcome]]:
     changed = what_if.changed(site, change, policy.strategies, tuple(topics))
     after, outcomes = what_if.replay(changed, policy)
-    wanted = [one for one in outcomes if not topics or one.topic in topics]
-    return after, tuple(priced(one, site, past.get(one.topic, ())) for one in wanted)
+    return after, [one for one in outcomes if not topics or one.topic in topics]
 
 
 def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
@@ -167,8 +171,9 @@ def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tup
     problems = tuple(Preview(t, problem=why) for t, why in left_out.items() if not topics or t in topics)
     if topics and not chosen:
         return problems
-    past = {topic: earlier_moves(c, topic) for topic in chosen or site.topics}
-    _, found = previewed(site, change, c.policy, past, chosen)
+    _, wanted = _replayed(site, change, c.policy, chosen)
+    # The history of a topic of which nothing moves is not read: there may be hundreds of topics.
+    found = [priced(one, site, earlier_moves(c, one.topic) if one.moves else ()) for one in wanted]
     return (*(with_budget(c, site, one) for one in found), *problems)
 
 

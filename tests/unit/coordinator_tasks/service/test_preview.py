@@ -14,6 +14,7 @@ from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import begun, overrides, preview, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON
+from tests.fakes.zookeeper import paths_read
 from tests.world.site import Process, Site, stable_site
 
 
@@ -143,6 +144,14 @@ def test_pauses_are_learned_from_the_records_that_end_a_rebalance(shop: Site) ->
     assert pause is not None
     assert (pause.low_s, pause.high_s, pause.moves) == (0.1, 0.19, 10)
     assert f"orders:   pauses are predicted from {hand_offs} measured moves of this topic" in found.lines
+
+
+def test_only_the_history_of_topics_that_move_is_read(shop: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    overrides.set_frozen(shop.coordinator, "payments", frozen=True, actor=PERSON)
+    read = paths_read(shop.zk, monkeypatch)
+    preview.preview(shop.coordinator, Change(join=1))
+    histories = (shop.paths.history("orders"), shop.paths.history("payments"))
+    assert [any(path.startswith(one) for path in read) for one in histories] == [True, False]
 
 
 def test_a_wait_that_is_not_known_from_both_sides_teaches_nothing(shop: Site) -> None:
