@@ -108,9 +108,9 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
     every = _rebalances(c, upgrade)
     for one in every:
         pauses = {pause.partition: pause for pause in one.pauses.measured} if one.pauses is not None else {}
-        for move in one.moves:
-            if upgrade.new_consumers and not {move.giver, move.taker} & set(upgrade.new_consumers):
-                continue
+        mine = [m for m in one.moves if not upgrade.new_consumers or {m.giver, m.taker} & set(upgrade.new_consumers)]
+        # Of a partition that was planned again meanwhile, the last move has the pause.
+        for move in {m.partition: m for m in mine}.values():
             pause = pauses.get(move.partition)
             cost = (True, pause.wait_s, pause.error_s, pause.least) if pause is not None else ()
             moved.append(MovedPartition(one.topic, move.partition, move.giver, move.taker, one.rebalance, *cost))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -957,6 +958,19 @@ def test_the_report_has_a_stall_of_every_partition_also_of_those_that_did_not_mo
     }
     assert ("nothing waited: partition 0 of orders" in found.lines) == (0 in there)
     assert "not measured" not in "".join(found.lines)
+
+
+def test_a_partition_that_was_planned_again_in_a_rebalance_is_counted_once(site: UpgradingSite) -> None:
+    to_v2(site)
+    site.turns_until(at(Phase.HOLDING))
+    every = site.history()
+    plan, later = next(pair for pair in pairwise(every) if {move.taker for move in pair[0].moves} & set(NEW))
+    assert plan.rebalance == later.rebalance
+    path = site.paths.record("orders", later.sequence)
+    site.zk.transact([SetData(path, encode_record(replace(later, moves=plan.moves)))])
+    with_pauses(site)
+    found = upgrade_report.report(site.coordinator, APP)
+    assert [one.partition for one in found.moved] == [one.partition for one in plan.moves]
 
 
 def test_a_report_before_anything_has_moved_says_so(site: UpgradingSite) -> None:
