@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any, cast
 
 from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
-from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.model import Actor, Asked, Change
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat, ZooKeeper
-from coordinator_tasks.core.znodes import newest_first, numbered
+from coordinator_tasks.core.znodes import find_many, numbered
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_CHARS = 500
@@ -52,14 +52,34 @@ def names(c: Coordinator) -> list[str]:
     return numbered(c.zk, c.paths.asked)
 
 
+def newest(c: Coordinator, names: Sequence[str]) -> Iterator[tuple[str, Asked | CoordinatorError]]:
+    """Name and record of these names, which are the oldest first; or why it cannot be read. One pruned meanwhile is left out."""
+    for end in range(len(names), 0, -_CHUNK):
+        paths = {name: f"{c.paths.asked}/{name}" for name in reversed(names[max(0, end - _CHUNK) : end])}
+        denied: dict[str, CoordinatorError] = {}
+        nodes = find_many(c.zk, paths, denied)
+        for name, path in paths.items():
+            if name in denied:
+                yield name, denied[name]
+            elif name in nodes:
+                yield name, _decoded(path, nodes[name].data, int(name))
+
+
+def _decoded(path: str, data: bytes, sequence: int) -> Asked | CoordinatorError:
+    try:
+        return decode_asked(path, data, sequence)
+    except Malformed as error:
+        return error
+
+
 def _backwards(c: Coordinator, problems: list[str] | None) -> Iterator[Asked]:
-    for name, path, node in newest_first(c.zk, c.paths.asked, names(c), _CHUNK):
-        try:
-            yield decode_asked(path, node.data, int(name))
-        except Malformed as error:
-            if problems is None:
-                raise
-            problems.append(error.told)
+    for _, one in newest(c, names(c)):
+        if isinstance(one, Asked):
+            yield one
+        elif problems is None:
+            raise one
+        else:
+            problems.append(one.told)
 
 
 @dataclass(frozen=True, slots=True)

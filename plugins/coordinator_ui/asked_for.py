@@ -11,11 +11,9 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request
 
-from coordinator_tasks.core.codecs.history_codec import decode_asked
-from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import Asked
 from coordinator_tasks.core.names import is_cluster, number_of
-from coordinator_tasks.core.znodes import newest_first
 from coordinator_tasks.service import asked
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_ui import words
@@ -26,7 +24,6 @@ from coordinator_ui.shown import actor_data
 MOST_READ = 6_000
 """Records that one request looks at in each cluster."""
 MOST_REST = 4_000
-_CHUNK = 200
 _ENDED = 0
 """A place before the first record."""
 _APART_S = 3_600.0
@@ -96,16 +93,13 @@ def page_of(c: Coordinator, wanted: Wanted, limit: int, before: int | None = Non
     names = [name for name in asked.names(c) if before is None or int(name) < before]
     found: list[Asked] = []
     problems: list[str] = []
-    for looked, (name, path, node) in enumerate(newest_first(c.zk, c.paths.asked, names, _CHUNK), 1):
-        try:
-            one = decode_asked(path, node.data, int(name))
-        except Malformed as error:
-            problems.append(error.told)
-        else:
-            if one.at < wanted.after_at - _APART_S:
-                break
-            if wanted.takes(one):
-                found.append(one)
+    for looked, (name, one) in enumerate(asked.newest(c, names), 1):
+        if isinstance(one, CoordinatorError):
+            problems.append(one.told)
+        elif one.at < wanted.after_at - _APART_S:
+            break
+        elif wanted.takes(one):
+            found.append(one)
         if (len(found) + len(problems) == limit or looked >= MOST_READ) and name != names[0]:
             return Page(tuple(found), int(name), tuple(problems))
     return Page(tuple(found), None, tuple(problems))

@@ -1,6 +1,7 @@
 """Who asked for what, as a page and as data: every action with its actor, found by a filter, in pages."""
 
 from collections.abc import Mapping
+from html import unescape
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from coordinator_tasks.core.codecs.history_codec import encode_asked
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Actor, Asked, Change
 from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service import asked
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import Cluster
 from tests.fakes.zookeeper import paths_read
@@ -134,14 +136,21 @@ def test_a_long_log_is_read_only_as_far_as_the_page_needs_it(shop: Cluster, monk
     assert len(read) == 200, "an hour before the wanted time the search ends"
 
 
-def test_a_record_that_cannot_be_read_is_named_and_hides_no_other(busy: Cluster) -> None:
+@pytest.mark.parametrize("why", ["broken", "denied"])
+def test_a_record_that_cannot_be_read_is_named_and_hides_no_other(busy: Cluster, why: str) -> None:
     path = f"{busy.paths.asked}/0000000004"
-    busy.zk.transact([SetData(path, b"{broken")])
+    if why == "broken":
+        busy.zk.transact([SetData(path, b"{broken")])
+    else:
+        busy.zk.denied.add(path)
+    problems: list[str] = []
+    assert len(asked.asked(busy.coordinator, problems=problems)) == 8
+    assert path in problems[0]
     answer = pages_of(busy).get("/api/v1/actions").json()
     assert len(answer["actions"]) == 8
     (problem,) = answer["problems"]
     assert path in problem
-    assert problem in text_of(pages_of(busy).get("/actions").text)
+    assert problem in unescape(text_of(pages_of(busy).get("/actions").text))
 
 
 def test_many_records_that_cannot_be_read_are_named_page_by_page(shop: Cluster) -> None:
