@@ -160,8 +160,14 @@ def _topic(
         "overrides": list(one.overrides[:MOST_TEXTS]),
         "problem": one.problem,
         **_figures(lag, rate, speed),
+        "lag_unknown": _unknown(standing),
         "advice": advice(one, standing, lag, rate, speed, statuses),
     }
+
+
+def _unknown(standing: Iterable[Standing]) -> int:
+    """How many partitions have an owner who does not say how far behind they are."""
+    return sum(bool(one.owner) and math.isnan(one.lag) for one in standing)
 
 
 def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, float]:
@@ -229,7 +235,7 @@ def advice(
         return ""
     left = drain_s(lag, rate, speed)
     if lag == 0 or _is_kept_up(lag, rate):
-        return "Another consumer would not help: the consumers keep up."
+        return _advice_of_no_lag(_unknown(standing))
     stalled = [s.lag for s in standing if statuses.get((s.topic, s.partition)) is LagStatus.STALL]
     if _sum(stalled) > lag / 2:
         stand = agreed(len(stalled), "stands", "stand")
@@ -247,6 +253,13 @@ def advice(
     if math.isinf(left):
         return f"Another consumer would help: the lag grows, and one consumer reads {counted(most, 'partition')}."
     return f"Another consumer would shorten it: the lag is gone in {words.duration(left)} as it is."
+
+
+def _advice_of_no_lag(unknown: int) -> str:
+    if unknown:
+        behind = f"how far behind {counted(unknown, 'partition')} {agreed(unknown, 'is', 'are')}"
+        return f"It is not known whether another consumer would help: nobody says {behind}."
+    return "Another consumer would not help: the consumers keep up."
 
 
 def _columns(

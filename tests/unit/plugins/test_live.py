@@ -480,6 +480,16 @@ def test_where_the_lag_stands_still_a_consumer_more_is_no_answer(stalled: tuple[
     assert advice(one, standing, sum(lags), 10.0, 5.0, statuses).startswith(said)
 
 
+def test_where_an_owner_says_nothing_consumers_are_not_said_to_keep_up() -> None:
+    one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2), owners={"a": (0,), "b": (1, 2)})
+    standing = [Standing("orders", 0, "a", 0.0, 0.0, 5.0), Standing("orders", 1, "b"), Standing("orders", 2, "b")]
+    told = live._topic(one, standing, {}, {})
+    assert (told["lag"], told["lag_unknown"]) == (0, 2)
+    assert told["advice"] == (
+        "It is not known whether another consumer would help: nobody says how far behind 2 partitions are."
+    )
+
+
 def test_the_charting_library_is_the_one_that_was_published() -> None:
     listed = dict(line.split()[::-1] for line in (render.VENDOR / "SHA256").read_text().splitlines())
     files = {path for path in render.VENDOR.iterdir() if path.name != "SHA256"}
