@@ -284,6 +284,17 @@ def test_a_removed_topic_keeps_its_history_and_an_unknown_one_is_a_404(shop: Clu
     assert client.get("/clusters/shop/topics/orders/rebalances/9-nope").status_code == 404
 
 
+def test_the_page_of_a_removed_topic_says_nothing_of_its_last_plan(shop: Cluster) -> None:
+    stable(shop, dict.fromkeys(range(4), "a"))
+    topics.remove_topic(shop.coordinator, "orders", PERSON)
+    path, client = "/clusters/shop/topics/orders", pages_of(shop)
+    assert "Stable: it is being removed from the coordinator. Epoch 3" in text_of(client.get(path).text)
+    stable(shop, {})
+    page = text_of(client.get(path).text)
+    assert "Stable: it was removed from the coordinator. Epoch 3" in page
+    assert words.meaning(State.STABLE) not in page
+
+
 def test_what_a_person_has_frozen_paused_or_pinned_is_shown_where_the_topic_is(shop: Cluster) -> None:
     under_way(shop)
     for page in ("/clusters/shop", "/clusters/shop/topics/orders"):
