@@ -36,12 +36,13 @@ MOST_LINKED = 50
 class Consumers:
     """The consumers of this cluster, or why they cannot be read.
 
-    `lags`: topic → records behind the log's end, as far as the consumers know.
+    `lags`: topic → records behind the log's end, as far as the consumers know; `partly`: the topics of which an owner says nothing of it.
     """
 
     listed: tuple[ConsumerOverview, ...] = ()
     problem: str = ""
     lags: Mapping[str, int] = field(default_factory=dict)
+    partly: Collection[str] = ()
 
     def of_topic(self, topic: str) -> dict[str, overview.RunningTopic]:
         """Consumer → its status of the topic, of those whose interface answers."""
@@ -195,7 +196,8 @@ def _consumers(c: Coordinator) -> Consumers:
         return Consumers(problem=error.told)
     except NodeMissing:
         return Consumers()
-    return Consumers(listed, lags=_lags(listed))
+    partly = {t.topic for one in listed for t in one.topics if t.assigned and t.lag_records is None}
+    return Consumers(listed, lags=_lags(listed), partly=partly)
 
 
 def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:

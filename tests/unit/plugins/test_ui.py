@@ -39,7 +39,9 @@ from coordinator_tasks.core.model import (
     Pause,
     Pauses,
     Reason,
+    RunningPartition,
     State,
+    Token,
     TopicNode,
     TopicStatus,
     Unmoved,
@@ -126,6 +128,24 @@ def test_what_very_many_consumers_and_topics_have_is_folded_on_the_overview(
     )
     assert (owners in page, runs in page) == (folded, folded)
     assert page.count("t0: ") == page.count("c0: ") == 1, "nothing is left out"
+
+
+def test_the_lag_on_the_overview_is_at_least_so_much_while_an_owner_says_nothing(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a", 2: "b", 3: "b"})
+    running = {p: RunningPartition(0, Token(1, 1, "g"), started=True, lag_records=7) for p in range(4)}
+
+    def says(consumer: str, *partitions: int) -> None:
+        said = TopicStatus("g", 3, {}, {p: running[p] for p in partitions})
+        shop.statuses.answers[consumer] = ConsumerStatus(consumer, "shop", 1, "boot", "ok", {"orders": said})
+
+    def lag() -> Any:
+        row = pages_of(shop).get("/").text.partition('aria-labelledby="topics"')[2].partition("</tr>\n</tbody>")[0]
+        return re.findall('<td class="number">([^<]*)</td>', row)[-1]
+
+    says("a", 0, 1)
+    assert lag() == "at least 14"
+    says("b", 2, 3)
+    assert lag() == "28"
 
 
 def test_the_page_of_a_topic_leads_to_the_topics_of_its_own_cluster(shop: Cluster) -> None:
