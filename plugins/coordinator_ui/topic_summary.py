@@ -25,7 +25,7 @@ class TopicSummary:
 
     `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → partitions not confirmed yet;
     `blockers`: consumer → its missing confirmation; `overrides`: what a person has frozen, paused or pinned; `last`: the newest
-    record; `problem`: why the topic cannot be read (the figures are then empty).
+    record, `last_problem`: why that cannot be read; `problem`: why the topic cannot be read (the figures are then empty).
     """
 
     topic: str
@@ -43,6 +43,7 @@ class TopicSummary:
     blockers: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     last: Record | None = None
+    last_problem: str = ""
     removed: bool = False
     problem: str = ""
 
@@ -88,8 +89,8 @@ def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         blockers=missing,
         overrides=overrides.told(view.config),
         last=last,
+        last_problem=problem,
         removed=view.config.removed,
-        problem=problem,
     )
 
 

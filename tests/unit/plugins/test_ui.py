@@ -20,6 +20,7 @@ from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
 from coordinator_ui.render import MOST_IN_CELL, TEMPLATES
 from coordinator_ui.routes import Result, make_app, run_result
 from coordinator_ui.story import only, tell
+from coordinator_ui.topic_summary import summaries
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
@@ -398,6 +399,27 @@ def test_a_history_that_this_account_may_not_read_hides_nothing_else_of_a_run_or
     page = pages_of(shop).get("/clusters/shop/topics/orders")
     assert page.status_code == 200
     assert mine in text_of(page.text)
+
+
+@pytest.mark.parametrize("why", ["broken", "denied"])
+def test_a_last_record_that_cannot_be_read_hides_nothing_of_the_topic(shop: Cluster, why: str) -> None:
+    stable(shop, dict.fromkeys(range(4), "a"))
+    shop.zk.ensure(shop.paths.history("orders"))
+    shop.zk.transact([Create(f"{shop.paths.history('orders')}/", b"{" if why == "broken" else b"{}", sequence=True)])
+    path = f"{shop.paths.history('orders')}/0000000000"
+    if why == "denied":
+        shop.zk.denied.add(path)
+    (one,) = summaries(shop.coordinator, ["orders"])
+    assert (path in one.last_problem, one.problem) == (True, "")
+    client = pages_of(shop)
+    said = text_of(client.get("/").text)
+    assert "a: 4 (0–3)" in said
+    assert path in said
+    said = text_of(client.get("/clusters/shop/topics/orders").text)
+    assert words.meaning(State.STABLE) in said
+    assert path in said
+    data = client.get("/api/v1/clusters/shop/live").json()
+    assert (data["topics"][0]["says"], data["topics"][0]["problem"]) == ("Every partition is where the last plan put it.", "")
 
 
 def test_links_lead_to_the_page_that_they_name(shop: Cluster) -> None:
