@@ -161,6 +161,14 @@ def test_a_page_shows_what_others_wrote_and_is_not_changed_by_it(browser: Browse
     assert run("return document.documentElement.scrollWidth") <= width
 
 
+def test_the_way_of_a_move_can_be_read_beside_long_names(browser: Browser) -> None:
+    metrics = {"width": 1_280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.open("/clusters/shop/topics/orders")
+    ways = browser.find_all(".moves td:nth-child(4)")
+    assert [way.text for way in ways if way.rect["width"] < 180 or way.rect["x"] + way.rect["width"] > 1_280] == []
+
+
 def test_a_form_keeps_what_it_is_given_letter_by_letter(browser: Browser) -> None:
     browser.open(f"/clusters/shop/ask/drain?consumer={quote(CLOSING)}&why={quote(RIGHT_TO_LEFT)}")
     assert browser.find("#field-consumer").get_attribute("value") == CLOSING
