@@ -117,6 +117,28 @@ def test_a_consumer_says_how_far_behind_it_is_and_when_it_was_last_seen(browser:
     assert rows[0][rows[0].index("5") :][:6] == ["5", "2.5 s", "2", "3", "never", "at this rate"]
 
 
+@pytest.mark.parametrize(
+    ("told_of", "says"),
+    [
+        ({"drain_s": "never"}, "20 records\n2.0 s behind\nit grows"),
+        ({"drain_s": None}, "20 records\n2.0 s behind"),
+        ({"drain_s": None, "speed": None}, "20 records\n2.0 s behind\nspeed not known yet"),
+        ({"drain_s": None, "lag_unknown": 3}, "at least 20 records\n2.0 s behind"),
+    ],
+)
+def test_the_lag_of_a_topic_says_what_is_known_of_it(
+    browser: Browser, reader: Synthetic, told_of: dict[str, Any], says: str
+) -> None:
+    def one(round_: int) -> dict[str, Any]:
+        made = synthetic(round_)
+        figures = {"lag": 20, "lag_s": 2.0, "rate": 10.0, "speed": 9.9, "lag_unknown": 0, **told_of}
+        return made | {"topics": [made["topics"][0] | figures]}
+
+    reader.make = one
+    browser.open("/live")
+    assert browser.find("[aria-label=Topics] tbody td[data-label=Lag]").text == says
+
+
 def test_a_pin_is_filled_in_with_the_present_owner_whatever_was_shown_before(
     browser: Browser, reader: Synthetic
 ) -> None:
