@@ -2,12 +2,13 @@
 
 A rule is a callable that takes `Facts` (one step of an upgrade) and returns why the step fails, as a text; an empty text,
 `None` or `True` means that it does not fail, and `False` that it does. Every error in it, or of its import, is a `BadRule` of
-one line: the upgrade then pauses.
+one line: the upgrade does not begin then, or it pauses.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from coordinator_tasks.core.errors import BadRule
@@ -22,11 +23,12 @@ class _Named:
 
     name: str
     source: str
+    call: Callable[[Facts], object]
 
     def __call__(self, facts: Facts) -> str:
         """The rule's answer, in one line. Raises `BadRule`."""
         try:
-            answer = self._imported()(facts)
+            answer = self.call(facts)
         except FAILURES as error:
             raise BadRule(
                 f"the rule {self.name!r} ({self.source}) failed with {one_line(error)}; correct it and continue the upgrade, "
@@ -43,14 +45,22 @@ class _Named:
             "boolean: correct it and continue the upgrade, or roll it back"
         )
 
-    def _imported(self) -> Any:
-        module, _, name = self.source.partition(":")
+
+def _imported(name: str, source: str) -> SiteRule:
+    """The rule. Raises `BadRule`."""
+    module, _, path = source.partition(":")
+    advice = "correct it, or install it here; then begin the upgrade, or continue it if it is paused"
+    try:
         found: Any = importlib.import_module(module.strip())
-        for part in name.strip().split("."):
+        for part in path.strip().split("."):
             found = getattr(found, part)
-        return found
+    except FAILURES as error:
+        raise BadRule(f"the rule {name!r} ({source}) cannot be imported: {one_line(error)}; {advice}") from error
+    if not callable(found):
+        raise BadRule(f"the rule {name!r} ({source}) is no callable but {type(found).__name__}; {advice}")
+    return _Named(name, source, found)
 
 
-def rules_of(named: Mapping[str, str]) -> dict[str, SiteRule]:
-    """The rules of the settings, by name; each is imported when it is used."""
-    return {name: _Named(name, source) for name, source in named.items()}
+def rules_of(named: Mapping[str, str]) -> dict[str, Callable[[], SiteRule]]:
+    """What imports each rule of the settings, by name. It raises `BadRule`."""
+    return {name: partial(_imported, name, source) for name, source in named.items()}

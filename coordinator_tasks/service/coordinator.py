@@ -1,6 +1,6 @@
 """The first argument of every service function: one cluster and its neighbours."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
@@ -17,7 +17,7 @@ class Coordinator:
 
     `boot_id` is this host's: a refused connection to a loopback address proves an end only on the same boot; empty =
     unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added. `allowed`: what this host
-    may launch. `rules`: the site's own rules for upgrades, by name. `budget`: what a plan may move without a person's approval.
+    may launch. `rules`: what imports the site's own rules for upgrades, by name. `budget`: what a plan may move without a person's approval.
     `log_url`: the site's address of a driver's log (`links.log_page`).
     """
 
@@ -31,6 +31,6 @@ class Coordinator:
     boot_id: str = ""
     bootstrap_servers: str = ""
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
-    rules: Mapping[str, SiteRule] = field(default_factory=dict)
+    rules: Mapping[str, Callable[[], SiteRule]] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     log_url: str = ""

@@ -62,13 +62,13 @@ def _by_site(c: Coordinator, upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
 
 
 def site_rule(c: Coordinator, name: str) -> SiteRule:
-    """The site's rule of this name. Raises `BadRule` if this host's settings have none."""
+    """The site's rule of this name. Raises `BadRule` if this host's settings have none, or if it cannot be imported here."""
     if name not in c.rules:
         listed = ", ".join(sorted(c.rules)) or "none"
         raise BadRule(
             f"the settings have no rule {name!r} (they have: {listed}); add it to `rules`, or choose another one"
         )
-    return c.rules[name]
+    return c.rules[name]()
 
 
 def _topic(c: Coordinator, upgrade: Upgrade, config: TopicConfig, node: TopicNode | None) -> TopicSeen:

@@ -46,6 +46,7 @@ from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.topics import configuration
 from coordinator_tasks.service.upgrade_begin import MAX_PARTITIONS
 from coordinator_tasks.service.upgrade_report import PartitionStall
+from coordinator_tasks.site_rules import rules_of
 from tests.fakes.cluster import PERSON
 from tests.world.upgrading import APP, NEW, OLD, UpgradingSite, to_v2, upgrading_site
 
@@ -501,7 +502,7 @@ def test_versions_that_were_rolled_back_are_forgotten_before_the_one_that_it_had
 
 
 def with_rule(site: UpgradingSite, rule: Callable[[Facts], str]) -> None:
-    site.coordinator = replace(site.coordinator, rules={"prices": rule})
+    site.coordinator = replace(site.coordinator, rules={"prices": lambda: rule})
 
 
 def test_a_rule_that_raises_pauses_it_and_nothing_moves(site: UpgradingSite) -> None:
@@ -680,6 +681,10 @@ def split_by_another(site: UpgradingSite) -> None:
     topics.change_config(site.coordinator, "orders", lambda old: replace(old, split=Split("other", ("x",))))
 
 
+def with_no_module(site: UpgradingSite) -> None:
+    site.coordinator = replace(site.coordinator, rules=rules_of({"mine": "nosuch_rules:mine"}))
+
+
 def nothing(_: UpgradingSite) -> None:
     pass
 
@@ -699,6 +704,7 @@ REFUSED: list[tuple[str, Callable[[UpgradingSite], None], dict[str, Any], type[C
     ("rate", nothing, {"rule": Rule(min_rate=2.0)}, BadUpgrade, "a least rate of 2 cannot be"),
     ("errors", nothing, {"rule": Rule(max_errors=-1)}, BadUpgrade, "-1 errors cannot be"),
     ("rule", nothing, {"rule": Rule(call="mine")}, BadRule, r"no rule 'mine' \(they have: none\); add it"),
+    ("rule's module", with_no_module, {"rule": Rule(call="mine")}, BadRule, "cannot be imported: ModuleNotFoundError"),
     ("count", nothing, {"count": 1001}, BadUpgrade, "1001 new consumers cannot be"),
     ("topic", nothing, {"topics": ("nosuch",)}, NotManaged, "'nosuch' is not managed"),
     ("code", nothing, {"version": FleetVersion("app.py", code="a/b")}, BadFleet, "'a/b' cannot be a version of code"),
