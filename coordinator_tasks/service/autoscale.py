@@ -17,7 +17,7 @@ from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, de
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member, TopicConfig
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.core.ports import Check, Operation
+from coordinator_tasks.core.ports import Check, Delete, Operation
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import growth_store, overrides, redeployment, scaling, store
@@ -81,6 +81,27 @@ def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
         return [] if same else [_put(c, wanted)], wanted
 
     return compare_and_set(c.zk, c.paths.growth(app), attempt)
+
+
+def would_end(c: Coordinator, app: str) -> Growth | None:
+    """What `end_growth` would take away; raises what it raises."""
+    found = growth_store.find(c, app)
+    if found is None:
+        _fleet_or_pods(c, app)
+    return found
+
+
+def end_growth(c: Coordinator, app: str) -> None:
+    """Take away the limits of a fleet's growth, with what was measured and decided. Without limits it changes nothing.
+
+    Raises `NotManaged` if there is neither the growth, nor such a fleet, nor such pods.
+    """
+
+    def attempt() -> tuple[list[Operation], None]:
+        found = would_end(c, app)
+        return [] if found is None else [Delete(c.paths.growth(app), found.version)], None
+
+    compare_and_set(c.zk, c.paths.growth(app), attempt)
 
 
 def _put(c: Coordinator, growth: Growth) -> Operation:

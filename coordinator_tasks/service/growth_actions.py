@@ -9,11 +9,22 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 def _would_set(c: Coordinator, given: Given) -> Done:
+    if not given["most"]:
+        autoscale.would_end(c, given["app"])
+        return _no_limits(given["app"])
     return _set(autoscale.would_set(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
 
 
 def _set_growth(c: Coordinator, given: Given, _: Actor) -> Done:
+    if not given["most"]:
+        autoscale.end_growth(c, given["app"])
+        return _no_limits(given["app"])
     return _set(autoscale.set_growth(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
+
+
+def _no_limits(app: str) -> Done:
+    said = f"{app} has no limits of growth; `autoscale` leaves it alone"
+    return Done(None, said, (said,))
 
 
 def _set(limits: Limits, app: str) -> Done:

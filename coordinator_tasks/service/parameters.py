@@ -188,12 +188,13 @@ def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind:
     return Parameter(name, field, Option(kind, text, flag, default))
 
 
+_MOST = "The fleet has at most so many consumers; 0 = it has no limits any more."
 GROWTH = (
     _limit("least", "At least", "The fleet has at least so many consumers.", "--min", 1, kind=int),
     Parameter(
         "most",
-        _field("integer", "At most", "The fleet has at most so many consumers.", minimum=0, maximum=1_000),
-        Option(int, "The fleet has at most so many consumers.", "--max"),
+        _field("integer", "At most", _MOST, minimum=0, maximum=1_000),
+        Option(int, _MOST, "--max"),
     ),
     _limit(
         "spare", "Warm spares", "Consumers that are kept warm beyond those that are needed.", "--spare", 0, kind=int

@@ -567,6 +567,26 @@ def test_what_is_kept_is_read_back_the_same_and_limits_that_cannot_be_are_malfor
         decode_growth("/x", encode_growth(wrong), APP, 0)
 
 
+def test_limits_are_taken_away_by_at_most_0_and_the_fleet_is_left_alone() -> None:
+    site = fleet_site(BUSY, act=True)
+    given = {"app": APP, "most": 0, "act": True, "why": "not needed"}
+    said = ["billing has no limits of growth; `autoscale` leaves it alone"]
+    before = site.server.zxid
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=True) == said
+    assert site.server.zxid == before
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said
+    assert growth_store.growing(site.coordinator) == []
+    assert list(autoscale.look(site.coordinator, (), PERSON)) == []
+    (record,) = asked.asked(site.coordinator, APP, 1)
+    assert [(one.field, one.after) for one in record.changes] == [("limits", "")]
+    written = site.server.zxid
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said
+    assert site.server.zxid == written, "the same again changes nothing"
+    for dry_run in (True, False):
+        with pytest.raises(NotManaged, match="has no fleet 'biling'"):
+            ACTIONS["set_growth"].run(site.coordinator, {**given, "app": "biling"}, PERSON, dry_run=dry_run)
+
+
 def test_the_form_and_the_command_set_limits_and_look() -> None:
     site = fleet_site(BUSY)
     given = {"app": APP, "least": 2, "most": 5, "act": False, "why": "evening"}
