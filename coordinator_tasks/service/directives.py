@@ -33,6 +33,8 @@ from coordinator_tasks.service.fleet import with_consumer, without
 from coordinator_tasks.service.observe import load_claims, load_directives
 
 MAX_ISOLATED_S = 366 * 86_400.0
+UNTIL_ANOTHER = "until another consumer is there that reads it"
+"""How long who drains keeps what nobody else may have."""
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:

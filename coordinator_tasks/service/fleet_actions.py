@@ -10,7 +10,7 @@ from coordinator_tasks.service import fleet, overview, redeployment, scaling, to
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import may_have
+from coordinator_tasks.service.directives import UNTIL_ANOTHER, may_have
 from coordinator_tasks.service.observe import load_directives
 
 _TOLD = ("application", "code", "arguments", "conf", "environment")
@@ -118,7 +118,7 @@ def kept_until(c: Coordinator, topic: str, leaves: Collection[str]) -> str:
     except UNREADABLE:
         return " until the topic's configuration can be read"
     able = may_have(c, topic, c.discovery.members())
-    return "" if able - set(leaves) else " until another consumer is there that reads it"
+    return "" if able - set(leaves) else f" {UNTIL_ANOTHER}"
 
 
 def _would_redeploy(c: Coordinator, given: Given) -> Done:

@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine import rollback, split
 from coordinator_tasks.core.machine.draft import by_consumer
-from coordinator_tasks.core.model import Actor, TopicConfig
+from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.model import Actor, Member, TopicConfig
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import check_known, may_have
+from coordinator_tasks.service.directives import UNTIL_ANOTHER, check_known, may_have
+from coordinator_tasks.service.observe import load_directives
 from coordinator_tasks.service.topics import change_config, changeable, chosen_partitions, configuration
 
 FROZEN = "frozen: nothing moves when consumers join or leave"
@@ -27,7 +29,8 @@ log = logging.getLogger(__name__)
 class Pin:
     """A changed pin of one partition: `owner` has it now, `before` and `after` are its pins; empty = none.
 
-    `there`: whether `after` is registered, `may_have`: whether it may have partitions of the topic then.
+    `there`: whether `after` is registered, `may_have`: whether it may have partitions of the topic then. `kept`: it may not, and
+    nobody else may either, so that an owner that drains keeps it.
     """
 
     partition: int
@@ -37,6 +40,7 @@ class Pin:
     frozen: bool = False
     there: bool = True
     may_have: bool = True
+    kept: bool = False
 
     @property
     def text(self) -> str:
@@ -47,7 +51,7 @@ class Pin:
         where = "stays there" if self.owner == self.after else f"moves there from {self.owner or 'nobody'}"
         until = f"{self.after} {'may have it' if self.there else 'is there'}"
         if self.owner == self.after and not self.frozen and not self.may_have:
-            where = f"moves away until {until}"
+            where = f"stays there {UNTIL_ANOTHER}" if self.kept else f"moves away until {until}"
         elif self.owner != self.after and (self.frozen or not self.may_have):
             where = f"stays with {self.owner or 'nobody'} until {'the topic is unfrozen' if self.frozen else until}"
         return f"partition {self.partition} is pinned to {self.after} and {where}{was}"
@@ -83,9 +87,20 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     owners = node.assignments if node is not None else {}
     members = c.discovery.members() if consumer else {}
     there = not consumer or consumer in members
-    able = not consumer or consumer in may_have(c, topic, members)
-    found = (Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there, able) for p in wanted)
+    others = may_have(c, topic, members) if consumer else set()
+    able = not consumer or consumer in others
+    kept = there and not able and not others and not _loses_it(c, members[consumer])
+    found = (
+        Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there, able, kept) for p in wanted
+    )
     return tuple(one for one in found if one.before != one.after)
+
+
+def _loses_it(c: Coordinator, member: Member) -> bool:
+    """Whether this consumer gives up what it has, also where nobody takes it over: it is isolated, or was asked to end."""
+    directive = load_directives(c, {}).get(member.consumer)
+    life = Life(member.consumer, member.incarnation, directive=directive, now=c.clock.now())
+    return life.isolation is not None or life.leaving
 
 
 def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> str:

@@ -91,6 +91,22 @@ def test_a_pin_to_an_owner_that_drains_says_that_the_partition_leaves_it(shop: S
     assert shop.node().assignments[mine] == "a"
 
 
+def test_a_pin_to_the_last_consumer_that_drains_says_that_the_partition_stays(shop: Site) -> None:
+    directives.drain(shop.coordinator, "a", by="ada", why="")
+    (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [0], actor=PERSON)
+    assert pinned.text == "partition 0 is pinned to a and stays there until another consumer is there that reads it"
+    shop.settles()
+    assert shop.counts() == {"a": 4}
+
+
+def test_a_pin_to_an_isolated_owner_says_that_the_partition_leaves_it_though_nobody_takes_it(shop: Site) -> None:
+    directives.isolate(shop.coordinator, "a", by="ada", why="")
+    (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [0], actor=PERSON)
+    assert pinned.text == "partition 0 is pinned to a and moves away until a may have it"
+    shop.settles()
+    assert shop.node().assignments == {}
+
+
 def reads_another_topic(site: Site) -> None:
     process = site.processes["b"]
     site.register(replace(process.member, topics=("payments",)), process.zk)
