@@ -17,7 +17,7 @@ from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS, given_away
+from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS, given_away, kept_until
 from coordinator_tasks.service.growth_actions import GROWTH_ACTIONS
 from coordinator_tasks.service.offset_actions import OFFSET_ACTIONS
 from coordinator_tasks.service.upgrade_actions import UPGRADE_ACTIONS
@@ -221,33 +221,41 @@ def _would_restart(c: Coordinator, given: Given) -> Done:
     wanted = directives.would_expect_restart(
         c, consumer, within_s, moves=moves, by="nobody yet", why=given.get("why", "")
     )
-    return _restarts(consumer, wanted, overview.held(c, consumer))
+    return _restarts(c, consumer, wanted, overview.held(c, consumer))
 
 
 def _expect_restart(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer, (within_s, moves) = given["consumer"], _restart(given)
     held, why = overview.held(c, consumer), given.get("why", "")
     found = directives.expect_restart(c, consumer, within_s, moves=moves, by=actor.named, why=why)
-    return _restarts(consumer, found.restart, held)
+    return _restarts(c, consumer, found.restart, held)
 
 
 def _restart(given: Given) -> tuple[float, bool]:
     return 60 * float(given["within"]), bool(given.get("move"))
 
 
-def _restarts(consumer: str, wanted: PlannedRestart | None, held: Mapping[str, tuple[int, ...]]) -> Done:
+def _restarts(
+    c: Coordinator, consumer: str, wanted: PlannedRestart | None, held: Mapping[str, tuple[int, ...]]
+) -> Done:
     if wanted is None:
         line = f"{consumer} is not expected to restart"
         return Done(None, line, (line,))
-    one, several = (
-        ("moves away, and returns", "move away, and return") if wanted.moves else ("waits for it", "wait for it")
-    )
     lines = [f"{consumer} is expected to restart within {duration(wanted.until_at - wanted.at)}"]
-    lines += [
-        f"{consumer}: {named(which)} of {topic} {agreed(len(which), one, several)}" for topic, which in held.items()
-    ]
+    for topic, which in held.items():
+        does = agreed(len(which), *_meanwhile(c, consumer, topic, moves=wanted.moves))
+        lines.append(f"{consumer}: {named(which)} of {topic} {does}")
     lines += [] if held else [f"{consumer} holds nothing"]
     return Done(wanted, "\n".join(lines), tuple(lines))
+
+
+def _meanwhile(c: Coordinator, consumer: str, topic: str, *, moves: bool) -> tuple[str, str]:
+    """What one partition does until the restart, and what several do."""
+    if not moves:
+        return "waits for it", "wait for it"
+    if until := kept_until(c, topic, [consumer]):
+        return f"stays{until}", f"stay{until}"
+    return "moves away, and returns", "move away, and return"
 
 
 # All of them ---------------------------------------------------------------------------------------------------------

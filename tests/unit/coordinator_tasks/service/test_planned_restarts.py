@@ -369,3 +369,24 @@ def test_form_and_command_say_what_waits_and_who_asked_stands_in_the_history() -
     assert shown.asked == f"back within 10 min, asked by {PERSON.who}: new kernel"
     (ended,) = ACTIONS["expect_restart"].lines(site.coordinator, {**given, "within": 0}, PERSON, dry_run=False)
     assert ended == "b is not expected to restart"
+
+
+def test_form_and_command_say_that_what_nobody_else_may_have_does_not_move_away() -> None:
+    site = stable_site("a", "b")
+    given: dict[str, Any] = {"consumer": "b", "within": 10, "move": True, "why": "new kernel"}
+    mine = f"b: {named(owned(site, 'b'))} of orders"
+    lines = ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=True)
+    assert lines[1:] == [f"{mine} move away, and return"]
+    directives.drain(site.coordinator, "a", "ada", "")
+    kept = [f"{mine} stay until another consumer is there that reads it"]
+    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=True)[1:] == kept
+    had = owned(site, "b")
+    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=False)[1:] == kept
+    site.settles()
+    assert had <= owned(site, "b")
+    site.dies("b")
+    site.settles()
+    assert set(overview.unowned(site.coordinator)["orders"]) >= had
+    site.starts("b")
+    site.settles()
+    assert had <= owned(site, "b")
