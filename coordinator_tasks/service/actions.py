@@ -158,7 +158,7 @@ def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
 def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
     consumer = given["consumer"]
     directives.check_known(c, consumer)
-    yield from given_away(c, consumer, [consumer])
+    yield from given_away(c, directives.registered(c), consumer, [consumer])
 
 
 def _isolated_s(given: Given) -> float:
@@ -242,20 +242,20 @@ def _restarts(
         line = f"{consumer} is not expected to restart"
         return Done(None, line, (line,))
     lines = [f"{consumer} is expected to restart within {duration(wanted.until_at - wanted.at)}"]
+    lives = directives.registered(c) if wanted.moves else {}
     for topic, which in held.items():
-        does = agreed(len(which), *_meanwhile(c, consumer, topic, moves=wanted.moves))
+        until = kept_until(c, lives, topic, [consumer]) if wanted.moves else ""
+        does = agreed(len(which), *_meanwhile(until, moves=wanted.moves))
         lines.append(f"{consumer}: {named(which)} of {topic} {does}")
     lines += [] if held else [f"{consumer} holds nothing"]
     return Done(wanted, "\n".join(lines), tuple(lines))
 
 
-def _meanwhile(c: Coordinator, consumer: str, topic: str, *, moves: bool) -> tuple[str, str]:
-    """What one partition does until the restart, and what several do."""
-    if not moves:
-        return "waits for it", "wait for it"
-    if until := kept_until(c, topic, [consumer]):
+def _meanwhile(until: str, *, moves: bool) -> tuple[str, str]:
+    """What one partition does until the restart, and what several do. `until`: how long they do not move."""
+    if until:
         return f"stays{until}", f"stay{until}"
-    return "moves away, and returns", "move away, and return"
+    return ("moves away, and returns", "move away, and return") if moves else ("waits for it", "wait for it")
 
 
 # All of them ---------------------------------------------------------------------------------------------------------

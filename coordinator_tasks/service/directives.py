@@ -175,12 +175,17 @@ def put_directive(c: Coordinator, directive: Directive) -> Operation:
     return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
 
 
-def may_have(c: Coordinator, topic: str, members: Mapping[str, Member]) -> set[str]:
-    """Those of the registered consumers that read the topic and are neither isolated nor draining."""
+def registered(c: Coordinator) -> dict[str, Life]:
+    """The registered consumers, each with its registration and directive."""
     asked, now = load_directives(c, {}), c.clock.now()
-    readers = {one: member for one, member in members.items() if subscribes(member, topic)}
-    lives = (Life(one, member.incarnation, directive=asked.get(one), now=now) for one, member in readers.items())
-    return {life.consumer for life in lives if life.isolation is None and life.draining is None}
+    members = c.discovery.members()
+    return {one: Life(one, who.incarnation, who, directive=asked.get(one), now=now) for one, who in members.items()}
+
+
+def may_have(topic: str, lives: Mapping[str, Life]) -> set[str]:
+    """Those of the registered consumers that read the topic and are neither isolated nor draining."""
+    able = {one for one, life in lives.items() if life.isolation is None and life.draining is None}
+    return {one for one in able if (member := lives[one].member) is not None and subscribes(member, topic)}
 
 
 def _change(

@@ -4,13 +4,14 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from coordinator_tasks.core.errors import UNREADABLE, NotManaged
+from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
 from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import UNTIL_ANOTHER, may_have
+from coordinator_tasks.service.directives import UNTIL_ANOTHER, may_have, registered
 from coordinator_tasks.service.observe import load_directives
 
 _TOLD = ("application", "code", "arguments", "conf", "environment")
@@ -80,7 +81,8 @@ def _shown(value: Any) -> str:
 
 def _would_scale(c: Coordinator, given: Given) -> Done:
     found = scaling.would_scale(c, given["app"], int(given["count"]), given.get("pattern") or "")
-    leave = (line for one in found.leaves for line in given_away(c, one, found.leaves, ", and leaves"))
+    lives = registered(c)
+    leave = (line for one in found.leaves for line in given_away(c, lives, one, found.leaves, ", and leaves"))
     return _scaled(found, [*_join_lines(found), *leave])
 
 
@@ -99,26 +101,33 @@ def _join_lines(found: scaling.Scaled) -> list[str]:
     return [f"{one} joins" for one in found.joins]
 
 
-def given_away(c: Coordinator, consumer: str, leaves: Collection[str], then: str = "") -> Iterator[str]:
-    """What happens to all that the consumer holds, if these are to leave; `then`: what it does when it holds nothing."""
+def given_away(
+    c: Coordinator, lives: Mapping[str, Life], consumer: str, leaves: Collection[str], then: str = ""
+) -> Iterator[str]:
+    """What happens to all that the consumer holds, if these are to leave; `then`: what it does when it holds nothing.
+
+    `lives`: the registered consumers.
+    """
     held = overview.held(c, consumer)
     for topic, partitions in held.items():
-        until = kept_until(c, topic, leaves)
+        until = kept_until(c, lives, topic, leaves)
         verb, end = ("keeps", until) if until else ("gives away", then)
         yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
     if not held:
         yield f"{consumer} holds nothing{then}"
 
 
-def kept_until(c: Coordinator, topic: str, leaves: Collection[str]) -> str:
-    """Until when those who are to leave keep their partitions of a topic; empty = they give them away."""
+def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Collection[str]) -> str:
+    """Until when those who are to leave keep their partitions of a topic; empty = they give them away.
+
+    `lives`: the registered consumers.
+    """
     try:
         if topics.configuration(c, topic).frozen:
             return " until the topic is unfrozen"
     except UNREADABLE:
         return " until the topic's configuration can be read"
-    able = may_have(c, topic, c.discovery.members())
-    return "" if able - set(leaves) else f" {UNTIL_ANOTHER}"
+    return "" if may_have(topic, lives) - set(leaves) else f" {UNTIL_ANOTHER}"
 
 
 def _would_redeploy(c: Coordinator, given: Given) -> Done:

@@ -10,15 +10,13 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine import rollback, split
 from coordinator_tasks.core.machine.draft import by_consumer
-from coordinator_tasks.core.machine.life import Life
-from coordinator_tasks.core.model import Actor, Member, TopicConfig
+from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import UNTIL_ANOTHER, check_known, may_have
-from coordinator_tasks.service.observe import load_directives
+from coordinator_tasks.service.directives import UNTIL_ANOTHER, check_known, may_have, registered
 from coordinator_tasks.service.topics import change_config, changeable, chosen_partitions, configuration
 
 FROZEN = "frozen: nothing moves when consumers join or leave"
@@ -85,22 +83,15 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     path = c.paths.topic(topic)
     node = store.read_node(path, c.zk.find(path))
     owners = node.assignments if node is not None else {}
-    members = c.discovery.members() if consumer else {}
-    there = not consumer or consumer in members
-    others = may_have(c, topic, members) if consumer else set()
-    able = not consumer or consumer in others
-    kept = there and not able and not others and not _loses_it(c, members[consumer])
+    lives = registered(c) if consumer else {}
+    life, others = lives.get(consumer), may_have(topic, lives)
+    there, able = not consumer or life is not None, not consumer or consumer in others
+    # Who is isolated, or was asked to end, gives up what it has, also where nobody takes it over.
+    kept = not others and life is not None and life.isolation is None and not life.leaving
     found = (
         Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there, able, kept) for p in wanted
     )
     return tuple(one for one in found if one.before != one.after)
-
-
-def _loses_it(c: Coordinator, member: Member) -> bool:
-    """Whether this consumer gives up what it has, also where nobody takes it over: it is isolated, or was asked to end."""
-    directive = load_directives(c, {}).get(member.consumer)
-    life = Life(member.consumer, member.incarnation, directive=directive, now=c.clock.now())
-    return life.isolation is not None or life.leaving
 
 
 def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> str:

@@ -20,6 +20,7 @@ from coordinator_tasks.core.model import Record, State
 from coordinator_tasks.service import history, overview, transitions
 from coordinator_tasks.service.consumer_pages import ConsumerPages, pages_now
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.directives import registered
 from coordinator_tasks.service.fleet_actions import kept_until
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import ConsumerOverview
@@ -131,7 +132,7 @@ def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
 
 def _kept(c: Coordinator, topic: str, drain: Collection[str]) -> dict[str, str]:
     try:
-        return {who: kept_until(c, topic, drain) for who in drain}
+        return dict.fromkeys(drain, kept_until(c, registered(c), topic, drain) if drain else "")
     except (DiscoveryUnavailable, Malformed):
         return {}
 

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
-from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, Isolation, State
-from coordinator_tasks.core.ports import Create, Delete, SetData
+from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, Isolation, Member, State
+from coordinator_tasks.core.ports import Create, Delete, Discovery, SetData
 from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import (
     directives,
@@ -31,6 +31,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import PLATFORM
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.shop import Shop, open_shop
+from tests.world.site import stable_site
 
 APP = "billing"
 TOLD = {"application": "app.py", "arguments": ("--set", "x=1"), "conf": {"spark.cores.max": "2"}}
@@ -41,6 +42,18 @@ def shop() -> Cluster:
     cluster = Cluster()
     fleet.set_fleet(cluster.coordinator, Fleet(APP, consumers=("b-1", "b-2"), **TOLD))
     return cluster
+
+
+@dataclass(slots=True)
+class CountingDiscovery:
+    """Counts how often somebody asks who is registered."""
+
+    real: Discovery
+    count: int = 0
+
+    def members(self) -> Mapping[str, Member]:
+        self.count += 1
+        return self.real.members()
 
 
 def consumers(shop: Cluster) -> tuple[str, ...]:
@@ -75,6 +88,20 @@ def test_it_shrinks_by_draining_the_highest_numbers_in_one_transaction(shop: Clu
     drained = {one: directives.read_directive(shop.coordinator, one).draining for one in ("b-8", "b-9", "b-10")}
     assert {(one.by, one.why) for one in drained.values() if one is not None} == {("ada", "load")}
     assert None not in drained.values(), "b-8 has not registered, but its process may be starting"
+
+
+@pytest.mark.parametrize("names", [("orders",), ("orders", "payments", "refunds")])
+def test_the_dry_run_of_a_smaller_fleet_reads_once_who_is_registered(names: tuple[str, ...]) -> None:
+    site = stable_site(*(f"b-{number}" for number in range(1, 5)), partitions=4)
+    for topic in names[1:]:
+        site.add_topic(topic)
+    site.settles()
+    fleet.set_fleet(site.coordinator, Fleet(APP, "app.py", tuple(site.processes)))
+    reads = CountingDiscovery(site.coordinator.discovery)
+    c = replace(site.coordinator, discovery=cast(Discovery, reads))
+    lines = ACTIONS["scale"].run(c, {"app": APP, "count": 1}, PERSON, dry_run=True).lines
+    assert len(lines) == 3 * len(names) + 1
+    assert reads.count == 1
 
 
 def test_who_was_drained_is_let_in_again(shop: Cluster) -> None:
