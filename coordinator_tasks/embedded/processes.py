@@ -103,7 +103,16 @@ def run_to_end(
 ) -> None:
     """Runs a command; ProcessFailed, whose text is the sentence ``failure`` with the reason and the ``advice``."""
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s, env=environment, cwd=cwd)
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            env=environment,
+            cwd=cwd,
+        )
     except subprocess.TimeoutExpired as error:
         raise ProcessFailed(f"{failure} within {timeout_s:g} s: the machine is too busy; start again") from error
     except subprocess.CalledProcessError as error:
