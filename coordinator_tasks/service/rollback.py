@@ -5,7 +5,7 @@ membership, or for a time; the plan that ends it removes it from the configurati
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
@@ -16,8 +16,9 @@ from coordinator_tasks.core.model import Actor, Record, Rollback, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.logs import about
-from coordinator_tasks.service import history
+from coordinator_tasks.service import growth_store, history
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleet import fleets
 from coordinator_tasks.service.preview import Preview, earlier_moves, priced, with_budget
 from coordinator_tasks.service.sites import site_of
 from coordinator_tasks.service.topics import change_config, configuration, not_removed
@@ -33,7 +34,8 @@ class Way:
     """A roll back, and what it would move. `standing`: the same one is in force already.
 
     `gone`: consumer of then that may not have its partitions now → these partitions; `newer`: partitions that had no
-    owner then; `pinned`: partitions that a person has pinned elsewhere. None of these is moved.
+    owner then; `pinned`: partitions that are pinned elsewhere. None of these is moved. `growing`: fleets that read the topic,
+    whose growth acts.
     """
 
     wanted: Rollback
@@ -42,12 +44,13 @@ class Way:
     newer: tuple[int, ...]
     pinned: tuple[int, ...]
     standing: bool
+    growing: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What it moves, what it leaves out, and how long it holds, for a person."""
         held = f"it holds {rollback.until(self.wanted)}"
-        return (*self.preview.lines, *(f"{self.preview.topic}:   {one}" for one in (*self.left_out, held)))
+        return (*self.preview.lines, *(f"{self.preview.topic}:   {one}" for one in (*self.left_out, held, *self._ends)))
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -59,8 +62,18 @@ class Way:
         if self.newer:
             texts.append(f"nobody had {named(self.newer)} then: {agreed(len(self.newer), 'it stays', 'they stay')}")
         if self.pinned:
-            texts.append(f"a person has pinned {named(self.pinned)}, which {agreed(len(self.pinned), 'stays', 'stay')}")
+            are, stay = agreed(len(self.pinned), "is", "are"), agreed(len(self.pinned), "stays", "stay")
+            texts.append(f"{named(self.pinned)} {are} pinned to others, and {stay}")
         return tuple(texts)
+
+    @property
+    def _ends(self) -> Iterator[str]:
+        """What may move partitions again at once."""
+        for app in self.growing:
+            yield (
+                f"the growth of {app} acts: its moves come before this roll back, and a change of its size may end it; to keep "
+                f"it, `set-growth {app}` without --act first"
+            )
 
 
 def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, by: str = "", why: str = "") -> Way:
@@ -100,7 +113,13 @@ def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, b
     held = config.rollback
     standing = held is not None and not rollback.why_over(held, able, c.clock.now()) and _same(held, wanted)
     wanted = held if held is not None and standing else wanted
-    return Way(wanted, _priced(c, site, topic, wanted), dict(sorted(gone.items())), tuple(newer), pinned, standing)
+    shown, growing = _priced(c, site, topic, wanted), _growing(c, assignments.values())
+    return Way(wanted, shown, dict(sorted(gone.items())), tuple(newer), pinned, standing, growing)
+
+
+def _growing(c: Coordinator, owners: Collection[str]) -> tuple[str, ...]:
+    acting = {one.app for one in growth_store.readable(c) if one.limits.act}
+    return tuple(one.app for one in fleets(c) if one.app in acting and not set(owners).isdisjoint(one.consumers))
 
 
 def _check(config: TopicConfig) -> None:

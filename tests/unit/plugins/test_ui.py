@@ -419,7 +419,10 @@ def test_a_last_record_that_cannot_be_read_hides_nothing_of_the_topic(shop: Clus
     assert words.meaning(State.STABLE) in said
     assert path in said
     data = client.get("/api/v1/clusters/shop/live").json()
-    assert (data["topics"][0]["says"], data["topics"][0]["problem"]) == ("Every partition is where the last plan put it.", "")
+    assert (data["topics"][0]["says"], data["topics"][0]["problem"]) == (
+        "Every partition is where the last plan put it.",
+        "",
+    )
 
 
 def test_links_lead_to_the_page_that_they_name(shop: Cluster) -> None:

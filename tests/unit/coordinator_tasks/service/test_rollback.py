@@ -7,10 +7,22 @@ import pytest
 
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable
+from coordinator_tasks.core.growth import Limits
 from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.draft import draft_of
-from coordinator_tasks.core.model import State
-from coordinator_tasks.service import directives, history, observe, overrides, rollback, store, topics, transitions
+from coordinator_tasks.core.model import Fleet, State
+from coordinator_tasks.service import (
+    autoscale,
+    directives,
+    fleet,
+    history,
+    observe,
+    overrides,
+    rollback,
+    store,
+    topics,
+    transitions,
+)
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.topics import configuration
 from tests.fakes.cluster import PERSON
@@ -85,6 +97,27 @@ def test_a_roll_back_that_exceeds_the_budget_is_said_to_wait_for_approval(joined
     assert done.lines[-1] == "orders: the next plan moves them, once it is approved"
 
 
+def test_a_roll_back_says_that_a_growth_which_acts_may_move_partitions_again(joined: Site) -> None:
+    fleet.set_fleet(joined.coordinator, Fleet("billing", "app.py", ("a", "b")))
+    fleet.set_fleet(joined.coordinator, Fleet("other", "app.py", ("x",)))
+    rebalance = newest(joined)
+    for app, act in (("billing", False), ("other", True)):
+        autoscale.set_growth(joined.coordinator, app, Limits(act=act))
+    assert rollback.preview(joined.coordinator, "orders", rebalance).lines[-1].startswith("orders:   it holds until")
+    autoscale.set_growth(joined.coordinator, "billing", Limits(act=True))
+    said = (
+        "orders:   the growth of billing acts: its moves come before this roll back, and a change of its size may end it; to keep "
+        "it, `set-growth billing` without --act first"
+    )
+    assert rollback.preview(joined.coordinator, "orders", rebalance).lines[-1] == said
+    assert go_back(joined, rebalance).lines[-1] == said
+    joined.settles()
+    assert joined.counts() == {"a": 4}
+    overrides.set_pins(joined.coordinator, "orders", "b", [0], actor=PERSON)  # as a growth moves
+    joined.settles()
+    assert joined.counts() == {"a": 3, "b": 1}
+
+
 def test_several_rebalances_are_undone_at_once(joined: Site) -> None:
     first = newest(joined)
     joined.starts("c")
@@ -150,7 +183,7 @@ def test_a_pin_comes_before_a_roll_back_and_is_named(joined: Site) -> None:
     mine = next(p for p, who in joined.node().assignments.items() if who == "b")
     overrides.set_pins(joined.coordinator, "orders", "b", [mine], actor=PERSON)
     way = go_back(joined, rebalance)
-    assert way.left_out == (f"a person has pinned partition {mine}, which stays",)
+    assert way.left_out == (f"partition {mine} is pinned to others, and stays",)
     joined.settles()
     assert joined.counts() == {"a": 3, "b": 1}
 
