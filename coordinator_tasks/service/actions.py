@@ -12,7 +12,17 @@ from typing import Any
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
-from coordinator_tasks.service import directives, fleet, overrides, overview, positions, store, topics
+from coordinator_tasks.service import (
+    directives,
+    fleet,
+    overrides,
+    overview,
+    positions,
+    redeployment,
+    store,
+    topics,
+    upgrades,
+)
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts
 from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
@@ -207,13 +217,19 @@ def _admits(c: Coordinator, given: Given) -> Iterator[str]:
         fleet.with_consumer(c, app, consumer)
         there = consumer in fleet.fleet_of(c, app).consumers
         yield f"{consumer} {'is in' if there else 'returns to'} the fleet {app}"
+    yield from _drained_again(c, consumer)
 
 
 def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
     consumer, app = given["consumer"], given.get("app") or ""
     found = directives.undrain(c, consumer, app)
     said = f"{consumer} may get partitions again" + (f", and is in the fleet {app}" if app else "")
-    return Done(found, said)
+    return Done(found, "\n".join((said, *_drained_again(c, consumer))))
+
+
+def _drained_again(c: Coordinator, consumer: str) -> Iterator[str]:
+    yield from redeployment.drains_again(c, consumer)
+    yield from upgrades.drains_again(c, consumer)
 
 
 def _would_restart(c: Coordinator, given: Given) -> Done:

@@ -4,11 +4,12 @@ The fleet keeps which incarnations are to end, so every call continues where the
 """
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
-from coordinator_tasks.core.errors import BadFleet, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import BadFleet, DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Directive, Draining, Fleet, State
 from coordinator_tasks.core.names import check_words, is_topic
@@ -161,6 +162,16 @@ def pending(c: Coordinator, fleet: Fleet) -> set[str]:
         return is_ours(read_directive(c, one), fleet.app)
 
     return {one for one, old in fleet.replaced.items() if one in fleet.consumers and is_old(one, old)}
+
+
+def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
+    """That a redeployment drains this consumer again, if somebody undrains it now; nothing while the registry does not answer."""
+    member = None
+    with suppress(DiscoveryUnavailable):
+        member = c.discovery.members().get(consumer)
+    for fleet in fleets.fleets(c):
+        if consumer in fleet.consumers and member is not None and member.incarnation <= fleet.replaced.get(consumer, 0):
+            yield f"the redeployment of {fleet.app} is not over: it drains {consumer}, and launches it again when it has left"
 
 
 def still_run(consumers: Collection[str]) -> str:

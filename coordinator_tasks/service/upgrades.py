@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
-from coordinator_tasks.core.errors import BadRule, BadUpgrade, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import UNREADABLE, BadRule, BadUpgrade, LookAgain, Malformed, Refused
 from coordinator_tasks.core.model import Directive, Draining, Split
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, because, shown
@@ -144,6 +144,15 @@ def giving(upgrade: Upgrade) -> tuple[str, ...]:
     old, new = upgrade.old_consumers, upgrade.new_consumers
     gives = {Phase.MOVING: old, Phase.DRAINING: old, Phase.RETURNING: new}
     return () if upgrade.paused else gives.get(upgrade.phase, ())
+
+
+def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
+    """That an upgrade drains this consumer again, if somebody undrains it now. A record that cannot be read is left out."""
+    for app in upgrade_store.fleets_with_upgrades(c):
+        with suppress(*UNREADABLE):
+            upgrade = upgrade_store.read(c, app)
+            if upgrade.phase in (Phase.DRAINING, Phase.RETURNING) and consumer in giving(upgrade):
+                yield f"the {upgrade.said} is {upgrade.phase.value}: it drains {consumer} again"
 
 
 def why_waits(c: Coordinator, upgrade: Upgrade) -> str:

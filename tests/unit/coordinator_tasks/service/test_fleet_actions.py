@@ -326,6 +326,21 @@ def test_any_call_continues_what_another_one_began(site: Shop) -> None:
     assert (draining.by, draining.why, draining.incarnation) == (APP, "redeployment", 0)
 
 
+def test_an_undrain_says_that_a_redeployment_drains_the_consumer_again(site: Shop) -> None:
+    c, given = site.coordinator, {"consumer": "a", "app": ""}
+    again = "the redeployment of billing is not over: it drains a, and launches it again when it has left"
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained"]
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a may get partitions again", again]
+    assert ACTIONS["undrain"].run(c, given, PERSON, dry_run=False).text == f"a may get partitions again\n{again}"
+    assert stepped(site) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
+    left(site, "a", 1)
+    stepped(site)
+    site.join("a")
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained"]
+
+
 def test_a_fleet_that_is_set_meanwhile_leaves_nobody_drained(site: Shop) -> None:
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
     stepped(site)

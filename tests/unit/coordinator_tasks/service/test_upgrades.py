@@ -756,6 +756,20 @@ def test_other_requests_for_the_fleet_and_its_topics_are_refused_meanwhile(site:
     assert stored(site) == before
 
 
+def test_an_undrain_says_that_the_upgrade_drains_the_consumer_again(site: UpgradingSite) -> None:
+    to_v2(site)
+    site.lingering.update(OLD)
+    site.turns_until(at(Phase.DRAINING, 2))
+    given = {"consumer": "b-1", "app": APP}
+    again = "the upgrade of billing to v2 is Draining: it drains b-1 again"
+    assert ACTIONS["undrain"].lines(site.coordinator, given, PERSON, dry_run=True)[-1] == again
+    assert ACTIONS["undrain"].run(site.coordinator, given, PERSON, dry_run=False).text.splitlines()[-1] == again
+    assert "b-1" in site.consumers()
+    site.turn()
+    assert "b-1" not in site.consumers()
+    assert directives.read_directive(site.coordinator, "b-1").draining is not None
+
+
 def test_a_fleet_that_is_upgraded_takes_back_only_consumers_of_the_upgrade(site: UpgradingSite) -> None:
     c = site.coordinator
     site.starts("x-1")
