@@ -3,7 +3,7 @@
 The fleet keeps which incarnations are to end, so every call continues where the last one stopped, whoever makes it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -11,7 +11,7 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.life import Life
-from coordinator_tasks.core.model import Directive, Draining, Fleet, State
+from coordinator_tasks.core.model import Directive, Draining, Fleet, Member, State
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
@@ -101,13 +101,17 @@ def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
     if not left:
         return "", ""
     consumer = min(left)
-    if absent := sorted(set(fleet.consumers) - c.discovery.members().keys()):
+    return consumer, _why_not_next(c, fleet, c.discovery.members(), consumer) or _why_long(c, fleet, consumer)
+
+
+def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], consumer: str) -> str:
+    """Why this consumer is not drained, and what to do; empty = it is, as soon as nothing moves."""
+    if absent := sorted(set(fleet.consumers) - members.keys()):
         who = f"{shown(absent)} {agreed(len(absent), 'is', 'are')}"
-        return consumer, f"{who} not registered; `status` says why, and it goes on when {who} there"
+        return f"{who} not registered; `status` says why, and it goes on when {who} there"
     if len(fleet.consumers) < LEAST:
-        only = f"{consumer} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
-        return consumer, only
-    return consumer, frozen.why_kept(c, [consumer]) or _why_long(c, fleet, consumer)
+        return f"{consumer} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
+    return frozen.why_kept(c, [consumer])
 
 
 def _why_long(c: Coordinator, fleet: Fleet, consumer: str) -> str:
@@ -138,11 +142,8 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     left = pending(c, fleet)
     if drained or not left:
         return
-    absent = [one for one in fleet.consumers if one not in members]
-    if absent or not all_stable(c):
-        return  # the one before is not there yet, or partitions move
     consumer = min(left)
-    if len(fleet.consumers) < LEAST or frozen.why_kept(c, [consumer]):
+    if _why_not_next(c, fleet, members, consumer) or not all_stable(c):
         return
     wanted = replace(mine[consumer], draining=Draining(fleet.app, _WHY, c.clock.now()))
     guards = [Check(c.paths.fleet(fleet.app), fleet.version)]

@@ -1416,15 +1416,15 @@ MUTANTS = (
     ),
     # A redeployment
     Mutant(
-        "redeployment._step",
-        "if absent or not all_stable(c):",
-        "if not all_stable(c):",
+        "redeployment._why_not_next",
+        "if absent := sorted(set(fleet.consumers) - members.keys()):",
+        "if absent := []:",
         "the next process of a redeployment is replaced only when the one before is back",
     ),
     Mutant(
         "redeployment._step",
-        "if absent or not all_stable(c):",
-        "if absent:",
+        "if _why_not_next(c, fleet, members, consumer) or not all_stable(c):",
+        "if _why_not_next(c, fleet, members, consumer):",
         "the next process of a redeployment is replaced only when nothing moves",
     ),
     Mutant(
