@@ -110,6 +110,8 @@ class ApplyApprovalOperator(ClusterOperator):
     def execute(self, context: Context) -> str:
         """Approve in the name of the person, only while exactly this plan waits."""
         answer = answer_of(context, self.question)
+        if answer["chosen_options"] != [PlanApprovalOperator.APPROVE]:
+            raise AirflowSkipException(f"the answer of {self.question!r} approves nothing")
         with self.coordinator() as coordinator:
             try:
                 who = _answer(coordinator, context, answer, granted=True)

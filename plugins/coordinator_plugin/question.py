@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from coordinator_plugin.airflow_versions import WAITING
 from coordinator_plugin.base_operators import ClusterOperator, actor_of
@@ -170,13 +170,25 @@ class ApplyAnswerOperator(ClusterOperator):
 
 
 def answer_of(context: Context, question: str) -> Mapping[str, Any]:
-    """The answer to the run's question; skips the task if there is none, since a person has ended the question in Airflow."""
-    answer: Mapping[str, Any] | None = context["ti"].xcom_pull(task_ids=question)
+    """The answer to the run's question; skips the task if there is none, since a person has ended the question in Airflow.
+
+    It comes from the question's XCom, which whoever may change the DAG's XComs can write.
+    """
+    answer = context["ti"].xcom_pull(task_ids=question)
     if answer is None:
         raise AirflowSkipException(
             f"nothing is done, because {question!r} has no answer: it was marked as success; clear it to ask again"
         )
-    return answer
+    if not _is_answer(answer):
+        raise AirflowFailException(f"the XCom of {question!r} is no answer to its question; clear it to ask again")
+    return cast(Mapping[str, Any], answer)
+
+
+def _is_answer(found: object) -> bool:
+    if not isinstance(found, Mapping) or not isinstance(found.get("chosen_options"), list):
+        return False
+    person = found.get("responded_by_user") or {}
+    return isinstance(person, Mapping) and all(isinstance(person.get(one) or "", str) for one in ("id", "name"))
 
 
 def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:

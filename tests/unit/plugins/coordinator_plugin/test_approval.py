@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from coordinator_plugin import approval, upkeep
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.reconcile import reconcile, runs
@@ -176,6 +176,35 @@ def test_a_question_that_was_marked_as_success_approves_nothing(site: Site, monk
         AirflowSkipException, match="'ask' has no answer: it was marked as success; clear it to ask again"
     ):
         apply(site, monkeypatch).execute(context(site))
+    assert site.server.zxid == before
+
+
+@pytest.mark.parametrize("chosen", [["Reject"], [], ["Approve", "Reject"]])
+def test_an_answer_that_is_not_approve_approves_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, chosen: list[str]
+) -> None:
+    before = site.server.zxid
+    with pytest.raises(AirflowSkipException, match="the answer of 'ask' approves nothing"):
+        apply(site, monkeypatch).execute(context(site, {"chosen_options": chosen, "responded_by_user": KIM}))
+    assert site.server.zxid == before
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Approve",
+        ["Approve"],
+        {"chosen_options": "Approve", "responded_by_user": KIM},
+        {"chosen_options": ["Approve"], "responded_by_user": "kim"},
+        {"chosen_options": ["Approve"], "responded_by_user": {"id": "kim", "name": ["kim"]}},
+    ],
+)
+def test_an_xcom_that_is_no_answer_is_refused_in_one_sentence(
+    site: Site, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    before = site.server.zxid
+    with pytest.raises(AirflowFailException, match="the XCom of 'ask' is no answer to its question; clear it to ask"):
+        apply(site, monkeypatch).execute(context(site, answer))
     assert site.server.zxid == before
 
 
