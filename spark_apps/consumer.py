@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.core import topic_patterns
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadOption, Refused
 from coordinator_tasks.core.model import TopicNode
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
@@ -59,7 +59,7 @@ class SparkSettings:
     `state_stays_behind` allows queries that keep state between batches, which does not move with a partition;
     `warm_up`: run a few empty batches before the registration, so that the first partitions do not wait for a cold Spark;
     a consumer whose executors cannot read such a batch does not register.
-    `hooks`: a listener and interceptors for all topics.
+    `hooks`: a listener and interceptors for all topics. Raises `BadOption` for the option that names a topic.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -70,6 +70,10 @@ class SparkSettings:
     state_stays_behind: bool = False
     warm_up: bool = True
     hooks: Hooks = field(default_factory=Hooks)
+
+    def __post_init__(self) -> None:
+        if any(name.strip().lower() == "subscribe" for name in self.options):
+            raise BadOption("option 'subscribe' is set for each topic that a pipeline is for; leave it out")
 
 
 @dataclass(frozen=True, slots=True)

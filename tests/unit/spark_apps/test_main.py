@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import BadOption, Refused
 from spark_apps import main
 
 LEAST = ("--consumer", "a", "--cluster", "c", "--zookeeper", "z:1", "--kafka", "k:1")
@@ -37,6 +37,12 @@ def test_the_same_name_of_different_kinds_is_not_twice() -> None:
     told = main._parse([*LEAST, "--pipeline", "a=s:b", "--pattern", "a=s:b", "--set", "a=1", "--option", "a=2"])
     assert len(main._pipelines(told)) == 2
     assert (main._how(told).pipeline["a"], main._how(told).options["a"]) == ("1", "2")
+
+
+@pytest.mark.parametrize("option", ["subscribe=orders,clicks", "Subscribe=orders"])
+def test_the_option_that_names_a_topic_is_refused_since_the_pipelines_do(option: str) -> None:
+    with pytest.raises(BadOption, match="'subscribe' is set for each topic that a pipeline is for; leave it out"):
+        main._how(main._parse([*LEAST, "--pipeline", "orders=shop:a", "--option", option]))
 
 
 def test_an_unknown_log_level_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
