@@ -217,19 +217,13 @@ def _admits(c: Coordinator, given: Given) -> Iterator[str]:
         fleet.with_consumer(c, app, consumer)
         there = consumer in fleet.fleet_of(c, app).consumers
         yield f"{consumer} {'is in' if there else 'returns to'} the fleet {app}"
-    yield from _drained_again(c, consumer)
+    yield from redeployment.drains_again(c, consumer)
+    yield from upgrades.drains_again(c, consumer)
 
 
 def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
-    consumer, app = given["consumer"], given.get("app") or ""
-    found = directives.undrain(c, consumer, app)
-    said = f"{consumer} may get partitions again" + (f", and is in the fleet {app}" if app else "")
-    return Done(found, "\n".join((said, *_drained_again(c, consumer))))
-
-
-def _drained_again(c: Coordinator, consumer: str) -> Iterator[str]:
-    yield from redeployment.drains_again(c, consumer)
-    yield from upgrades.drains_again(c, consumer)
+    said = tuple(_admits(c, given))
+    return Done(directives.undrain(c, given["consumer"], given.get("app") or ""), "\n".join(said))
 
 
 def _would_restart(c: Coordinator, given: Given) -> Done:

@@ -77,6 +77,13 @@ def test_a_readmission_says_who_is_not_isolated_before_and_after(shop: Cluster) 
         assert said_of("readmit", shop, {"consumer": "a"}, dry_run=dry_run) == ["a is not isolated"]
 
 
+def test_an_undrain_says_who_is_not_drained_before_and_after(shop: Cluster) -> None:
+    shop.join("a")
+    for dry_run in (True, False):
+        assert said_of("undrain", shop, {"consumer": "a"}, dry_run=dry_run) == ["a is not drained"]
+    assert ACTIONS["undrain"].run(shop.coordinator, {"consumer": "a"}, PERSON, dry_run=False).text == "a is not drained"
+
+
 def test_a_task_that_is_tried_again_does_not_do_again_what_somebody_has_taken_back_since(shop: Cluster) -> None:
     shop.join("a")
     given = {"consumer": "a", "why": "broken disk"}
