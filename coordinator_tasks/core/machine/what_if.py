@@ -246,9 +246,11 @@ class _Replay:
         )
 
     def _move(self, name: str, partition: int, giver: str, taker: str) -> WouldMove:
-        """The way of its first move, and the reason of its last."""
-        kinds, reasons = [MoveKind.START], [""]
-        for decision in self._decided[name]:
+        """The way of its first move, and the reason of its last; what is only lost, and moves nowhere, has those of the plan."""
+        decided = self._decided[name]
+        kinds = [MoveKind.START if taker else MoveKind.STOP]
+        reasons = [decided[0].reason if decided else ""]
+        for decision in decided:
             moves = decision.record.moves if decision.record is not None else ()
             found = [one.kind for one in moves if one.partition == partition and one.kind in _HANDS]
             if found:

@@ -11,7 +11,7 @@ from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, Pause, Pauses, RunningPartition
 from coordinator_tasks.core.pause_prediction import learned
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import begun, overrides, preview, transitions
+from coordinator_tasks.service import begun, directives, overrides, preview, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import PERSON
 from tests.fakes.zookeeper import paths_read
@@ -98,6 +98,15 @@ def test_it_is_what_then_really_happens_to_all_topics(shop: Site) -> None:
     assert {topic: shop.counts(topic) for topic in ("orders", "payments")} == {
         t: one.counts for t, one in found.items()
     }
+
+
+def test_what_nobody_takes_over_is_told_as_stopped_with_the_reason() -> None:
+    site = stable_site("a", partitions=1)
+    directives.isolate(site.coordinator, "a", by="ada", why="old disk")
+    (found,) = preview.preview(site.coordinator, Change(), ["orders"])
+    assert found.lines[1].startswith("orders:   partition 0 stops on a: ")
+    assert "orders:   why partition 0: isolated: a (by ada: old disk)" in found.lines
+    assert "orders:   partition 0 would have no owner" in found.lines
 
 
 def test_an_unreadable_topic_is_left_out_and_says_why(shop: Site) -> None:

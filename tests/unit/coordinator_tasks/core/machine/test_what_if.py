@@ -63,7 +63,9 @@ def test_the_last_consumer_keeps_all_when_it_drains_and_leaves_all_without_an_ow
     assert (kept.moves, kept.counts) == ((), {"a": 4})
     lost = after(stable("a"), Change(crash=("a",)))
     assert (lost.unowned, lost.counts) == ((0, 1, 2, 3), {})
-    assert {(one.giver, one.taker) for one in lost.moves} == {("a", "")}
+    assert {(one.giver, one.taker, one.kind, one.reason) for one in lost.moves} == {
+        ("a", "", MoveKind.STOP, "gone: a (reaped)")
+    }
     assert lost.waits == "no live consumer is there to take partitions"
 
 
