@@ -53,7 +53,7 @@ def _listed(found: Fleet) -> str:
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     wanted = _wanted(given)
     fleet.check_set(c, wanted)
-    yield from _changed(c, wanted)
+    yield from list(_changed(c, wanted)) or [f"nothing changes: {_listed(wanted)}"]
     yield from _drained(c, wanted)
 
 

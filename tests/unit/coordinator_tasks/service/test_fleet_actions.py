@@ -104,6 +104,12 @@ def test_the_dry_run_of_a_smaller_fleet_reads_once_who_is_registered(names: tupl
     assert reads.count == 1
 
 
+def test_the_dry_run_of_a_fleet_as_it_is_says_that_nothing_changes(shop: Cluster) -> None:
+    given = {"app": APP, "consumers": ["b-1", "b-2"], "why": "", "code": "", "environment": {}, **TOLD}
+    done = ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON)
+    assert done.text == "nothing changes: billing should have 2 consumers: b-1, b-2"
+
+
 def test_who_was_drained_is_let_in_again(shop: Cluster) -> None:
     shop.join("b-2")
     scaled(shop, 1)
