@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from coordinator_tasks.core.model import Actor, FleetVersion
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.upgrade import Rule, Upgrade
 from coordinator_tasks.service import fleet, upgrade_report, upgrade_store, upgrades
 from coordinator_tasks.service import parameters as p
@@ -64,9 +65,26 @@ def _changed(change: Callable[..., Upgrade], c: Coordinator, given: Given, actor
     return Done(found, said, (said,))
 
 
-def _now(find: Callable[[Coordinator, str], Upgrade], c: Coordinator, given: Given) -> Done:
-    said = upgrade_report.told(find(c, given["app"]))
-    return Done(None, said, (said,))
+def _would(
+    find: Callable[[Coordinator, str], Upgrade], would: Callable[[Upgrade], str], c: Coordinator, given: Given
+) -> Done:
+    found = find(c, given["app"])
+    lines = (upgrade_report.told(found), would(found) or "nothing would change")
+    return Done(None, "\n".join(lines), lines)
+
+
+def _would_pause(found: Upgrade) -> str:
+    return "" if found.paused else "it would be paused: nothing more moves until it is continued or rolled back"
+
+
+def _would_continue(found: Upgrade) -> str:
+    return "it would continue" if found.paused else ""
+
+
+def _would_roll_back(found: Upgrade) -> str:
+    if found.reason:
+        return "it would continue to go back" if found.paused else ""
+    return f"everything would move back to {shown(found.old_consumers)}, and {shown(found.new_consumers)} would leave"
 
 
 def _report(c: Coordinator, given: Given, _: Actor | None = None) -> Done:
@@ -126,7 +144,7 @@ UPGRADE_ACTIONS = (
         "Pause the upgrade of a fleet. What has moved stays where it is, until it is continued or rolled back.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.pause),
-        preview=partial(_now, upgrades.under_way),
+        preview=partial(_would, upgrades.under_way, _would_pause),
     ),
     Action(
         "continue_upgrade",
@@ -134,7 +152,7 @@ UPGRADE_ACTIONS = (
         "Continue a paused upgrade. A step that was held is held and judged from its beginning.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.go_on),
-        preview=partial(_now, upgrades.under_way),
+        preview=partial(_would, upgrades.under_way, _would_continue),
         watch=watch,
     ),
     Action(
@@ -143,7 +161,7 @@ UPGRADE_ACTIONS = (
         "Move everything back to the old version of a fleet, at any moment before the end. The new consumers leave.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.roll_back),
-        preview=partial(_now, upgrades.to_roll_back),
+        preview=partial(_would, upgrades.to_roll_back, _would_roll_back),
         watch=watch,
     ),
 )

@@ -756,6 +756,24 @@ def test_other_requests_for_the_fleet_and_its_topics_are_refused_meanwhile(site:
     assert stored(site) == before
 
 
+def test_a_dry_run_says_what_a_pause_a_continuation_and_a_way_back_would_do(site: UpgradingSite) -> None:
+    to_v2(site)
+
+    def would(name: str) -> str:
+        return ACTIONS[name].would(site.coordinator, {"app": APP}, PERSON).text.splitlines()[-1]
+
+    back = "everything would move back to b-1, b-2, and b-3, b-4 would leave"
+    assert would("pause_upgrade") == "it would be paused: nothing more moves until it is continued or rolled back"
+    assert (would("continue_upgrade"), would("roll_back_upgrade")) == ("nothing would change", back)
+    upgrades.pause(site.coordinator, APP, by="kim", why="")
+    assert (would("pause_upgrade"), would("continue_upgrade")) == ("nothing would change", "it would continue")
+    assert would("roll_back_upgrade") == back
+    upgrades.roll_back(site.coordinator, APP, by="kim", why="")
+    assert would("roll_back_upgrade") == "nothing would change"
+    upgrades.pause(site.coordinator, APP, by="kim", why="")
+    assert would("roll_back_upgrade") == "it would continue to go back"
+
+
 def test_an_undrain_says_that_the_upgrade_drains_the_consumer_again(site: UpgradingSite) -> None:
     to_v2(site)
     site.lingering.update(OLD)
