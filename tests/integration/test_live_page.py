@@ -227,6 +227,22 @@ def test_one_of_a_kind_is_said_as_one(browser: Browser, reader: Synthetic) -> No
     assert "1 of 1 answers" in text
 
 
+def test_a_topic_whose_partitions_are_left_out_says_so(browser: Browser, reader: Synthetic) -> None:
+    def cut(round_: int) -> dict[str, Any]:
+        made = synthetic(round_)
+        left_out, none = made["topics"][0] | {"topic": "late"}, made["topics"][0] | {"topic": "none", "partitions": 0}
+        return made | {"topics": [*made["topics"], left_out, none], "left_out": PARTITIONS}
+
+    reader.make = cut
+    for topic, says in (
+        ("late", f"This page shows {PARTITIONS} partitions of the cluster, and none of this topic."),
+        ("none", "The topic has no partition."),
+    ):
+        browser.open(f"/live?topic={topic}")
+        browser.until(lambda: told(browser, "now") > 0, "the first data")
+        assert says in browser.find("main").text
+
+
 # What others wrote -----------------------------------------------------------------------------------------------------
 
 MARKUP, RIGHT_TO_LEFT, LONG = '<img src="x" onerror="window.hit = 1">', "\u202e\u05e9\u05dc\u05d5\u05dd.gnp", "n" * 200

@@ -309,6 +309,7 @@
       seen.panelHistory.href = `${seen.base}/rebalances?${new URLSearchParams({ topic: one.topic })}`;
       seen.panelSays.replaceChildren(el("bdi", { text: one.says }), ` Epoch ${one.epoch}, ${counted(one.partitions, "partition")}.${data.left_out ? ` ${counted(data.left_out, "partition")} of this cluster ${data.left_out === 1 ? "is" : "are"} left out.` : ""}`);
       showMatrix();
+      seen.partitions.empty = one.partitions ? `This page shows ${counted(data.partitions.partition.length, "partition")} of the cluster, and none of this topic.` : "The topic has no partition.";
       seen.partitions.show(seen.rows);
       seen.judged.textContent = data.judged ? `Judged at ${clock(data.judged)} UTC, once a minute; the metrics say the same.` : "Not judged in the last three minutes: see whether the DAG reconcile, or the plain loop, runs.";
       if (!seen.meanings.children.length) seen.meanings.append(...Object.entries(data.statuses).flatMap(([name, text]) => [el("dt", {}, status(name)), el("dd", { text })]));
@@ -335,7 +336,7 @@
     seen.trendTitle = el("h3", { text: "Records behind by owner" }); seen.trendNote = el("p", { class: "muted" }); seen.trendBox = el("div", { class: "plot" });
     seen.lateTitle = el("h3", { text: "Seconds behind by owner" }); seen.lateBox = el("div", { class: "plot" });
     seen.canvas = el("canvas", { role: "img", class: "matrix" }); seen.tip = el("p", { class: "muted tip", text: " " }); seen.meanings = el("dl", { class: "facts meanings" }); seen.judged = el("p", { class: "muted" });
-    seen.partitions = new Grid("Partitions", PARTITIONS, "The topic has no partition."); seen.consumers = new Grid("Consumers", CONSUMERS, "No consumer is registered or wanted.", 2);
+    seen.partitions = new Grid("Partitions", PARTITIONS, ""); seen.consumers = new Grid("Consumers", CONSUMERS, "No consumer is registered or wanted.", 2);
     seen.count = el("span", { class: "muted" });
     const keys = KEYS.flatMap((name) => [el("span", { class: "nowrap" }, el("span", { class: `key cell-${name}` }), name), " "]);
     seen.panel = el("section", { hidden: "" }, el("h2", {}, "Topic ", seen.panelName), seen.panelSays, el("p", {}, seen.panelLink, " · ", seen.panelHistory),
