@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from coordinator_tasks.core.errors import DiscoveryUnavailable
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
@@ -159,8 +160,14 @@ def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
     directives.check_isolation(_isolated_s(given))
     directives.check_known(c, consumer)
     held = overview.at_stake(c, consumer)
+    try:
+        lives = directives.registered(c)
+    except DiscoveryUnavailable:  # an isolation does not need the registry
+        lives = None
     for topic, partitions in held.items():
-        yield f"{consumer} loses at once {counted(len(partitions), 'partition')} of {topic}"
+        alone = lives is not None and not directives.may_have(topic, lives) - {consumer}
+        taken = ", and nobody else is there to take what it loses" if alone else ""
+        yield f"{consumer} loses at once {counted(len(partitions), 'partition')} of {topic}{taken}"
     if not held:
         yield f"{consumer} holds nothing"
 
@@ -185,12 +192,12 @@ def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
 def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer, minutes = given["consumer"], float(given.get("minutes") or 0)
     for_s = _isolated_s(given)
-    directives.check_isolation(for_s)
+    effect = tuple(_loses_at_once(c, given))
     until_at = c.clock.now() + for_s if for_s else 0.0
     found = directives.isolate(c, consumer, by=actor.named, why=given["why"], until_at=until_at)
     said = f"{consumer} is isolated"
     how_long = f" for {minutes:g} minutes" if minutes else ""
-    return Done(found, f"{said}; the next plan gives its partitions to others", (said + how_long,))
+    return Done(found, "\n".join((said, *effect)), (said + how_long,))
 
 
 def _awaits(c: Coordinator, given: Given) -> Iterator[str]:

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from coordinator_tasks.core.errors import NotManaged, Refused, TopicConflict
-from coordinator_tasks.core.model import Actor, ConsumerStatus
-from coordinator_tasks.service import directives, overrides, topics, transitions
+from coordinator_tasks.core.errors import DiscoveryUnavailable, NotManaged, Refused, TopicConflict
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member
+from coordinator_tasks.core.ports import Discovery
+from coordinator_tasks.service import directives, fleet, overrides, redeployment, topics, transitions
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import PERSON, Cluster
 
 AIRFLOW = Actor("airflow", "ada", "drain", "run", "drain", 1)
@@ -69,6 +71,43 @@ def test_a_drain_beside_others_that_may_have_nothing_says_what_is_kept(shop: Clu
     assert said_of("drain", shop, given, dry_run=True) == [kept]
     done = ACTIONS["drain"].run(shop.coordinator, given, PERSON, dry_run=False)
     assert done.text == f"a is draining\n{kept}"
+
+
+def test_an_isolation_says_whose_partitions_nobody_else_takes(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"consumer": "a", "why": "old disk"}
+    loses = "a loses at once 4 partitions of orders"
+    alone = f"{loses}, and nobody else is there to take what it loses"
+    assert said_of("isolate", shop, given, dry_run=True) == [alone]
+    shop.join("b")
+    assert said_of("isolate", shop, given, dry_run=True) == [loses]
+    ACTIONS["drain"].run(shop.coordinator, {"consumer": "b", "why": ""}, PERSON, dry_run=False)
+    assert ACTIONS["isolate"].run(shop.coordinator, given, PERSON, dry_run=False).text == f"a is isolated\n{alone}"
+
+
+class NoRegistry:
+    """A registry that does not answer."""
+
+    def members(self) -> Mapping[str, Member]:
+        raise DiscoveryUnavailable("the registry does not answer")
+
+
+@pytest.mark.parametrize("name", ["isolate", "readmit", "undrain"])
+def test_what_needs_no_registry_is_done_while_that_does_not_answer(shop: Cluster, name: str) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    redeployment.redeploy(fleet_of_two(shop), "billing", by="ada", why="")
+    c = replace(shop.coordinator, discovery=cast(Discovery, NoRegistry()))
+    given = {"consumer": "a", "why": "old disk", "app": ""}
+    for dry_run in (True, False):
+        assert ACTIONS[name].lines(c, given, PERSON, dry_run=dry_run)
+
+
+def fleet_of_two(shop: Cluster) -> Coordinator:
+    shop.join("b")
+    fleet.set_fleet(shop.coordinator, Fleet("billing", "app.py", ("a", "b")))
+    return shop.coordinator
 
 
 def test_a_readmission_says_who_is_not_isolated_before_and_after(shop: Cluster) -> None:
