@@ -67,6 +67,8 @@ PHASES = (
     *("go_back", "import", "undo", "guard", "keep"),
 )
 HELD, GO, HOLD_LOOK_S = "held", "go", 0.003
+WHOLE = ";"
+"""Ends each line of a trace."""
 WRITES = frozenset({"ZooKeeper.transact"})
 OF_ANY_TASK = frozenset({"observe._isolate"})
 """Steps that come once, in whichever task looks first: their points name none."""
@@ -159,7 +161,7 @@ class Failpoints:
         with self._lock:
             self._calls[point] += 1
             number = self._calls[point]
-            os.write(self._trace, f"{point}\n".encode())
+            os.write(self._trace, f"\n{point}{WHOLE}".encode())
         self._stand(point, When.BEFORE, written)
         self._die(point, number, When.BEFORE)
         try:
@@ -292,5 +294,6 @@ def step_of(point: str) -> str:
 
 
 def traced(folder: Path) -> list[str]:
-    """The points that all processes of a case have met, by process in their order."""
-    return list(itertools.chain.from_iterable(p.read_text().splitlines() for p in sorted(folder.glob("trace-*"))))
+    """The points that all processes of a case have met, by process in their order. A kill may have cut off a line."""
+    lines = itertools.chain.from_iterable(p.read_text().splitlines() for p in sorted(folder.glob("trace-*")))
+    return [line.removesuffix(WHOLE) for line in lines if line.endswith(WHOLE)]

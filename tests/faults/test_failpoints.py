@@ -13,7 +13,7 @@ import pytest
 from coordinator_tasks.core import ports
 from tests.faults import plan
 from tests.faults.case import Case, Result
-from tests.faults.failpoints import NO_FAILPOINT, OPERATIONS, Kill, When
+from tests.faults.failpoints import NO_FAILPOINT, OPERATIONS, PHASE, Failpoints, Kill, When, step_of, traced
 from tests.faults.roles import AGENT_TIMING, Life
 from tests.faults.scenarios import Restless
 from tests.faults.servers import Servers
@@ -43,6 +43,16 @@ def test_every_operation_of_every_port_has_a_failpoint_or_a_reason_to_have_none(
 def test_a_step_that_is_listed_in_another_phase_is_known_and_a_new_step_is_not() -> None:
     met = ["b/initial/plain.PlainTopic._drop/Client.incremental_unassign", "a/join/plain.PlainTopic._new/Sink.write"]
     assert plan.unlisted([Result((), (), (), 0, 0.0, tuple(met))]) == ["a/join/plain.PlainTopic._new/Sink.write"]
+
+
+def test_a_line_of_a_trace_that_a_kill_has_cut_off_is_no_point(tmp_path: Path) -> None:
+    (tmp_path / PHASE).write_bytes(b"\0")
+    for number in range(2):
+        with Failpoints("a1", tmp_path).around("Sink.write", f"plain.{number}"):
+            pass
+        with (tmp_path / "trace-a1").open("a") as trace:
+            trace.write("\na/initial/plain.PlainT")
+    assert [step_of(point) for point in traced(tmp_path)] == ["a/plain.0/Sink.write", "a/plain.1/Sink.write"]
 
 
 def shown(what: str, results: Sequence[Result], took_s: float) -> None:
