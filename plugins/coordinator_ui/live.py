@@ -242,8 +242,10 @@ def advice(
         return (
             f"Another consumer is no answer yet: {counted(len(stalled), 'partition')} {stand} still. See Status first."
         )
-    if len(one.owners) >= len(one.partitions):
-        return "Another consumer would not help: each consumer has one partition already, so it would get none."
+    if one.frozen or len(one.owners) >= len(one.partitions):
+        each = "each consumer has one partition already, so it would get none"
+        why = "the topic is frozen, and every partition stays where it is" if one.frozen else each
+        return f"Another consumer would not help: {why}."
     worst = max(standing, key=lambda s: 0.0 if math.isnan(s.lag) else s.lag)
     if worst.lag > lag / 2 and len(one.owners.get(worst.owner, ())) == 1:
         return f"Another consumer would help little: partition {worst.partition} has more than half of the lag, and {worst.owner} reads nothing else of it."

@@ -24,8 +24,9 @@ class TopicSummary:
     """One topic now. `owners`: consumer → partitions; `since`: partition → the epoch at which its holding began.
 
     `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → partitions not confirmed yet;
-    `blockers`: consumer → its missing confirmation; `overrides`: what a person has frozen, paused or pinned; `last`: the newest
-    record, `last_problem`: why that cannot be read; `problem`: why the topic cannot be read (the figures are then empty).
+    `blockers`: consumer → its missing confirmation; `overrides`: what a person has frozen, paused or pinned; `frozen`: what has
+    an owner stays there; `last`: the newest record, `last_problem`: why that cannot be read; `problem`: why the topic cannot be read
+    (the figures are then empty).
     """
 
     topic: str
@@ -42,6 +43,7 @@ class TopicSummary:
     starting: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     blockers: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
+    frozen: bool = False
     last: Record | None = None
     last_problem: str = ""
     removed: bool = False
@@ -88,6 +90,7 @@ def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         starting=state.to_start,
         blockers=missing,
         overrides=overrides.told(view.config),
+        frozen=view.config.frozen,
         last=last,
         last_problem=problem,
         removed=view.config.removed,

@@ -28,10 +28,10 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.service import directives, fleet, lag_moments
+from coordinator_tasks.service import directives, fleet, lag_moments, overrides
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.survey import Surveyor
-from tests.fakes.cluster import Cluster
+from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.pages_site import NASTY, pages_of, register, stable, text_of, under_way
 
 
@@ -478,6 +478,20 @@ def test_where_the_lag_stands_still_a_consumer_more_is_no_answer(stalled: tuple[
     standing = [Standing("orders", p, "ab"[p // 2], 0.0, lag) for p, lag in enumerate(lags)]
     statuses = {("orders", p): LagStatus.STALL if p in stalled else LagStatus.WARN for p in range(4)}
     assert advice(one, standing, sum(lags), 10.0, 5.0, statuses).startswith(said)
+
+
+def test_of_a_frozen_topic_another_consumer_is_not_said_to_help(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a", 2: "a", 3: "b"})
+    answers(shop, "a", dict.fromkeys((0, 1, 2), 900))
+    answers(shop, "b", {3: 900})
+    (topic,) = now(shop)["topics"]
+    assert topic["advice"].startswith("It is not known yet")
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    (topic,) = now(shop)["topics"]
+    assert (
+        topic["advice"]
+        == "Another consumer would not help: the topic is frozen, and every partition stays where it is."
+    )
 
 
 def test_where_an_owner_says_nothing_consumers_are_not_said_to_keep_up() -> None:
