@@ -133,11 +133,15 @@ def _check_same(c: Coordinator, present: TopicConfig, wanted: TopicConfig) -> No
     now, then = c.policy.strategies.effective(present), c.policy.strategies.effective(wanted)
     different = [name for name in _ASKED if getattr(now, name) != getattr(then, name)]
     if different:
-        shown = ", ".join(f"{name} {getattr(now, name)!r}" for name in different)
+        shown = ", ".join(f"{name} {_shown(getattr(now, name))}" for name in different)
         raise Refused(
             f"topic {present.topic!r} is managed by cluster {c.paths.cluster!r} already, with {shown}; "
             "remove the topic first, or ask for the same (set-strategy changes strategy and parameters)"
         )
+
+
+def _shown(value: object) -> str:
+    return repr(str(value) if isinstance(value, str) else value)  # of an enum, its value
 
 
 def _check_group(c: Coordinator, group_id: str) -> None:

@@ -53,6 +53,8 @@ def test_adding_it_with_other_arguments_is_refused_and_says_which(shop: Cluster)
     add_topic(shop.coordinator, "orders", "g", actor=PERSON)
     with pytest.raises(Refused, match=r"managed by cluster 'shop' already, with group_id 'g'; remove the topic first"):
         add_topic(shop.coordinator, "orders", "h", actor=PERSON)
+    with pytest.raises(Refused, match=r"already, with start 'earliest'; remove the topic first"):
+        add_topic(shop.coordinator, "orders", "g", start=StartRule.LATEST, actor=PERSON)
 
 
 def test_a_property_that_is_not_allowed_is_refused_before_anything_is_written(shop: Cluster) -> None:
