@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from coordinator_tasks.core.errors import DiscoveryUnavailable
+from coordinator_tasks.core.errors import UNREADABLE, DiscoveryUnavailable
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
@@ -42,7 +42,7 @@ def _described(c: Coordinator, given: Given) -> Iterator[str]:
     wanted, present = topics.would_add(c, *_added(given), **_how(given))
     size = counted(wanted.initial_partitions, "partition")
     yield f"{topic} has {size}; group {wanted.group_id}, start {wanted.start}"
-    if present is not None:
+    if present is not None and not present[0].removed:
         yield f"{topic} is managed already"
 
 
@@ -91,9 +91,16 @@ def _named(config: TopicConfig) -> str:
 def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
     topics.configuration(c, topic)
-    for node in store.load_nodes(c.zk, c.paths, [topic]).values():
-        for consumer, count in sorted(Counter(node.assignments.values()).items()):
-            yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
+    path = c.paths.topic(topic)
+    try:
+        node = store.read_node(path, c.zk.find(path))
+    except UNREADABLE as error:
+        yield f"who reads {topic} is not known: {error}"
+        return
+    for consumer, count in sorted(Counter(node.assignments.values() if node is not None else ()).items()):
+        yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
+    if node is None or not (node.assignments or node.handoff):
+        yield f"nobody reads {topic}"
 
 
 def _remove_topic(c: Coordinator, given: Given, actor: Actor) -> Done:

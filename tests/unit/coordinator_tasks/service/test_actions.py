@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, NotManaged, Refused, TopicConflict
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member
-from coordinator_tasks.core.ports import Discovery
+from coordinator_tasks.core.ports import Discovery, SetData
 from coordinator_tasks.service import directives, fleet, overrides, redeployment, topics, transitions
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
@@ -132,6 +132,18 @@ def test_a_task_that_is_tried_again_does_not_do_again_what_somebody_has_taken_ba
     assert (again.text, directives.read_directive(shop.coordinator, "a").draining) == (ONCE, None)
     ACTIONS["drain"].run(shop.coordinator, given, replace(AIRFLOW, run="another", attempt=2), dry_run=False)
     assert directives.read_directive(shop.coordinator, "a").draining is not None
+
+
+def test_the_dry_runs_of_a_removed_topic_say_that_nobody_reads_it_and_that_it_is_managed_again(shop: Cluster) -> None:
+    given = {"topic": "orders", "group_id": "g", "start": "earliest", "strategy": ""}
+    described = "orders has 4 partitions; group g, start earliest"
+    assert said_of("add_topic", shop, given, dry_run=True) == [described, "orders is managed already"]
+    assert said_of("remove_topic", shop, {"topic": "orders"}, dry_run=True) == ["nobody reads orders"]
+    shop.zk.transact([SetData(shop.paths.topic("orders"), b"{")])
+    (said,) = said_of("remove_topic", shop, {"topic": "orders"}, dry_run=True)
+    assert said.startswith(f"who reads orders is not known: {shop.paths.topic('orders')}: ")
+    topics.remove_topic(shop.coordinator, "orders", PERSON)
+    assert said_of("add_topic", shop, given, dry_run=True) == [described]
 
 
 def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluster) -> None:
