@@ -9,6 +9,7 @@ from coordinator_tasks.cli.base import (
     Format,
     Json,
     Output,
+    exit_if_left_out,
     exit_if_unowned,
     how_of,
     listed,
@@ -46,6 +47,11 @@ for panel, found in {
 
 @commands.command(rich_help_panel=LOOK)
 def fleet(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
-    """List the consumers that should run, by application."""
+    """List the consumers that should run, by application.
+
+    Exit code 1 if a fleet cannot be read.
+    """
     with opened(context) as c:
-        listed(fleet_service.fleets(c), how_of(how, json), show.fleets)
+        found = fleet_service.fleets(c)
+        listed(found, how_of(how, json), show.fleets)
+    exit_if_left_out([f"fleet {one.app}: {one.problem}" for one in found if one.problem and not one.application])

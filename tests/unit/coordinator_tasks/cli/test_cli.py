@@ -427,6 +427,14 @@ def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
     assert the_json(run("fleet", "--json"))[0]["consumers"] == ["consumer-a"]
 
 
+def test_a_fleet_that_cannot_be_read_is_named_with_exit_code_1(run: Run, site: Site) -> None:
+    run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a")
+    site.zk.transact([SetData(site.paths.fleet("sales"), b"{")])
+    code, _, said = run("fleet")
+    assert code == 1
+    assert said.startswith(f"left out: fleet sales: {site.paths.fleet('sales')}: ")
+
+
 def test_who_asked_is_the_systems_user_and_stands_beside_what_was_typed(
     run: Run, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
