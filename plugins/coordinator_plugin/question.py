@@ -19,7 +19,7 @@ from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.service import audit, directives, overview, transitions
-from coordinator_tasks.service.asked import recording
+from coordinator_tasks.service.asked import done_by, recording
 from coordinator_tasks.service.coordinator import Coordinator
 
 WAIT, ISOLATE = "wait", "isolate"
@@ -159,10 +159,13 @@ class ApplyAnswerOperator(ClusterOperator):
         who = (answer.get("responded_by_user") or {}).get("name") or "nobody"
         if answer["chosen_options"] != [ISOLATE]:
             raise AirflowSkipException(f"{who}: wait on")
+        actor, blocker = replace(actor_of(context), who=who), context["params"]["consumer"]
         with self.coordinator() as coordinator:
+            if done_by(coordinator, "isolate", blocker, actor):
+                self.log.info("%s is isolated by %s: an earlier try of this task has done it", blocker, who)
+                return who
             topic, consumer, _ = _held_up_now(coordinator, context)
             why = f"held up {topic}"
-            actor = replace(actor_of(context), who=who)
             asked = recording(coordinator, "isolate", consumer, actor, why)
             directives.isolate(asked, consumer, by=who, why=why)
         self.log.info("%s is isolated by %s: %s", consumer, who, why)

@@ -1,16 +1,17 @@
 """What a question says."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
-from coordinator_plugin import question
+from coordinator_plugin import hook, question
 
 from coordinator_tasks.core.codecs.codec import encode_state
 from coordinator_tasks.core.model import State, TopicState
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import overview, topics
+from coordinator_tasks.service import directives, overview, topics
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import stable
 
@@ -42,3 +43,25 @@ def test_a_question_that_was_marked_as_success_isolates_nobody() -> None:
         AirflowSkipException, match="'ask' has no answer: it was marked as success; clear it to ask again"
     ):
         apply.execute(cast(Any, {"ti": ti}))
+
+
+def test_a_try_that_died_after_it_had_isolated_has_isolated(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.join("b")
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
+    apply = question.ApplyAnswerOperator(task_id="apply_answer", question="ask")
+    answer = {"chosen_options": ["isolate"], "responded_by_user": {"id": "1", "name": "ada"}}
+
+    def tried(attempt: int, held_up: dict[str, Any]) -> str:
+        monkeypatch.setattr(question, "held_up", lambda *_: held_up)
+        about = {"dag_id": "stuck_topic", "run_id": "r", "task_id": "apply_answer", "try_number": attempt}
+        ti = SimpleNamespace(**about, xcom_pull=lambda task_ids: answer)
+        params = {"topic": "orders", "consumer": "b"}
+        return apply.execute(cast(Any, {"ti": ti, "dag_run": SimpleNamespace(), "params": params}))
+
+    assert tried(1, {"orders": {"b": "b does not confirm"}}) == "ada"
+    isolated = directives.read_directive(shop.coordinator, "b").isolation
+    assert isolated is not None
+    assert tried(2, {}) == "ada"
+    assert directives.read_directive(shop.coordinator, "b").isolation == isolated
+    with pytest.raises(AirflowSkipException, match="b no longer holds up orders: nothing is done"):
+        tried(1, {})
