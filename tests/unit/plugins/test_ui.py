@@ -455,8 +455,17 @@ def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypat
 @pytest.mark.parametrize(
     ("result", "says"),
     [
-        (Result(("a <b>gives</b> 3",), True, True, True), "Dry run: nothing was changed This is what drain would do."),
-        (Result(("a <b>gives</b> 3",), False, True, True), "drain is done a &lt;b&gt;gives&lt;/b&gt; 3"),
+        (
+            Result(("a <b>gives</b> 3",), True, True, True, done=True),
+            "Dry run: nothing was changed This is what drain would do.",
+        ),
+        (Result(("a <b>gives</b> 3",), False, True, True, done=True), "drain is done a &lt;b&gt;gives&lt;/b&gt; 3"),
+        (
+            Result((), False, True, True),
+            "drain has ended without a result Airflow has no result of its task, as after a person has marked it as success. "
+            "The history says whether anything was changed.",
+        ),
+        (Result((), True, True, True), "as after a person has marked it as success. Nothing was changed."),
         (
             Result((), False, True, False),
             "drain has failed A part may have been done before the error, and stays: the history says what was changed.",
@@ -468,7 +477,16 @@ def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypat
         ),
         (Result((), False, False, False), "drain is under way"),
     ],
-    ids=["a dry run", "done", "failed", "a failed dry run", "a failed later task", "under way"],
+    ids=[
+        "a dry run",
+        "done",
+        "marked",
+        "a marked dry run",
+        "failed",
+        "a failed dry run",
+        "a failed later task",
+        "under way",
+    ],
 )
 def test_the_tab_of_an_actions_run_says_first_whether_anything_was_changed(
     shop: Cluster, result: Result, says: str
@@ -571,7 +589,9 @@ def test_what_does_not_fit_into_an_address_is_not_filled_in_by_half(shop: Cluste
 
 
 def test_an_action_that_changes_nothing_has_no_dry_run(shop: Cluster) -> None:
-    said = text_of(pages_of(shop, result=Result(("nothing moves",), True, True, True)).get("/runs/preview/run 1").text)
+    said = text_of(
+        pages_of(shop, result=Result(("nothing moves",), True, True, True, done=True)).get("/runs/preview/run 1").text
+    )
     assert "preview is done nothing moves" in said
     assert "Dry run" not in said
 
