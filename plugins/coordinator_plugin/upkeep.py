@@ -83,9 +83,13 @@ def active_rebalances(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, writable:
 def passed_s(context: Context) -> float:
     """Seconds from the begin of the last run that worked to that of this one, so that runs count nothing twice.
 
-    At most `MOST_S`: nobody knows what was while nobody looked.
+    At most `MOST_S`: nobody knows what was while nobody looked. None for a run that Airflow does not place among those of the
+    schedule, by hand without a logical date or by a backfill: the next one of the schedule counts its time.
     """
-    began_at = context["dag_run"].start_date
+    run = context["dag_run"]
+    if run.logical_date is None or run.run_type == "backfill":
+        return 0.0
+    began_at = run.start_date
     before = context.get("prev_start_date_success")  # a proxy, which asks Airflow now
     if not before or began_at is None:
         return TURN_S

@@ -199,7 +199,9 @@ def test_the_sites_statsd_is_told_of_moves_and_of_partitions_without_an_owner(
     with no_rebalance(airflow):
         (topic,) = make_topics(coordinator, settings, 1)
         of_topic = f"{settings.cluster}.{topic}"
-        run = airflow.client.trigger("reconcile")
+        # Without a logical date it would leave the seconds to the next run of the schedule.
+        now = {"logical_date": datetime.now(UTC).isoformat(), "conf": {}}
+        run = airflow.client.request("POST", "/dags/reconcile/dagRuns", json=now)["dag_run_id"]
         assert wait_for_run(airflow.client, "reconcile", run, RUN_LIMIT_S) == "success"
         assert eventually(lambda: sent(f"topic.unowned_partitions.{of_topic}"))[-1] == "4|g"
         seconds = eventually(lambda: sent(f"unowned_partition_seconds.{of_topic}"))

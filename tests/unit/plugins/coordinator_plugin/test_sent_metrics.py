@@ -45,7 +45,8 @@ def one_turn() -> None:
     before = began_at - timedelta(seconds=SINCE_S)
     ti = SimpleNamespace(get_dr_count=lambda *_, **__: 0)
     names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-    context: Any = {"ti": ti, "prev_start_date_success": before, "dag_run": SimpleNamespace(start_date=began_at)}
+    run = SimpleNamespace(start_date=began_at, logical_date=began_at, run_type="scheduled")
+    context: Any = {"ti": ti, "prev_start_date_success": before, "dag_run": run}
     ReconcileOperator(task_id="look", dag_ids=names).execute(context)
     moves = (Move(0, "a", "b", MoveKind.HANDOFF), Move(1, "a", "b", MoveKind.HANDOFF))
     ended = TopicReport("orders.eu", State.STARTING, State.STABLE, Outcome.WRITTEN, "", moves)

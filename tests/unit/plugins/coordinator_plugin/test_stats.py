@@ -119,12 +119,22 @@ def test_a_run_counts_from_the_last_one_that_worked_and_not_for_what_nobody_saw(
 
     def after(seconds: float | None) -> Any:
         before = None if seconds is None else began_at - timedelta(seconds=seconds)
-        return {"prev_start_date_success": before, "dag_run": SimpleNamespace(start_date=began_at)}
+        run = SimpleNamespace(start_date=began_at, logical_date=began_at, run_type="scheduled")
+        return {"prev_start_date_success": before, "dag_run": run}
 
     assert upkeep.passed_s(after(90)) == pytest.approx(90)
     assert upkeep.passed_s(after(5_000)) == upkeep.MOST_S
     assert upkeep.passed_s(after(-5)) == 0.0
     assert upkeep.passed_s(after(None)) == upkeep.TURN_S
+
+
+@pytest.mark.parametrize(("logical", "kind"), [(False, "manual"), (True, "backfill")])
+def test_a_run_beside_the_schedule_counts_no_seconds_that_the_next_one_counts_too(logical: bool, kind: str) -> None:
+    began_at = datetime.now(UTC)
+    run = SimpleNamespace(start_date=began_at, logical_date=began_at if logical else None, run_type=kind)
+    before = began_at - timedelta(seconds=70) if logical else None  # Airflow knows none without a logical date
+    context: Any = {"prev_start_date_success": before, "dag_run": run}
+    assert upkeep.passed_s(context) == 0.0
 
 
 def lagging(site: Site, says: dict[int, dict[str, Any]]) -> None:
