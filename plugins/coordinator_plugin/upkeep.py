@@ -63,19 +63,19 @@ class ReconcileOperator(ClusterOperator):
         return runs(
             findings,
             self.dag_ids,
-            active_rebalances=active_rebalances(ti, self.dag_ids["rebalance"], writable=findings.writable),
-            active_launches=ti.get_dr_count(self.dag_ids["consumers"], states=_ACTIVE),
+            active_rebalances=active_runs(ti, self.dag_ids["rebalance"], now=findings.writable),
+            active_launches=active_runs(ti, self.dag_ids["consumers"], now=bool(findings.missing)),
             under_way=under_way,
         )
 
 
-def active_rebalances(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, writable: bool) -> int:
-    """The runs of `rebalance` that have not ended, without those that are queued for a later time if something is `writable` now.
+def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> int:
+    """The runs that have not ended, without those that are queued for a later time if one has work `now`.
 
     Airflow does not tell for when a run is queued. In a DAG that is not paused, the others begin at once.
     """
     running, queued = (ti.get_dr_count(dag_id, states=[state]) for state in ("running", "queued"))
-    if queued and writable and CAN_RUN_LATER and not ti.get_dag(dag_id).is_paused:
+    if queued and now and CAN_RUN_LATER and not ti.get_dag(dag_id).is_paused:
         return running
     return running + queued
 

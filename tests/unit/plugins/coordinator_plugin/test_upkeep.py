@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from coordinator_plugin import hook
-from coordinator_plugin.upkeep import WatchSensor, active_rebalances, given_of
+from coordinator_plugin.upkeep import ReconcileOperator, WatchSensor, active_runs, given_of
 
+from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.upgrade import Phase
-from coordinator_tasks.service import history, upgrade_store, upgrades
-from tests.fakes.cluster import PERSON
+from coordinator_tasks.service import fleet, history, upgrade_store, upgrades
+from tests.fakes.cluster import PERSON, Cluster
 from tests.world.upgrading import APP, NEW, UpgradingSite, to_v2, upgrading_site
 
 GIVEN: dict[str, Any] = {"params": {"cluster": "", "app": APP, "dry_run": False}}
@@ -79,11 +80,9 @@ def test_it_gives_its_worker_back_between_two_looks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "queued", "writable", "paused", "counted"),
+    ("running", "queued", "now", "paused", "counted"),
     [
-        pytest.param(
-            0, 1, True, False, 0, id="what can be written now does not wait for a run that is queued for later"
-        ),
+        pytest.param(0, 1, True, False, 0, id="what can be done now does not wait for a run that is queued for later"),
         pytest.param(0, 1, False, False, 1, id="what waits for its time waits for that run"),
         pytest.param(0, 1, True, True, 1, id="a paused DAG gets no further run each minute"),
         pytest.param(1, 1, True, False, 1, id="a run that is under way finds it itself"),
@@ -91,11 +90,25 @@ def test_it_gives_its_worker_back_between_two_looks() -> None:
     ],
 )
 def test_a_run_that_is_queued_for_later_does_not_stop_reconcile(
-    running: int, queued: int, *, writable: bool, paused: bool, counted: int
+    running: int, queued: int, *, now: bool, paused: bool, counted: int
 ) -> None:
     runs = {"running": running, "queued": queued}
     ti: Any = SimpleNamespace(
         get_dr_count=lambda _, states: sum(runs[state] for state in states),
         get_dag=lambda _: SimpleNamespace(is_paused=paused),
     )
-    assert active_rebalances(ti, "rebalance", writable=writable) == counted
+    assert active_runs(ti, "rebalance", now=now) == counted
+
+
+def test_a_missing_consumer_does_not_wait_for_a_run_that_is_queued_for_later(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
+    ti: Any = SimpleNamespace(
+        get_dr_count=lambda dag_id, states, run_ids=(): int(dag_id == "consumers" and "queued" in states),
+        get_dag=lambda _: SimpleNamespace(is_paused=False),
+    )
+    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+    woken = ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti})  # type: ignore[typeddict-item]
+    assert [one["trigger_dag_id"] for one in woken] == ["consumers"]
