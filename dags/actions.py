@@ -11,6 +11,10 @@ from coordinator_plugin.upkeep import ActionOperator, WatchSensor
 from coordinator_tasks.service.action import Action
 from coordinator_tasks.service.actions import ACTIONS
 
+MAX_RUNS = 4
+MAX_FOLLOWING = 50
+"""Of an action whose runs follow what they have begun, for hours: that of another fleet, or its way back, waits for none of them."""
+
 
 def fields(action: Action) -> Mapping[str, Param]:
     """The action's own fields, by name."""
@@ -31,7 +35,7 @@ def build(action: Action) -> DAG:
         dag_id(action.name),
         **COMMON,
         schedule=None,
-        max_active_runs=4,
+        max_active_runs=MAX_RUNS if action.watch is None else MAX_FOLLOWING,
         doc_md=f"### {title}\n{action.form}\n\n{dry_run}",
         tags=tags("action"),
         params={"cluster": cluster_param(), **fields(action), **asked},

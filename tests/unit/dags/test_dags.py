@@ -150,6 +150,11 @@ def test_every_run_beside_which_reconcile_starts_none_has_a_limit(dags: dict[str
     assert limits == {"rebalance": 1800, "consumers": 3600, "reconcile": 300, "autoscale": 600}
 
 
+def test_an_action_waits_for_no_run_that_follows_the_upgrade_of_another_fleet(dags: dict[str, Any]) -> None:
+    following = [dag for dag in dags.values() if "follow" in dag["tasks"]]
+    assert [dag["max_active_runs"] for dag in following] == [50] * 3
+
+
 def test_parsing_needs_no_client(parsed: dict[str, Any]) -> None:
     assert parsed["heavy"] == []
 
