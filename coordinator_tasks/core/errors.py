@@ -51,7 +51,7 @@ class IdInUse(Refused):
 
 
 class TopicConflict(Refused):
-    """The topic is missing in Kafka, was recreated, or is managed by another cluster."""
+    """The topic is missing in Kafka, was recreated, or another cluster has not closed it."""
 
     code = "KPC-013"
 

@@ -21,7 +21,8 @@ from coordinator_tasks.core.errors import (
     TopicConflict,
 )
 from coordinator_tasks.core.machine.presence import who_cannot_read
-from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, TopicConfig, TopicDescription
+from coordinator_tasks.core.machine.world import TopicView
+from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, State, TopicConfig, TopicDescription
 from coordinator_tasks.core.names import ROOT, Paths, check_group, check_topic, is_cluster, is_topic, partition_of
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
@@ -87,7 +88,7 @@ def would_add(
 ) -> tuple[TopicConfig, tuple[TopicConfig, int] | None]:
     """The configuration that `add_topic` would write, and the one that is there with its version.
 
-    Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster's), `GroupInUse`, `Refused`
+    Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster has not closed it), `GroupInUse`, `Refused`
     (unknown strategy, a property that is not allowed or that a registered consumer cannot read, or already managed with
     other arguments), and the `Unavailable` kinds.
     """
@@ -165,13 +166,26 @@ def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
             continue
         found = _find(c.zk, Paths(cluster), wanted.topic)
         # Topic ids are unique over all Kafka clusters.
-        if found is None or found[0].removed or found[0].topic_id != wanted.topic_id:
+        if found is None or (found[0].topic_id, found[0].group_id) != (wanted.topic_id, wanted.group_id):
             continue
-        if found[0].group_id == wanted.group_id:
+        what = f"topic {wanted.topic!r} for group {wanted.group_id!r}"
+        if not found[0].removed:
             raise TopicConflict(
-                f"cluster {cluster!r} manages topic {wanted.topic!r} for group {wanted.group_id!r} already; "
-                "remove it there, or choose another group.id"
+                f"cluster {cluster!r} manages {what} already; remove it there, or choose another group.id"
             )
+        if not _is_closed(store.load(c.zk, Paths(cluster), wanted.topic).view):
+            raise TopicConflict(
+                f"cluster {cluster!r} has removed {what}, and its consumers may still read it; wait until `topics` says there "
+                "that nobody runs anything of it, or choose another group.id"
+            )
+
+
+def _is_closed(view: TopicView) -> bool:
+    """Whether the consumers of a removed topic have confirmed that they read nothing of it."""
+    if view.node is None:
+        return True
+    settled = view.state is not None and view.state.state is State.STABLE
+    return settled and view.node.removed and not view.node.assignments
 
 
 def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> tuple[int, ...]:

@@ -1072,9 +1072,15 @@ MUTANTS = (
     Mutant("_check_group", "if members:", "if False:", "a group with members is not taken into use"),
     Mutant(
         "_check_other_clusters",
-        "if found[0].group_id == wanted.group_id:",
-        "if False:",
+        "if found is None or (found[0].topic_id, found[0].group_id) != (wanted.topic_id, wanted.group_id):",
+        "if True:",
         "two clusters do not manage one topic for one group",
+    ),
+    Mutant(
+        "topics._is_closed",
+        "return settled and view.node.removed and not view.node.assignments",
+        "return True",
+        "a topic that is removed in one cluster is added in another one when the first one has closed it",
     ),
     Mutant(
         "_write_config",

@@ -1,8 +1,9 @@
-"""A topic that is removed in one coordinator cluster and added in another: what the other one waits for, and what it does not."""
+"""A topic that is removed in one coordinator cluster and added in another: what the other one waits for."""
 
 import pytest
 
-from coordinator_tasks.core.model import Committed, State, Token
+from coordinator_tasks.core.errors import TopicConflict
+from coordinator_tasks.core.model import Committed, StartRule, State, Token
 from coordinator_tasks.service import directives, topics, transitions
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
@@ -78,13 +79,24 @@ def test_a_person_ends_that_wait_by_isolating_them_there(former: Site) -> None:
     assert site.clock.now() - began < site.policy.absent_after_s
 
 
-def test_it_does_not_wait_until_the_former_cluster_has_closed(former: Site) -> None:
+@pytest.mark.parametrize(
+    "acts", [False, True], ids=["no plan has closed it yet", "its consumers have not confirmed yet"]
+)
+def test_it_is_refused_until_the_former_cluster_has_closed(former: Site, *, acts: bool) -> None:
     topics.remove_topic(former.coordinator, "orders", PERSON)
-    site = added(former, "x")
-    site.clock.advance(site.policy.absent_after_s + 1)
-    said(site)
-    site.clock.advance(site.policy.absent_after_s + 1)
-    site.settles()
-    assert site.state().state is State.STABLE
-    assert running(site) == {"x": {0, 1, 2, 3}}
-    assert running(former) != {"a": set(), "b": set()}
+    if acts:
+        transitions.step(former.coordinator, ["orders"], LOOP)
+        assert former.state().state is not State.STABLE
+    site = other(former)
+    before = former.server.zxid
+    with pytest.raises(
+        TopicConflict, match=r"cluster 'shop' has removed topic 'orders' for group 'g', and its consumers"
+    ):
+        topics.add_topic(site.coordinator, "orders", "g", actor=PERSON)
+    assert former.server.zxid == before
+    topics.would_add(
+        site.coordinator, "orders", "h", start=StartRule.EARLIEST, strategy="", parameters={}, properties={}
+    )
+    former.settles()
+    assert running(former) == {"a": set(), "b": set()}
+    assert not topics.add_topic(site.coordinator, "orders", "g", actor=PERSON).removed
