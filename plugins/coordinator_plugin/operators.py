@@ -30,6 +30,10 @@ from coordinator_tasks.service.coordinator import Coordinator
 WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5
 MEASURE_S = 2.0
+SOON_S = 60.0
+MOST_LATER = 2
+"""So many runs may be queued for later than `SOON_S`: Airflow counts them as active, and with `max_active_runs` of them no event
+wakes the DAG."""
 LEFT = "left"
 """A key in the extra of events: the digest of the work that a run leaves over."""
 
@@ -203,8 +207,9 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
       Otherwise a plan that ZooKeeper refuses would be tried without a pause.
 
     Work that only waits for its time (an owner is absent) gets a triggered run at that time. The run's id names the work and the
-    time, and Airflow makes one run per id. Not all further runs are triggered: when a triggered run ends, Airflow (3.3) does not
-    check again whether the DAG is below its `max_active_runs`, so events would wake nobody until the DAG is parsed again.
+    time, and Airflow makes one run per id. If `MOST_LATER` runs are queued, a time after `SOON_S` is left to `reconcile`. Not all
+    further runs are triggered: when a triggered run ends, Airflow (3.3) does not check again whether the DAG is below its
+    `max_active_runs`, so events would wake nobody until the DAG is parsed again.
     """
 
     def __init__(self, *, changes: Asset, **kwargs: Any) -> None:
@@ -229,6 +234,8 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
                 raise AirflowSkipException("another run continues with it")
             context["outlet_events"][self.left_over].add(self.changes, extra={LEFT: left.digest})
             return
+        if left.pause_s > SOON_S and context["ti"].get_dr_count(self.trigger_dag_id, states=["queued"]) >= MOST_LATER:
+            raise AirflowSkipException("enough runs are queued for later: reconcile continues within a minute")
         self.run_after = datetime.now(UTC) + timedelta(seconds=left.pause_s)
         self.trigger_run_id = f"further__{left.digest}__{self.run_after:%Y%m%dT%H%M%S}"
         self.conf = {"topics": list(topics)}

@@ -45,6 +45,7 @@ def goes_on(
     topics: Sequence[str] = (),
     lately: Sequence[SimpleNamespace] = (),
     woken_by: Sequence[SimpleNamespace] = (),
+    queued: int = 0,
 ) -> tuple[list[dict[str, Any]], DagRunTriggerException | None]:
     """The extras of the events by which a run's last task wakes the DAG, and the run that it starts by itself."""
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
@@ -54,7 +55,7 @@ def goes_on(
     (alias,) = task.outlets
     assert task.inlets == [alias]
     context: Any = {
-        "ti": SimpleNamespace(),
+        "ti": SimpleNamespace(get_dr_count=lambda dag_id, states: queued if states == ["queued"] else 0),
         "dag_run": SimpleNamespace(start_date=NOW - timedelta(seconds=BEGAN_AGO_S)),
         "params": {"topics": list(topics)},
         "outlet_events": events,
@@ -142,6 +143,28 @@ def test_what_waits_for_its_time_is_looked_at_when_it_is_over(shop: Cluster, mon
     # Airflow makes one run of an id: two runs that leave the same over name the same time, a later one another.
     assert started.dag_run_id == f"further__digest__{started.run_after:%Y%m%dT%H%M%S}"
     assert at(120.0).dag_run_id != started.dag_run_id
+
+
+@pytest.mark.parametrize(
+    ("queued", "pause_s", "starts"),
+    [
+        pytest.param(1, 600.0, True, id="the DAG has room"),
+        pytest.param(2, 60.0, True, id="it is over before the next look of reconcile"),
+        pytest.param(
+            2, 600.0, False, id="two further ones, and no event of ZooKeeper would wake the DAG for ten minutes"
+        ),
+    ],
+)
+def test_runs_that_are_queued_for_later_leave_room_for_those_of_changes(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, queued: int, pause_s: float, *, starts: bool
+) -> None:
+    left = LeftOver(("orders",), "digest", now=False, pause_s=pause_s)
+    monkeypatch.setattr(operators, "continuation", lambda *_: left)
+    if starts:
+        assert goes_on(shop, monkeypatch, queued=queued)[1] is not None
+        return
+    with pytest.raises(AirflowSkipException, match="reconcile continues within a minute"):
+        goes_on(shop, monkeypatch, queued=queued)
 
 
 def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
