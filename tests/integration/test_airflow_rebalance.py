@@ -270,7 +270,7 @@ def test_what_a_run_leaves_over_wakes_the_dag(
         (topic,) = make_topics(coordinator, settings, 1)
         eventually(lambda: state_of(coordinator, topic) is State.STARTING)
     # c is gone: the run that waits ends for a new plan, or at its limit of a minute where another run has planned first.
-    (event, *_) = eventually(lambda: _woken_by_a_run(airflow, began), RUN_LIMIT_S)
+    (event, *_) = eventually(lambda: _woken_by_a_run(airflow, began), 2 * RUN_LIMIT_S)
     assert event["extra"]["left"]
     blocker.deaf = False
     eventually(lambda: all_stable(coordinator, [topic]))
