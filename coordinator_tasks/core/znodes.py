@@ -49,10 +49,15 @@ def numbered(zk: ZooKeeper, folder: str) -> list[str]:
 
 def newest_first(zk: ZooKeeper, folder: str, names: Sequence[str], chunk: int) -> Iterator[tuple[str, str, Node]]:
     """Name, path and node of these records, read so many at once; `names` are the oldest first. One pruned meanwhile is left out."""
-    for end in range(len(names), 0, -chunk):
-        paths = {name: f"{folder}/{name}" for name in reversed(names[max(0, end - chunk) : end])}
+    for paths in newest_paths(folder, names, chunk):
         for name, node in find_many(zk, paths).items():
             yield name, paths[name], node
+
+
+def newest_paths(folder: str, names: Sequence[str], chunk: int) -> Iterator[dict[str, str]]:
+    """Name → path of these records, so many at once, the newest first; `names` are the oldest first."""
+    for end in range(len(names), 0, -chunk):
+        yield {name: f"{folder}/{name}" for name in reversed(names[max(0, end - chunk) : end])}
 
 
 def put(path: str, data: bytes, version: int) -> Operation:

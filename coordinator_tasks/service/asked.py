@@ -14,7 +14,7 @@ from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_ask
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.model import Actor, Asked, Change
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat, ZooKeeper
-from coordinator_tasks.core.znodes import find_many, numbered
+from coordinator_tasks.core.znodes import find_many, newest_paths, numbered
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_CHARS = 500
@@ -54,8 +54,7 @@ def names(c: Coordinator) -> list[str]:
 
 def newest(c: Coordinator, names: Sequence[str]) -> Iterator[tuple[str, Asked | CoordinatorError]]:
     """Name and record of these names, which are the oldest first; or why it cannot be read. One pruned meanwhile is left out."""
-    for end in range(len(names), 0, -_CHUNK):
-        paths = {name: f"{c.paths.asked}/{name}" for name in reversed(names[max(0, end - _CHUNK) : end])}
+    for paths in newest_paths(c.paths.asked, names, _CHUNK):
         denied: dict[str, CoordinatorError] = {}
         nodes = find_many(c.zk, paths, denied)
         for name, path in paths.items():
