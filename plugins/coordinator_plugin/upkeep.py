@@ -70,7 +70,7 @@ class ReconcileOperator(ClusterOperator):
 
 
 def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> int:
-    """The runs that have not ended, without those that are queued for a later time if one has work `now`.
+    """The runs that have not ended. If there is work that can be done `now`, those that are queued for a later time do not count.
 
     Airflow does not tell for when a run is queued. In a DAG that is not paused, the others begin at once.
     """
