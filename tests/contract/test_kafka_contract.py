@@ -17,7 +17,7 @@ from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets, KafkaAdmin
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from tests.fakes.kafka import FakeKafka
-from tests.faults.servers import insist
+from tests.faults.standstill import insist
 
 OURS = Committed(5, Token(3, 1, "gen"), "consumer-a", "shop", "id-1")
 WAIT_S = 30.0

@@ -32,11 +32,14 @@ from tests.faults.releases import Releases
 from tests.faults.roles import AGENT_TIMING, COORDINATOR, Life, consume, coordinate
 from tests.faults.rows import Rows
 from tests.faults.servers import Servers
+from tests.faults.standstill import Patience
 from tests.stable import stable_node
 
 FIRST, SECOND = "a", "b"
 BOUND_S = 45.0
 """For each phase, kills included: generous, since a busy machine is no failure. A case takes about 3 s."""
+STANDSTILLS = 4
+"""So many times as long, at most, with the time in which the servers do not answer."""
 TICK_S = 0.06
 POLICY = Policy(settle_s=0.05, settle_max_s=0.5, absent_after_s=1.0, flap_registrations=1000)
 SESSION_TIMEOUT_S = 1.0
@@ -228,15 +231,16 @@ class Case:
 
     def _await(self, holds: Callable[[], bool], what: str) -> None:
         self._awaited = (holds, what)
-        deadline = time.monotonic() + self.bound_s
+        patience = Patience(self.bound_s, STANDSTILLS * self.bound_s, self.servers.standstill.total_s)
         while True:
             revived = self._revive()
             self.releases.see()
             if not revived and holds():
                 return
-            if time.monotonic() > deadline:
+            if patience.over:
                 standing = f"{self._standing()}; {self._stacks()}"
-                raise Failed(f"not within {self.bound_s:g} s: {what} ({standing}); see {self.folder}")
+                stood = f"and {patience.stood_s:.0f} s in which the servers did not answer"
+                raise Failed(f"not within {self.bound_s:g} s {stood}: {what} ({standing}); see {self.folder}")
             time.sleep(TICK_S)
 
     def _revive(self) -> bool:
@@ -342,14 +346,16 @@ class Case:
         return state.data.decode() if state is not None else "Initial"
 
     def _stacks(self) -> str:
-        """Where the main thread of every process stands, as far as it says so at once."""
+        """Where the main thread of every process stands, as far as it says so at once, and its last warning."""
         for actor in self.actors.values():
             if actor.process is not None and actor.process.pid is not None and not actor.ended:
                 with suppress(ProcessLookupError):  # it has just ended
                     os.kill(actor.process.pid, signal.SIGUSR1)
         time.sleep(TICK_S * 5)
-        found = {role: self.folder / f"stack-{role}" for role in self.actors}
-        return "; ".join(f"{role}: {file.read_text()[:600]}" for role, file in found.items() if file.exists())
+        return "; ".join(
+            f"{role}: {_text(self.folder / f'stack-{role}')[:600]}, {_text(self.folder / f'log-{role}')[-300:]}"
+            for role in self.actors
+        )
 
     def close(self) -> None:
         """End every process."""
@@ -362,3 +368,7 @@ class Case:
                     actor.process.join(10)
                     actor.process.close()
                     actor.process = None
+
+
+def _text(file: Path) -> str:
+    return file.read_text() if file.exists() else ""

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import decode_metadata
 from coordinator_tasks.core.model import Committed
+from tests.faults.standstill import insist
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_KEY_VERSIONS = (0, 1)  # of an offset commit; 2 is a group's metadata
@@ -108,12 +109,15 @@ class CommitLog:
 
         Those behind a transaction that a killed process has begun are not shown before the broker has ended it: waited for.
         """
-        self._ends.topic_id(OFFSETS_TOPIC)  # as in `Servers.ends`
-        end = self._ends.ends(OFFSETS_TOPIC, [0])[0]
+        end = insist(self._end)
         with self._moved:
             if not self._moved.wait_for(lambda: self._position >= end, CATCH_UP_S):
                 raise AssertionError(f"the commit log stands at {self._position} of {end}")
             return list(self._commits.get((group, topic), ()))
+
+    def _end(self) -> int:
+        self._ends.topic_id(OFFSETS_TOPIC)  # as in `Servers.ends`
+        return self._ends.ends(OFFSETS_TOPIC, [0])[0]
 
     def close(self) -> None:
         self._stop.set()

@@ -2,8 +2,6 @@
 
 import copy
 import threading
-import time
-from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
@@ -15,9 +13,10 @@ from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import KafkaUnavailable
 from tests.faults.commit_log import CommitLog
 from tests.faults.roles import fork_server
+from tests.faults.standstill import Standstill, insist
 
 PER_SECOND = 25
-INSIST_S = 60.0
+ANSWER_S = 60.0
 ASK_S = 8.0
 """A request that comes while a broker makes its own topics may stay without an answer, however long one waits."""
 
@@ -33,11 +32,11 @@ class Servers:
         self.forks: ForkServerContext = fork_server()
         # Starting a process asks all others whether they have ended, and only one thread may be told.
         self.processes = threading.Lock()
-        self.zk = KazooZooKeeper(zookeeper)
+        self.zk = KazooZooKeeper(zookeeper, answer_timeout_s=ANSWER_S)
         self.admin = ConfluentKafkaAdmin(quiet, ASK_S)
         self.admin.create_topic(self.topic, partitions)
         self._ends = ConfluentGroupOffsets({**quiet, "isolation.level": "read_uncommitted"}, "ends")
-        insist(self.ends)
+        self.ends()
         self._producer = Producer({**quiet, "linger.ms": 5, "enable.idempotence": True})
         self.flows = {(self.topic, p): 0 for p in range(partitions)}
         self._stop = threading.Event()
@@ -45,9 +44,15 @@ class Servers:
         self._flow.start()
         self.begin_group(f"first-{name}", dict.fromkeys(range(partitions), 0))
         self.commits = CommitLog(kafka)
+        self.standstill = Standstill(
+            self.zk.sync, self._ends_now, lambda: self.begin_group(f"standstill-{name}", {0: 0})
+        )
 
     def ends(self) -> dict[int, int]:
         """The offset after the last record of each partition that has a leader."""
+        return insist(self._ends_now)
+
+    def _ends_now(self) -> dict[int, int]:
         self._ends.topic_id(self.topic)  # an admin client learns of a leader's new epoch by that alone
         return dict(self._ends.ends(self.topic, range(self.partitions)))
 
@@ -83,7 +88,7 @@ class Servers:
             self.flows.setdefault((self.topic, partition), 0)
 
     def _led(self) -> None:
-        if len(self.ends()) < self.partitions:
+        if len(self._ends_now()) < self.partitions:
             raise KafkaUnavailable(f"partitions of {self.topic} have no leader yet")
 
     def dry_up(self) -> None:
@@ -103,22 +108,9 @@ class Servers:
             self._producer.poll(0)
 
     def close(self) -> None:
+        self.standstill.close()
         self._stop.set()
         self._flow.join()
         self._producer.flush()
         self.commits.close()
         self.zk.close()
-
-
-def insist(ask: Callable[[], object]) -> None:
-    """Until there is an answer: partitions that have just been made have no leaders, and the broker makes its own topics."""
-    deadline = time.monotonic() + INSIST_S
-    while True:
-        try:
-            ask()
-        except KafkaUnavailable:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return
