@@ -19,7 +19,7 @@ from coordinator_tasks.core.ports import Discovery, Registry, ZooKeeper
 from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.zookeeper import FakeZooKeeperServer
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 A1 = Member("a", 1, "http://127.0.0.1:7001", "boot", "rack-1", 2.0, ("orders",), True, {"zone": "x"})
 A2 = replace(A1, incarnation=2, address="http://127.0.0.1:7002")
 B1 = Member("b", 1, "http://127.0.0.1:7003", "boot")

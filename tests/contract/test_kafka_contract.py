@@ -20,7 +20,7 @@ from tests.fakes.kafka import FakeKafka
 from tests.faults.standstill import insist
 
 OURS = Committed(5, Token(3, 1, "gen"), "consumer-a", "shop", "id-1")
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @dataclass

@@ -14,7 +14,7 @@ from tests.fakes.zookeeper import FakeZooKeeperServer
 from tests.simulation.kernel import Host, Kernel
 from tests.simulation.zookeeper import Server
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @dataclass

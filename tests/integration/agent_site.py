@@ -151,7 +151,7 @@ def ask(address: str, timeout_s: float = 5.0) -> ConsumerStatus:
         return decode_status(address, answer.read())
 
 
-def wait_for(holds: Callable[[], object], what: str, timeout_s: float = 20.0) -> float:
+def wait_for(holds: Callable[[], object], what: str, timeout_s: float = 60.0) -> float:
     """Seconds until `holds`; the longer it takes, the less often it is asked, since every answer takes from the waited-for."""
     began = time.monotonic()
     while (waited_s := time.monotonic() - began) < timeout_s:

@@ -173,7 +173,7 @@ def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(si
 
     first = subprocess.Popen(command, cwd=ROOT, env=environment)
     try:
-        wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers", 30)
+        wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers")
         site.assign(dict.fromkeys(range(4), "a"))
         traffic = Traffic(site, per_second=300)
         wait_for(lambda: len(rows()) > 400, "records flow")
@@ -185,7 +185,7 @@ def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(si
     wait_for(lambda: site.zk.find(site.paths.member("a")) is None, "the session ends")
     second = subprocess.Popen(command, cwd=ROOT, env=environment)
     try:
-        wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers again", 30)
+        wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers again")
         seen = len(rows())
         site.assign(dict.fromkeys(range(4), "a"), guarded=frozenset(range(4)))
         everything = {(p, offset) for p in range(4) for offset in range(sent)}
@@ -193,7 +193,7 @@ def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(si
         again = rows()[seen:]
     finally:
         second.terminate()
-        assert second.wait(30) == 0
+        assert second.wait(60) == 0
     for partition in range(4):
         assert min(offset for p, offset in again if p == partition) == committed[partition].offset
     print(f"\nafter kill -9: {len(before & set(again))} of {4 * sent} records once more")

@@ -158,7 +158,7 @@ def test_a_hand_off_happens_inside_two_running_queries(world: World) -> None:
         wait_for(lambda: site.runs("b") == {3: True} and len(world.rows(3)) > 600, "b runs warm", START_S)
         began = time.time()
         node = site.hand_off({2: "b"})
-        wait_for(lambda: world.last(2) == "b", "b has taken over", 30)
+        wait_for(lambda: world.last(2) == "b", "b has taken over")
         first = next(row["processed_at"] for row in world.rows(2) if row["consumer"] == "b")
         time.sleep(2)
     finally:
@@ -206,12 +206,12 @@ def test_sigterm_gives_everything_away_before_the_consumer_is_gone(world: World)
     path = site.paths.directive("a")
     wait_for(lambda: site.zk.find(path), "the draining mark is there")
     site.hand_off({0: "b", 1: "b"})
-    wait_for(lambda: world.a.process.poll() is not None, "a is gone", 30)
+    wait_for(lambda: world.a.process.poll() is not None, "a is gone")
     assert world.a.process.returncode == 0, world.a.log.read_text()[-3000:]
     claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
     assert list(claim.ended.values()) == [Ending.LEFT]
     assert site.zk.find(site.paths.member("a")) is None
-    wait_for(lambda: site.runs("b").keys() == {0, 1, 2, 3}, "b runs everything", 30)
+    wait_for(lambda: site.runs("b").keys() == {0, 1, 2, 3}, "b runs everything")
 
 
 def test_where_retention_took_the_next_records_a_partition_goes_on_at_the_earliest_if_it_may_and_no_other_stops(

@@ -118,7 +118,7 @@ def test_a_consumer_is_launched_outlives_airflow_and_is_launched_again_only_when
     # SIGTERM to its launcher is a clean leave.
     fleet.set_fleet(coordinator, Fleet("light", str(STUB), ()))
     os.kill(int(folder.lock.read_text()), signal.SIGTERM)
-    eventually(lambda: folder.exit_code() is not None, 30)
+    eventually(lambda: folder.exit_code() is not None)
     assert "s1" not in coordinator.discovery.members()
 
 

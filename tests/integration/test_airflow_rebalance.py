@@ -142,7 +142,7 @@ def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effec
     (topic,) = make_topics(coordinator, settings, 1, partitions=12)
     eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
     with StubConsumer(settings, "c", step_s=STEP_S):
-        eventually(lambda: state_of(coordinator, topic) is not State.STABLE, 30)
+        eventually(lambda: state_of(coordinator, topic) is not State.STABLE)
         eventually(lambda: all_stable(coordinator, [topic]))
         settled, started, planned, *_ = history.records(coordinator, topic)
         assert planned.plan is not None

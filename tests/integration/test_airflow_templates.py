@@ -62,7 +62,7 @@ def launched(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> It
     yield folder
     if folder.lock.exists():
         os.kill(int(folder.lock.read_text()), signal.SIGTERM)
-        eventually(lambda: folder.exit_code() is not None, 30)
+        eventually(lambda: folder.exit_code() is not None)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def test_records_that_retention_has_deleted_stop_their_partition_and_no_other(si
     admin.delete_records([TopicPartition(site.topic, 2, 25)])[TopicPartition(site.topic, 2)].result(10)
     site.write(replace(site.node, paused=frozenset()))
     sentence = "partition 2: offsets 20 to 24 are gone, the log begins at 25: stopped; reset its offsets"
-    wait_for(lambda: said(site, sentence), "it is said", 15)
+    wait_for(lambda: said(site, sentence), "it is said")
     wait_for(lambda: site.runs("a") == {0: True, 1: True, 3: True}, "the others run")
     site.produce(10, start=30)
     wait_for(lambda: len(rows.rows) == 80 + 3 * 20, "the others are consumed")
@@ -64,7 +64,7 @@ def test_a_topic_that_is_recreated_ends_the_reading_of_no_other_one(site: Site) 
     admin.delete_topics([other.topic])[other.topic].result(10)
     wait_for(lambda: other.admin.describe([other.topic])[other.topic] is None, "it is deleted")
     other.admin.create_topic(other.topic, 1)
-    wait_for(lambda: "recreated in Kafka" in " ".join(other.topic_status("a").reports), "it is said", 30)
+    wait_for(lambda: "recreated in Kafka" in " ".join(other.topic_status("a").reports), "it is said")
     site.produce(10)
     wait_for(lambda: len(rows.rows) == 50, "this topic is consumed")
     assert site.status("a").health == "ok"

@@ -73,7 +73,7 @@ def test_a_quick_restart_after_kill_9_is_given_partitions_as_soon_as_it_register
         process.kill()
         process.wait()
         start("b")
-        wait_for(lambda: taken_by_another(managed, first), "the next b has partitions", 40.0)
+        wait_for(lambda: taken_by_another(managed, first), "the next b has partitions")
         took_s = time.monotonic() - killed_s
         print(f"\nkill -9 and a restart at once: {took_s:.1f} s until everything is shared again")
         assert took_s < 20.0, "its session, a start, and no time-out of ours"
@@ -92,7 +92,7 @@ def test_a_restart_beside_a_stopped_process_is_given_nothing_while_that_may_go_o
             node = zk.find(path)
             return node is not None and f'"incarnation":{first}' not in node.data.decode().replace(" ", "")
 
-        wait_for(registered, "the second b registers", 40.0)
+        wait_for(registered, "the second b registers")
         until_s = time.monotonic() + 5.0
         while time.monotonic() < until_s:
             assert holds(managed, first)

@@ -102,7 +102,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
 def test_a_thread_that_does_not_end_goes_on_counting_as_running(
     topic: plain.PlainTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert Client.entered.wait(10)
+    assert Client.entered.wait(60)
     topic.halt()
     assert topic.runner.status().query_alive, "its batch may still be delivered"
     Client.free.set()
@@ -112,7 +112,7 @@ def test_a_thread_that_does_not_end_goes_on_counting_as_running(
 
 
 def test_the_client_asks_its_own_brokers_under_the_topics_group(topic: plain.PlainTopic) -> None:
-    assert Client.entered.wait(10)
+    assert Client.entered.wait(60)
     given = Client.settings[0]
     assert (given["bootstrap.servers"], given["group.id"]) == ("k:1", NODE.group_id)
     assert (given["fetch.min.bytes"], given["fetch.wait.max.ms"]) == ("8", "40"), "our settings, then the topic's"
@@ -137,18 +137,18 @@ def test_the_client_is_warmed_up_at_every_leader_and_reads_even_if_one_does_not_
 ) -> None:
     monkeypatch.setattr(Client, "refuses", refuses)
     request.getfixturevalue("topic")
-    assert Client.entered.wait(10)
+    assert Client.entered.wait(60)
     asked = ["t", ("t", 0), ("t", 1)]
     assert Client.warmed == [(one, plain.WARM_UP_TIMEOUT_S) for one in (asked[:2] if refuses else asked)]
 
 
 def test_the_thread_is_named_for_its_topic_as_its_log_lines_are_and_keeps_no_process(topic: plain.PlainTopic) -> None:
-    assert Client.entered.wait(10)
+    assert Client.entered.wait(60)
     assert (topic._thread.name, topic._thread.daemon, Client.about[0]) == ("plain-t", True, {"topic": "t"})
 
 
 def wait_for(found: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not found():
         assert time.monotonic() < deadline
         time.sleep(0.001)

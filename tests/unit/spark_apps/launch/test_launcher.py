@@ -75,7 +75,7 @@ class Launched:
         return int((self.folder.path / name).read_text())
 
 
-def eventually(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def eventually(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline_s, "not within the limit"

@@ -26,7 +26,7 @@ from tests.fakes.zookeeper import FakeZooKeeperServer
 
 PATHS = Paths("c")
 SETTINGS = ConsumerSettings(Settings("c", "127.0.0.1:1", {"bootstrap.servers": "127.0.0.1:1"}), "a")
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 V = TypeVar("V")
 
 

@@ -14,7 +14,7 @@ from spark_apps.agent.reports import Reports
 from spark_apps.agent.threads.callbacks import Callbacks
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 
-ENDS_WITHIN_S = 20.0
+ENDS_WITHIN_S = 60.0
 
 
 class Topic:
