@@ -3,13 +3,12 @@
 A new action is one `Action` here, and the service function that it calls. Its form and its command are made from it.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from coordinator_tasks.core.errors import UNREADABLE, DiscoveryUnavailable
+from coordinator_tasks.core.errors import UNREADABLE, DiscoveryUnavailable, LookAgain
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
@@ -91,15 +90,14 @@ def _named(config: TopicConfig) -> str:
 def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
     topics.configuration(c, topic)
-    path = c.paths.topic(topic)
     try:
-        node = store.read_node(path, c.zk.find(path))
-    except UNREADABLE as error:
+        held = overview.at_stake_of(store.load(c.zk, c.paths, topic).view)
+    except (*UNREADABLE, LookAgain) as error:
         yield f"who reads {topic} is not known: {error}"
         return
-    for consumer, count in sorted(Counter(node.assignments.values() if node is not None else ()).items()):
-        yield f"{consumer} stops and commits {counted(count, 'partition')} of {topic}"
-    if node is None or not (node.assignments or node.handoff):
+    for consumer, partitions in held.items():
+        yield f"{consumer} stops and commits {counted(len(partitions), 'partition')} of {topic}"
+    if not held:
         yield f"nobody reads {topic}"
 
 

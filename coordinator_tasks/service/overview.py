@@ -152,13 +152,19 @@ def at_stake(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
 
     Unreadable topics are left out.
     """
-    found: dict[str, tuple[int, ...]] = {}
-    for topic, view in _views(c):
-        granted = _granted(consumer, view.node) if view.node is not None else ()
-        under_way = (view.state.to_close, view.state.to_start) if view.state is not None else ()
-        if taken := {*granted, *(p for listed in under_way for p in listed.get(consumer, ()))}:
-            found[topic] = tuple(sorted(taken))
-    return found
+    found = {topic: at_stake_of(view).get(consumer, ()) for topic, view in _views(c)}
+    return {topic: partitions for topic, partitions in found.items() if partitions}
+
+
+def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
+    """Consumer → what it has of the topic, and what it is to close or to start; sorted, without those who have nothing."""
+    found: dict[str, set[int]] = {}
+    for partition, owner in view.node.assignments.items() if view.node is not None else ():
+        found.setdefault(owner, set()).add(partition)
+    for listed in (view.state.to_close, view.state.to_start) if view.state is not None else ():
+        for consumer, partitions in listed.items():
+            found.setdefault(consumer, set()).update(partitions)
+    return {consumer: tuple(sorted(partitions)) for consumer, partitions in sorted(found.items()) if partitions}
 
 
 def unowned_in(view: TopicView) -> tuple[int, ...]:

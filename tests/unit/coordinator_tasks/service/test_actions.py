@@ -14,6 +14,7 @@ from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import PERSON, Cluster
+from tests.world.site import LOOP, stable_site
 
 AIRFLOW = Actor("airflow", "ada", "drain", "run", "drain", 1)
 
@@ -144,6 +145,19 @@ def test_the_dry_runs_of_a_removed_topic_say_that_nobody_reads_it_and_that_it_is
     assert said.startswith(f"who reads orders is not known: {shop.paths.topic('orders')}: ")
     topics.remove_topic(shop.coordinator, "orders", PERSON)
     assert said_of("add_topic", shop, given, dry_run=True) == [described]
+
+
+def test_the_dry_run_of_a_removal_names_who_has_not_stopped_yet() -> None:
+    site = stable_site("a", "b")
+    stops = [f"{consumer} stops and commits 2 partitions of orders" for consumer in ("a", "b")]
+    assert ACTIONS["remove_topic"].lines(site.coordinator, {"topic": "orders"}, PERSON, dry_run=True) == stops
+    topics.remove_topic(site.coordinator, "orders", PERSON)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.node().assignments == {}
+    assert ACTIONS["remove_topic"].lines(site.coordinator, {"topic": "orders"}, PERSON, dry_run=True) == stops
+    site.settles()
+    said = ACTIONS["remove_topic"].lines(site.coordinator, {"topic": "orders"}, PERSON, dry_run=True)
+    assert said == ["nobody reads orders"]
 
 
 def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluster) -> None:
