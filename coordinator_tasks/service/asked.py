@@ -40,10 +40,10 @@ def asked(c: Coordinator, about: str = "", limit: int = 100, problems: list[str]
 
 
 def done_by(c: Coordinator, action: str, about: str, actor: Actor) -> bool:
-    """Whether an earlier try of this task of Airflow has done this action."""
+    """Whether an earlier try of this task of Airflow has done this action. A record that cannot be read stops no action."""
     same = (action, actor.dag, actor.run, actor.task)
     return actor.attempt > 1 and any(
-        (one.action, one.actor.dag, one.actor.run, one.actor.task) == same for one in asked(c, about)
+        (one.action, one.actor.dag, one.actor.run, one.actor.task) == same for one in asked(c, about, problems=[])
     )
 
 

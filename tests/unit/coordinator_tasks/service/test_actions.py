@@ -9,7 +9,7 @@ import pytest
 from coordinator_tasks.core.errors import DiscoveryUnavailable, NotManaged, Refused, TopicConflict
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member
 from coordinator_tasks.core.ports import Discovery, SetData
-from coordinator_tasks.service import directives, fleet, overrides, redeployment, topics, transitions
+from coordinator_tasks.service import asked, directives, fleet, overrides, redeployment, topics, transitions
 from coordinator_tasks.service.action import ONCE
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
@@ -133,6 +133,23 @@ def test_a_task_that_is_tried_again_does_not_do_again_what_somebody_has_taken_ba
     assert (again.text, directives.read_directive(shop.coordinator, "a").draining) == (ONCE, None)
     ACTIONS["drain"].run(shop.coordinator, given, replace(AIRFLOW, run="another", attempt=2), dry_run=False)
     assert directives.read_directive(shop.coordinator, "a").draining is not None
+
+
+@pytest.mark.parametrize("why", ["broken", "denied"])
+def test_a_task_that_is_tried_again_is_not_stopped_by_a_record_that_cannot_be_read(shop: Cluster, why: str) -> None:
+    shop.join("a")
+    given = {"consumer": "a", "why": "old disk"}
+    for action in ("drain", "undrain"):
+        ACTIONS[action].run(shop.coordinator, {"consumer": "a", "why": ""}, PERSON, dry_run=False)
+    path = f"{shop.paths.asked}/{asked.names(shop.coordinator)[-1]}"
+    if why == "broken":
+        shop.zk.transact([SetData(path, b"{")])
+    else:
+        shop.zk.denied.add(path)
+    again = replace(AIRFLOW, attempt=2)
+    assert ACTIONS["drain"].run(shop.coordinator, given, again, dry_run=False).text != ONCE
+    assert directives.read_directive(shop.coordinator, "a").draining is not None
+    assert ACTIONS["drain"].run(shop.coordinator, given, replace(again, attempt=3), dry_run=False).text == ONCE
 
 
 def test_the_dry_runs_of_a_removed_topic_say_that_nobody_reads_it_and_that_it_is_managed_again(shop: Cluster) -> None:
