@@ -121,7 +121,7 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)
         for topic in one.topics or (RunningTopic(NOBODY),):
             said = "; ".join(part for part in (notes, *topic.reports) if part)
-            lag = NOBODY if topic.lag_records is None else str(topic.lag_records)
+            lag = topic.lag or NOBODY
             said = "; ".join(part for part in (said, f"paused: {named(topic.paused)}" if topic.paused else "") if part)
             closing = ranges(topic.closing) or NOBODY
             runs = ranges(set(topic.running) - set(topic.paused)) or NOBODY

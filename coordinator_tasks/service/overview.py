@@ -62,7 +62,10 @@ class TopicOverview:
 
 @dataclass(frozen=True, slots=True)
 class RunningTopic:
-    """What a consumer says of one topic, and what it is granted; `lag_records` is None if no partition's lag is known."""
+    """What a consumer says of one topic, and what it is granted.
+
+    `lag_records` is None if no partition's lag is known; `lag_unknown`: of how many of `assigned` it says none.
+    """
 
     topic: str
     assigned: tuple[int, ...] = ()
@@ -71,7 +74,15 @@ class RunningTopic:
     paused: tuple[int, ...] = ()
     acted_epoch: int = 0
     lag_records: int | None = None
+    lag_unknown: int = 0
     reports: tuple[str, ...] = ()
+
+    @property
+    def lag(self) -> str:
+        """The records behind the log's end, for a person; empty = not known."""
+        if self.lag_records is None:
+            return ""
+        return f"at least {self.lag_records}" if self.lag_unknown else str(self.lag_records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +338,8 @@ def _topics(consumer: str, status: ConsumerStatus | None, nodes: Mapping[str, To
     for topic in sorted(said.keys() | {topic for topic, partitions in granted.items() if partitions}):
         assigned = granted.get(topic, ())
         paused = tuple(p for p in assigned if p in nodes[topic].paused)
-        found.append(_running(RunningTopic(topic, assigned, paused=paused), said.get(topic)))
+        granted_here = RunningTopic(topic, assigned, paused=paused, lag_unknown=len(assigned))
+        found.append(_running(granted_here, said.get(topic)))
     return tuple(found)
 
 
@@ -338,12 +350,14 @@ def _granted(consumer: str, node: TopicNode) -> tuple[int, ...]:
 def _running(granted: RunningTopic, said: TopicStatus | None) -> RunningTopic:
     if said is None:
         return granted
+    known = {p for p, one in said.running.items() if one.lag_records is not None}
     return replace(
         granted,
         running=tuple(sorted(said.running)),
         closing=tuple(sorted(p for p, one in said.running.items() if one.closing)),
         acted_epoch=said.acted_epoch,
         lag_records=_sum(one.lag_records for one in said.running.values()),
+        lag_unknown=len(set(granted.assigned) - known),
         reports=said.reports,
     )
 

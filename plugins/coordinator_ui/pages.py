@@ -197,7 +197,7 @@ def _consumers(c: Coordinator) -> Consumers:
         return Consumers(problem=error.told)
     except NodeMissing:
         return Consumers()
-    partly = {t.topic for one in listed for t in one.topics if t.assigned and t.lag_records is None}
+    partly = {t.topic for one in listed for t in one.topics if t.lag_unknown}
     return Consumers(listed, lags=_lags(listed), partly=partly)
 
 

@@ -24,6 +24,7 @@ from coordinator_ui.topic_summary import summaries
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
+from coordinator_tasks import show
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
 from coordinator_tasks.core.budget import Budget
@@ -145,6 +146,12 @@ def test_the_lag_on_the_overview_is_at_least_so_much_while_an_owner_says_nothing
 
     says("a", 0, 1)
     assert lag() == "at least 14"
+    says("b", 3)
+    assert lag() == "at least 21", "it says nothing of partition 2"
+    rows = re.findall(r"<tr>.*?</tr>", pages_of(shop).get("/clusters/shop/topics/orders").text, re.DOTALL)
+    assert [row.split("<td>")[-1].split("<")[0] for row in rows if 'class="owned"' in row] == ["14", "at least 7"]
+    listed = overview.consumers(shop.coordinator)
+    assert [row[-2] for row in show.consumers(listed).rows] == ["14", "at least 7"]
     says("b", 2, 3)
     assert lag() == "28"
 
