@@ -159,8 +159,7 @@ def _topic(
         "blockers": dict(list(one.blockers.items())[:MOST_TEXTS]),
         "overrides": list(one.overrides[:MOST_TEXTS]),
         "problem": one.problem,
-        **_figures(lag, rate, speed),
-        "lag_unknown": _unknown(standing),
+        **_figures(standing, lag, rate, speed),
         "advice": advice(one, standing, lag, rate, speed, statuses),
     }
 
@@ -176,15 +175,23 @@ def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, f
     return _sum(lag for lag, _, _ in found), _sum(rate for _, rate, _ in found), _sum(speed for _, _, speed in found)
 
 
-def _figures(lag: float, rate: float, speed: float) -> dict[str, Any]:
+def _figures(standing: Iterable[Standing], lag: float, rate: float, speed: float) -> dict[str, Any]:
     """How far behind, in records and in seconds; records written and read per second; and the time until nothing is left."""
+    unknown = _unknown(standing)
     return {
         "lag": _number(lag),
+        "lag_unknown": unknown,
         "lag_s": _number(_seconds(lag, rate)),
         "rate": _number(rate),
         "speed": _number(speed),
-        "drain_s": _number(drain_s(lag, rate, speed)),
+        "drain_s": _number(_left_s(unknown, lag, rate, speed)),
     }
+
+
+def _left_s(unknown: int, lag: float, rate: float, speed: float) -> float:
+    """`drain_s` of several partitions; of so many of them the lag is `unknown`, so nobody knows when nothing is left of it."""
+    left = drain_s(lag, rate, speed)
+    return math.nan if unknown and math.isfinite(left) else left
 
 
 def says(one: TopicSummary) -> str:
@@ -233,9 +240,10 @@ def advice(
     """Whether one more consumer would help, in a sentence; empty = nothing can be said."""
     if math.isnan(lag) or not one.owners:
         return ""
-    left = drain_s(lag, rate, speed)
+    unknown = _unknown(standing)
+    left = _left_s(unknown, lag, rate, speed)
     if lag == 0 or _is_kept_up(lag, rate):
-        return _advice_of_no_lag(_unknown(standing))
+        return _advice_of_unknown(unknown) or "Another consumer would not help: the consumers keep up."
     stalled = [s.lag for s in standing if statuses.get((s.topic, s.partition)) is LagStatus.STALL]
     if _sum(stalled) > lag / 2:
         stand = agreed(len(stalled), "stands", "stand")
@@ -250,18 +258,22 @@ def advice(
     if worst.lag > lag / 2 and len(one.owners.get(worst.owner, ())) == 1:
         return f"Another consumer would help little: partition {worst.partition} has more than half of the lag, and {worst.owner} reads nothing else of it."
     if math.isnan(left):
-        return "It is not known yet whether another consumer would help: the speed is measured over some seconds."
+        return (
+            _advice_of_unknown(unknown)
+            or "It is not known yet whether another consumer would help: the speed is measured over some seconds."
+        )
     most = max(len(numbers) for numbers in one.owners.values())
     if math.isinf(left):
         return f"Another consumer would help: the lag grows, and one consumer reads {counted(most, 'partition')}."
     return f"Another consumer would shorten it: the lag is gone in {words.duration(left)} as it is."
 
 
-def _advice_of_no_lag(unknown: int) -> str:
-    if unknown:
-        behind = f"how far behind {counted(unknown, 'partition')} {agreed(unknown, 'is', 'are')}"
-        return f"It is not known whether another consumer would help: nobody says {behind}."
-    return "Another consumer would not help: the consumers keep up."
+def _advice_of_unknown(unknown: int) -> str:
+    """What is said where the lag of so many partitions is not known; empty = it is known of all."""
+    if not unknown:
+        return ""
+    behind = f"how far behind {counted(unknown, 'partition')} {agreed(unknown, 'is', 'are')}"
+    return f"It is not known whether another consumer would help: nobody says {behind}."
 
 
 def _columns(
@@ -348,7 +360,7 @@ def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[Standing], sp
         "wanted": one.consumer in seen.wanted,
         "notes": [text for text in (one.problem, one.ended, *one.reports, *of_topics) if text][:MOST_TEXTS],
         "partitions": sum(len(topic.assigned) for topic in one.topics),
-        **_figures(*_sums(standing, speeds)),
+        **_figures(standing, *_sums(standing, speeds)),
     }
 
 

@@ -106,7 +106,9 @@ def test_a_consumer_says_how_far_behind_it_is_and_when_it_was_last_seen(browser:
         whole = synthetic(round_)
         reads, silent, absent = whole["consumers"][:3]
         gone = {"registered": None, "absent_since": whole["now"] - 61, "presence": "absent"}
-        return whole | {"consumers": [reads, {**silent, **unknown}, {**absent, **unknown, **gone}]}
+        return whole | {
+            "consumers": [{**reads, "lag_unknown": 1}, {**silent, **unknown}, {**absent, **unknown, **gone}]
+        }
 
     reader.make = three
     browser.open("/live")
@@ -114,7 +116,7 @@ def test_a_consumer_says_how_far_behind_it_is_and_when_it_was_last_seen(browser:
     rows = [one.text.split("\n") for one in browser.find_all("[aria-label=Consumers] .space .row:not([hidden])")]
     seen = [[text for text in row if "ago" in text or "answer" in text] for row in rows]
     assert seen == [["answers now"], ["registered, no answer"], ["1 min 1 s ago"]]
-    assert rows[0][rows[0].index("5") :][:6] == ["5", "2.5 s", "2", "3", "never", "at this rate"]
+    assert rows[0][rows[0].index("≥ 5") :][:6] == ["≥ 5", "2.5 s", "2", "3", "never", "at this rate"]
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@
     { title: "Host\nversion", width: "minmax(130px, 1.4fr)", text: (r) => `${r.address ? `${r.host}${r.address.slice(r.address.lastIndexOf(":"))}` : "–"}\n${[r.release || "–", r.code].filter(Boolean).join(", ")}`, sort: (r) => r.host },
     { title: "Rack\ncapacity", width: "72px", text: (r) => `${r.rack || "–"}\n${r.capacity === null ? "–" : r.capacity}`, sort: (r) => r.rack },
     { title: "Partitions", width: "84px", number: true, text: (r) => String(r.partitions), sort: (r) => r.partitions },
-    { title: "Lag\nbehind", width: "92px", number: true, text: (r) => `${number(r.lag)}\n${duration(r.lag_s)}`, sort: (r) => r.lag },
+    { title: "Lag\nbehind", width: "92px", number: true, text: (r) => `${r.lag !== null && r.lag_unknown ? "≥ " : ""}${number(r.lag)}\n${duration(r.lag_s)}`, sort: (r) => r.lag },
     { title: "Written/s\nread/s", width: "80px", number: true, text: (r) => `${number(r.rate)}\n${number(r.speed)}`, sort: (r) => r.rate },
     { title: "Empty in", width: "96px", number: true, text: (r) => duration(r.drain_s).replace("never ", "never\n"), sort: (r) => r.drain_s },
     { title: "Notes", width: "minmax(80px, 2fr)", text: (r) => [r.asked, ...r.notes, r.health === "ok" ? "" : r.health, r.wanted ? "" : "in no fleet"].filter(Boolean).join("; "), sort: (r) => r.notes.length },

@@ -504,6 +504,23 @@ def test_where_an_owner_says_nothing_consumers_are_not_said_to_keep_up() -> None
     )
 
 
+@pytest.mark.parametrize(("rate", "left"), [(10.0, None), (60.0, "never")])
+def test_when_a_lag_is_gone_of_which_a_part_is_not_known_is_not_known(rate: float, left: str | None) -> None:
+    one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2), owners={"a": (0, 1), "b": (2,)})
+    standing = [Standing("orders", p, "a", 0.0, 500.0, rate) for p in (0, 1)] + [Standing("orders", 2, "b")]
+    told = live._topic(one, standing, {("orders", p): 50.0 for p in (0, 1)}, {})
+    assert (told["lag"], told["lag_unknown"], told["drain_s"]) == (1_000, 1, left)
+    unknown = "It is not known whether another consumer would help: nobody says how far behind 1 partition is."
+    assert told["advice"] == unknown if left is None else told["advice"].startswith("Another consumer would help: ")
+
+
+def test_a_consumer_that_says_the_lag_of_a_part_is_behind_at_least_so_much(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a", 2: "a", 3: "a"})
+    answers(shop, "a", {0: 0, 1: 0})
+    consumer = now(shop)["consumers"][0]
+    assert (consumer["lag"], consumer["lag_unknown"], consumer["drain_s"]) == (0, 2, None)
+
+
 def test_the_charting_library_is_the_one_that_was_published() -> None:
     listed = dict(line.split()[::-1] for line in (render.VENDOR / "SHA256").read_text().splitlines())
     files = {path for path in render.VENDOR.iterdir() if path.name != "SHA256"}
