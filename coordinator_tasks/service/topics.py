@@ -175,8 +175,8 @@ def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
             )
         if not _is_closed(store.load(c.zk, Paths(cluster), wanted.topic).view):
             raise TopicConflict(
-                f"cluster {cluster!r} has removed {what}, and its consumers may still read it; wait until `topics` says there "
-                "that nobody runs anything of it, or choose another group.id"
+                f"cluster {cluster!r} has removed {what}, and its consumers may still read it; let its coordinator run until "
+                "`topics` says there that nobody runs anything of it, or choose another group.id"
             )
 
 

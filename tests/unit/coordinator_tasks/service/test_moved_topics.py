@@ -100,3 +100,15 @@ def test_it_is_refused_until_the_former_cluster_has_closed(former: Site, *, acts
     former.settles()
     assert running(former) == {"a": set(), "b": set()}
     assert not topics.add_topic(site.coordinator, "orders", "g", actor=PERSON).removed
+
+
+def test_consumers_that_have_ended_close_nothing_so_the_former_coordinator_is_named(former: Site) -> None:
+    topics.remove_topic(former.coordinator, "orders", PERSON)
+    for consumer in ("a", "b"):
+        former.dies(consumer)
+    former.clock.advance(86_400)
+    site = other(former)
+    with pytest.raises(TopicConflict, match=r"let its coordinator run until `topics` says there that nobody runs"):
+        topics.add_topic(site.coordinator, "orders", "g", actor=PERSON)
+    former.settles()
+    assert not topics.add_topic(site.coordinator, "orders", "g", actor=PERSON).removed
