@@ -39,11 +39,15 @@ def asked(c: Coordinator, about: str = "", limit: int = 100, problems: list[str]
     return tuple(islice((one for one in _backwards(c, problems) if about in ("", one.about)), limit))
 
 
-def done_by(c: Coordinator, action: str, about: str, actor: Actor) -> bool:
-    """Whether an earlier try of this task of Airflow has done this action. A record that cannot be read stops no action."""
+def done_by(c: Coordinator, action: str, about: str, actor: Actor, since: float = 0.0) -> bool:
+    """Whether an earlier try of this task of Airflow has done this action, and not before `since`.
+
+    A record that cannot be read stops no action.
+    """
     same = (action, actor.dag, actor.run, actor.task)
     return actor.attempt > 1 and any(
-        (one.action, one.actor.dag, one.actor.run, one.actor.task) == same for one in asked(c, about, problems=[])
+        (one.action, one.actor.dag, one.actor.run, one.actor.task) == same and one.at >= since
+        for one in asked(c, about, problems=[])
     )
 
 

@@ -57,6 +57,8 @@ Topic **{topic}** of cluster **{cluster}** flaps: its partitions move again and 
 A consumer comes and goes. `history` names it: look at its log, drain it, or freeze the topic. The question comes again while the topic
 flaps.
 """
+CLOCKS_S = 60.0
+"""Airflow's clock, which says when an answer was given, may be so far ahead of this host's."""
 SHOWN_TOPICS = 10
 SHOWN_FINDINGS = 10
 
@@ -161,7 +163,7 @@ class ApplyAnswerOperator(ClusterOperator):
             raise AirflowSkipException(f"{who}: wait on")
         actor, blocker = replace(actor_of(context), who=who), context["params"]["consumer"]
         with self.coordinator() as coordinator:
-            if done_by(coordinator, "isolate", blocker, actor):
+            if done_by(coordinator, "isolate", blocker, actor, since=_answered_at(answer) - CLOCKS_S):
                 self.log.info("%s is isolated by %s: an earlier try of this task has done it", blocker, who)
                 return who
             topic, consumer, _ = _held_up_now(coordinator, context)
@@ -192,6 +194,12 @@ def _is_answer(found: object) -> bool:
         return False
     person = found.get("responded_by_user") or {}
     return isinstance(person, Mapping) and all(isinstance(person.get(one) or "", str) for one in ("id", "name"))
+
+
+def _answered_at(answer: Mapping[str, Any]) -> float:
+    """What was done before it, an earlier answer of the same run has asked for; 0 = Airflow does not say."""
+    found = answer.get("responded_at")
+    return found.timestamp() if isinstance(found, datetime) else 0.0
 
 
 def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:

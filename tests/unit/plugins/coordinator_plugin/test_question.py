@@ -1,6 +1,8 @@
 """What a question says."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +16,8 @@ from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import directives, overview, topics
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import stable
+
+HOLDS_UP = {"orders": {"b": "b does not confirm"}}
 
 
 def test_the_question_says_what_else_isolating_would_take(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,23 +49,43 @@ def test_a_question_that_was_marked_as_success_isolates_nobody() -> None:
         apply.execute(cast(Any, {"ti": ti}))
 
 
-def test_a_try_that_died_after_it_had_isolated_has_isolated(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.join("b")
+def applied(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Runs a try of the task after an answer, given seconds after now, while `held_up` says this."""
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     apply = question.ApplyAnswerOperator(task_id="apply_answer", question="ask")
     answer = {"chosen_options": ["isolate"], "responded_by_user": {"id": "1", "name": "ada"}}
 
-    def tried(attempt: int, held_up: dict[str, Any]) -> str:
+    def tried(attempt: int, held_up: dict[str, Any], after_s: float = 0.0) -> str:
         monkeypatch.setattr(question, "held_up", lambda *_: held_up)
         about = {"dag_id": "stuck_topic", "run_id": "r", "task_id": "apply_answer", "try_number": attempt}
-        ti = SimpleNamespace(**about, xcom_pull=lambda task_ids: answer)
+        given = answer | {"responded_at": datetime.fromtimestamp(began_at + after_s, UTC)}
+        ti = SimpleNamespace(**about, xcom_pull=lambda task_ids: given)
         params = {"topic": "orders", "consumer": "b"}
         return apply.execute(cast(Any, {"ti": ti, "dag_run": SimpleNamespace(), "params": params}))
 
-    assert tried(1, {"orders": {"b": "b does not confirm"}}) == "ada"
+    began_at = shop.clock.now()
+    return tried
+
+
+def test_a_try_that_died_after_it_had_isolated_has_isolated(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.join("b")
+    tried = applied(shop, monkeypatch)
+    assert tried(1, HOLDS_UP) == "ada"
     isolated = directives.read_directive(shop.coordinator, "b").isolation
     assert isolated is not None
-    assert tried(2, {}) == "ada"
+    assert tried(2, {}, question.CLOCKS_S) == "ada"
     assert directives.read_directive(shop.coordinator, "b").isolation == isolated
     with pytest.raises(AirflowSkipException, match="b no longer holds up orders: nothing is done"):
         tried(1, {})
+
+
+def test_a_new_answer_to_a_question_that_was_cleared_is_done(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.join("b")
+    tried = applied(shop, monkeypatch)
+    tried(1, HOLDS_UP)
+    shop.clock.advance(600)
+    directives.readmit(shop.coordinator, "b", by="kim")
+    assert tried(2, HOLDS_UP, 600) == "ada"
+    again = directives.read_directive(shop.coordinator, "b").isolation
+    assert again is not None
+    assert not again.readmit
