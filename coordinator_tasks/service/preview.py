@@ -42,8 +42,14 @@ class PricedMove:
     def text(self) -> str:
         """For a person."""
         behind = "unknown backlog" if self.backlog is None else f"{counted(self.backlog, 'record')} behind"
-        pause = f"pause {self.pause.text}" if self.pause is not None else "pause unknown"
-        return f"partition {self.partition} {way(self.giver, self.taker, self.kind, 1)}: {behind}, {pause}"
+        return f"partition {self.partition} {way(self.giver, self.taker, self.kind, 1)}: {behind}, {self.pause_text}"
+
+    @property
+    def pause_text(self) -> str:
+        """How long it stands still, for a person."""
+        if self.kind is MoveKind.STOP:
+            return "nobody reads on"
+        return f"pause {self.pause.text}" if self.pause is not None else "pause unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ class Preview:
         lines += [f"{self.topic}:   {one.text}" for one in self.moves[:SHOWN_MOVES]]
         if len(self.moves) > SHOWN_MOVES:
             lines.append(f"{self.topic}:   and {counted(len(self.moves) - SHOWN_MOVES, 'more move')}; --json gives all")
-        if self.moves:
+        if any(one.kind is not MoveKind.STOP for one in self.moves):
             lines.append(f"{self.topic}:   {self._learned}")
         lines += [f"{self.topic}:   why {named(which)}: {text}" for text, which in _reasons(self.moves).items()]
         lines += [f"{self.topic}:   {named(self.unowned)} would have no owner"] if self.unowned else []
@@ -90,7 +96,7 @@ class Preview:
     @property
     def _learned(self) -> str:
         measured = counted(self.learned_from, "measured move")
-        if any(one.pause is None for one in self.moves):
+        if any(one.pause is None and one.kind is not MoveKind.STOP for one in self.moves):
             has = measured if self.learned_from else "none"
             return f"a pause is predicted from {MIN_MOVES} measured moves of the same kind on; this topic has {has}"
         return f"pauses are predicted from {measured} of this topic"
@@ -98,12 +104,9 @@ class Preview:
     @property
     def pauses(self) -> tuple[str, ...]:
         """The predicted pause of each kind of move: it is the same for all of them."""
-        found = {one.kind: one.pause for one in self.moves}
+        found = {one.kind: one.pause_text for one in self.moves}
         numbers = Counter(one.kind for one in self.moves)
-        return tuple(
-            f"{counted(numbers[kind], 'move')} by {HOW[kind][0]}: pause {pause.text if pause is not None else 'unknown'}"
-            for kind, pause in found.items()
-        )
+        return tuple(f"{counted(numbers[kind], 'move')} by {HOW[kind][0]}: {text}" for kind, text in found.items())
 
 
 def _reasons(moves: Iterable[PricedMove]) -> dict[str, list[int]]:

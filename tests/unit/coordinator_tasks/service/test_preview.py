@@ -104,7 +104,9 @@ def test_what_nobody_takes_over_is_told_as_stopped_with_the_reason() -> None:
     site = stable_site("a", partitions=1)
     directives.isolate(site.coordinator, "a", by="ada", why="old disk")
     (found,) = preview.preview(site.coordinator, Change(), ["orders"])
-    assert found.lines[1].startswith("orders:   partition 0 stops on a: ")
+    assert found.lines[1] == "orders:   partition 0 stops on a: unknown backlog, nobody reads on"
+    assert found.pauses == ("1 move by stop: nobody reads on",)
+    assert "pause" not in "".join(found.lines)
     assert "orders:   why partition 0: isolated: a (by ada: old disk)" in found.lines
     assert "orders:   partition 0 would have no owner" in found.lines
 
