@@ -238,18 +238,14 @@ def advice(
     statuses: Statuses,
 ) -> str:
     """Whether one more consumer would help, in a sentence; empty = nothing can be said."""
-    if math.isnan(lag) or not one.owners:
+    if math.isnan(lag) or not one.owners or one.removed:
         return ""
     unknown = _unknown(standing)
     left = _left_s(unknown, lag, rate, speed)
     if lag == 0 or _is_kept_up(lag, rate):
         return _advice_of_unknown(unknown) or "Another consumer would not help: the consumers keep up."
-    stalled = [s.lag for s in standing if statuses.get((s.topic, s.partition)) is LagStatus.STALL]
-    if _sum(stalled) > lag / 2:
-        stand = agreed(len(stalled), "stands", "stand")
-        return (
-            f"Another consumer is no answer yet: {counted(len(stalled), 'partition')} {stand} still. See Status first."
-        )
+    if stands := _why_it_stands(one, standing, lag, statuses):
+        return stands
     if one.frozen or len(one.owners) >= len(one.partitions):
         each = "each consumer has one partition already, so it would get none"
         why = "the topic is frozen, and every partition stays where it is" if one.frozen else each
@@ -266,6 +262,20 @@ def advice(
     if math.isinf(left):
         return f"Another consumer would help: the lag grows, and one consumer reads {counted(most, 'partition')}."
     return f"Another consumer would shorten it: the lag is gone in {words.duration(left)} as it is."
+
+
+def _why_it_stands(one: TopicSummary, standing: Sequence[Standing], lag: float, statuses: Statuses) -> str:
+    """Why most of the lag is of partitions that nobody reads further, in a sentence; empty = it is not."""
+    paused = [s.lag for s in standing if s.partition in one.paused]
+    if _sum(paused) > lag / 2:
+        return f"Another consumer would not help: {counted(len(paused), 'partition')} {agreed(len(paused), 'is', 'are')} paused."
+    stalled = [s.lag for s in standing if statuses.get((s.topic, s.partition)) is LagStatus.STALL]
+    if _sum(stalled) > lag / 2:
+        stand = agreed(len(stalled), "stands", "stand")
+        return (
+            f"Another consumer is no answer yet: {counted(len(stalled), 'partition')} {stand} still. See Status first."
+        )
+    return ""
 
 
 def _advice_of_unknown(unknown: int) -> str:

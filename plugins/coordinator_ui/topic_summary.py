@@ -3,7 +3,7 @@
 A part that cannot be read is replaced by a sentence. These functions raise only `StoreUnavailable`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
@@ -25,7 +25,7 @@ class TopicSummary:
 
     `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → partitions not confirmed yet;
     `blockers`: consumer → its missing confirmation; `overrides`: what a person has frozen, paused or pinned; `frozen`: what has
-    an owner stays there; `last`: the newest record, `last_problem`: why that cannot be read; `problem`: why the topic cannot be read
+    an owner stays there; `paused`: partitions that are not read; `last`: the newest record, `last_problem`: why that cannot be read; `problem`: why the topic cannot be read
     (the figures are then empty).
     """
 
@@ -44,6 +44,7 @@ class TopicSummary:
     blockers: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     frozen: bool = False
+    paused: Collection[int] = ()
     last: Record | None = None
     last_problem: str = ""
     removed: bool = False
@@ -91,6 +92,7 @@ def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         blockers=missing,
         overrides=overrides.told(view.config),
         frozen=view.config.frozen,
+        paused=view.config.paused,
         last=last,
         last_problem=problem,
         removed=view.config.removed,

@@ -28,7 +28,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.service import directives, fleet, lag_moments, overrides
+from coordinator_tasks.service import directives, fleet, lag_moments, overrides, positions, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.survey import Surveyor
 from tests.fakes.cluster import PERSON, Cluster
@@ -492,6 +492,18 @@ def test_of_a_frozen_topic_another_consumer_is_not_said_to_help(shop: Cluster) -
         topic["advice"]
         == "Another consumer would not help: the topic is frozen, and every partition stays where it is."
     )
+
+
+def test_of_a_paused_or_removed_topic_another_consumer_is_not_said_to_help(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a", 2: "a", 3: "b"})
+    answers(shop, "a", dict.fromkeys((0, 1, 2), 900))
+    answers(shop, "b", {3: 900})
+    positions.set_paused(shop.coordinator, "orders", [3], paused=True, actor=PERSON)
+    assert now(shop)["topics"][0]["advice"].startswith("It is not known yet"), "the other ones have most of the lag"
+    positions.set_paused(shop.coordinator, "orders", [0, 1], paused=True, actor=PERSON)
+    assert now(shop)["topics"][0]["advice"] == "Another consumer would not help: 3 partitions are paused."
+    topics.remove_topic(shop.coordinator, "orders", PERSON)
+    assert now(shop)["topics"][0]["advice"] == ""
 
 
 def test_where_an_owner_says_nothing_consumers_are_not_said_to_keep_up() -> None:
