@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from coordinator_tasks.core.errors import UNREADABLE, DiscoveryUnavailable, LookAgain
+from coordinator_tasks.core.errors import UNREADABLE, LookAgain
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
@@ -165,13 +165,9 @@ def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
     directives.check_isolation(_isolated_s(given))
     directives.check_known(c, consumer)
     held = overview.at_stake(c, consumer)
-    try:
-        lives = directives.registered(c)
-    except DiscoveryUnavailable:  # an isolation does not need the registry
-        lives = None
+    alone = directives.without_taker(c, consumer, held)
     for topic, partitions in held.items():
-        alone = lives is not None and not directives.may_have(topic, lives) - {consumer}
-        taken = ", and nobody else is there to take what it loses" if alone else ""
+        taken = ", and nobody else is there to take what it loses" if topic in alone else ""
         yield f"{consumer} loses at once {counted(len(partitions), 'partition')} of {topic}{taken}"
     if not held:
         yield f"{consumer} holds nothing"

@@ -3,12 +3,19 @@
 Each request is one compare-and-set. The next plan acts on it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_directive
-from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess, NotManaged, Refused
+from coordinator_tasks.core.errors import (
+    CoordinatorError,
+    DiscoveryUnavailable,
+    Malformed,
+    NoAccess,
+    NotManaged,
+    Refused,
+)
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.machine.rollback import duration
@@ -186,6 +193,15 @@ def may_have(topic: str, lives: Mapping[str, Life]) -> set[str]:
     """Those of the registered consumers that read the topic and are neither isolated nor draining."""
     able = {one for one, life in lives.items() if life.isolation is None and life.draining is None}
     return {one for one in able if (member := lives[one].member) is not None and subscribes(member, topic)}
+
+
+def without_taker(c: Coordinator, consumer: str, topics: Collection[str]) -> list[str]:
+    """Those of these topics that nobody else may have, if this consumer loses them; none while the registry does not answer."""
+    try:
+        lives = registered(c)
+    except DiscoveryUnavailable:
+        return []
+    return [topic for topic in topics if not may_have(topic, lives) - {consumer}]
 
 
 def _change(

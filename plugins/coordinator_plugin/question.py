@@ -1,6 +1,6 @@
 """The question to a person about a topic that is held up or not owned, and the action after the answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from coordinator_plugin.steps import held_up
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, disputes, flapping, unowned_of
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.partition_text import named, shown
 from coordinator_tasks.service import audit, directives, overview, transitions
 from coordinator_tasks.service.asked import done_by, recording
 from coordinator_tasks.service.coordinator import Coordinator
@@ -109,12 +109,13 @@ class QuestionOperator(ClusterOperator, HITLOperator):
     def _about_consumer(self, c: Coordinator, context: Context) -> None:
         topic, consumer, sentence = _held_up_now(c, context)
         self.subject = f"{topic} is held up by {consumer}"
+        held = overview.at_stake(c, consumer)
         self.body = BODY.format(
             topic=topic,
             cluster=c.paths.cluster,
             consumer=consumer,
             sentence=one_line(sentence),
-            takes=takes(overview.at_stake(c, consumer)),
+            takes=takes(held, directives.without_taker(c, consumer, held)),
         )
 
     def _about_unowned(self, c: Coordinator, context: Context) -> None:
@@ -211,11 +212,12 @@ def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:
     return topic, consumer, sentence
 
 
-def takes(held: Mapping[str, Sequence[int]]) -> str:
-    """The partitions that an isolation takes from a consumer, as text."""
+def takes(held: Mapping[str, Sequence[int]], alone: Collection[str] = ()) -> str:
+    """The partitions that an isolation takes from a consumer, as text. `alone`: topics that nobody else may have."""
     listed = [f"{named(partitions)} of {topic}" for topic, partitions in sorted(held.items())]
     more = [f"those of {len(listed) - SHOWN_TOPICS} more topics"] if len(listed) > SHOWN_TOPICS else []
-    return ", ".join([*listed[:SHOWN_TOPICS], *more]) or "it has no partition now"
+    taken = ", ".join([*listed[:SHOWN_TOPICS], *more]) or "it has no partition now"
+    return f"{taken}; nobody else is there to take those of {shown(sorted(alone))}" if alone else taken
 
 
 def one_line(sentence: str) -> str:

@@ -26,8 +26,13 @@ def test_the_question_says_what_else_isolating_would_take(shop: Cluster, monkeyp
     stable(shop, "clicks", {0: "a", 1: "b", 2: "a", 3: "a"})
     monkeypatch.setattr(question, "held_up", lambda _, names: {names[0]: {"a": "a does not answer"}})
     ask = question.QuestionOperator(task_id="ask")
-    ask._about_consumer(shop.coordinator, cast(Any, {"params": {"topic": "orders", "consumer": "a"}}))
-    assert "takes everything from this consumer at once: partitions 0,2-3 of clicks. If" in str(ask.body)
+    about = cast(Any, {"params": {"topic": "orders", "consumer": "a"}})
+    takes = "takes everything from this consumer at once: partitions 0,2-3 of clicks"
+    ask._about_consumer(shop.coordinator, about)
+    assert f"{takes}; nobody else is there to take those of clicks. If" in str(ask.body)
+    shop.join("b")
+    ask._about_consumer(shop.coordinator, about)
+    assert f"{takes}. If" in str(ask.body)
     assert question.takes({}) == "it has no partition now"
     assert question.takes({f"t{n:02}": (n,) for n in range(12)}).endswith("partition 9 of t09, those of 2 more topics")
 
