@@ -150,28 +150,39 @@ def short_table(results: Sequence[Mapping[str, Any]]) -> str:
     first = results[0]
     days = _days(call for of in results for call in of["calls"])
     airflow_first = sorted(results, key=lambda of: not of.get("airflow"))
-    rows = [_short_row(one, of, first) for one in SHORT for of in airflow_first]
+    shown = [(one, of, cells) for one in SHORT for of in airflow_first if (cells := _shown(one, of))]
+    events = min(cell["runs"] for _, _, cells in shown for cell in cells)
+    sessions = {one: of["sessions_s"][one] for one, of, _ in shown}
     return "\n".join(
         [
-            f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst). {PARTITIONS} "
-            f"partitions, {tick_ms_of(first):g} ms between two records, measured {days}. "
-            f"{_elsewhere(results)}".rstrip(),
+            f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst) of at least "
+            f"{events} events of each kind. {PARTITIONS} partitions, {tick_ms_of(first):g} ms between two records, "
+            f"{_machine(first)}, measured {days}. {_elsewhere(results)}".rstrip(),
             "",
             f"| | undisturbed | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
             "|---|--:|" + "--:|" * len(SHORT_EVENTS),
-            *filter(None, rows),
+            *(_short_row(one, of, cells, first) for one, of, cells in shown),
+            "",
+            _sessions(sessions),
         ]
     )
 
 
-def _short_row(contender: str, result: Mapping[str, Any], first: Mapping[str, Any]) -> str:
-    """A row of the README's table; empty if not all of its events were measured."""
-    cells, tick_ms = _cells(result, PARTITIONS), tick_ms_of(result)
+def _shown(contender: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The cells of a row of the README's table; none if not all of its events were measured."""
+    cells = _cells(result, PARTITIONS)
     own = [cells[contender, kind] for kind in SHORT_EVENTS if (contender, kind) in cells]
-    if len(own) < len(SHORT_EVENTS):
-        return ""
+    return own if len(own) == len(SHORT_EVENTS) else []
+
+
+def _short_row(
+    contender: str, result: Mapping[str, Any], shown: Sequence[Mapping[str, Any]], first: Mapping[str, Any]
+) -> str:
+    """Undisturbed as in the full table: beside all events of the contender."""
+    every = [cell for (name, _), cell in _cells(result, PARTITIONS).items() if name == contender]
     title = _title(contender, result, first, "" if contender in OF_KAFKA else "the plain loop")
-    return f"| {' | '.join([title, _undisturbed(own), *(_middle(cell['moved'], tick_ms) for cell in own)])} |"
+    moved = [_middle(cell["moved"], tick_ms_of(result)) for cell in shown]
+    return f"| {' | '.join([title, _undisturbed(every), *moved])} |"
 
 
 def _undisturbed(cells: Collection[Mapping[str, Any]]) -> str:

@@ -10,7 +10,19 @@ import pytest
 from benchmarks import growth, handoff, handoff_report
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
-from benchmarks.headline import PLACES, Place, details, in_full, pages, placed, short_table, table, tables
+from benchmarks.headline import (
+    MEASUREMENTS,
+    PLACES,
+    README,
+    Place,
+    details,
+    in_full,
+    pages,
+    placed,
+    short_table,
+    table,
+    tables,
+)
 from benchmarks.result import report
 
 
@@ -264,13 +276,15 @@ def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -
             run(one, kind, [[90.0, 30.0]], []) for one in contenders for kind in ("join", "leave", "crash", "silent")
         ]
         found = [{**cell, "partitions": 12} for cell in summary(runs)]
-        call = {**CALL, "measured_on": date}
-        return {"summary": found, "calls": [call], "per_second": 20.0, "cores": 2, "processor": "one", "memory_gib": 24}
+        how = {"calls": [{**CALL, "measured_on": date}], "sessions_s": {"kip848-1s": 6.0, "ours": 4.0, "spark": 4.0}}
+        return {"summary": found, **how, "per_second": 20.0, "cores": 2, "processor": "one", "memory_gib": 24}
 
     plain, spark = result("2026-11-25", "kip848-1s", "ours"), result("2026-11-25", "spark")
     spark |= {"processor": "another", "batch_interval_s": 0.25}
-    heading, _, *rows = short_table([plain, spark, {**result("2026-11-26", "ours"), "airflow": True}]).splitlines()
+    made = short_table([plain, spark, {**result("2026-11-26", "ours"), "airflow": True}]).splitlines()
+    heading, _, *rows, _, sessions = made
     assert heading.endswith(
+        "median (worst) of at least 1 events of each kind. 12 partitions, 50 ms between two records, 2 cores (one), 24 GiB, "
         "measured from 2026-11-25 to 2026-11-26. Rows that name a processor were measured on another machine: "
         "2 cores (another), 24 GiB."
     )
@@ -282,6 +296,19 @@ def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -
         "| ours, plain clients, the plain loop | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
         "| ours, Spark applications, a batch every 0.25 s, the plain loop, on another | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
     ]
+    assert sessions.endswith("missed: 4 s: ours, plain clients; ours, Spark applications. 6 s: KIP-848, heartbeat 1 s.")
+
+
+def test_the_readme_and_the_full_table_show_the_same_undisturbed_stall() -> None:
+    tables_of = [rows_of_hand_offs(page.read_text()) for page in (README, MEASUREMENTS)]
+    for title in ("KIP-848, heartbeat 1 s", "ours, plain clients, `fence=transactional`, under Airflow"):
+        readme, full = ([row.split(" | ") for row in rows if row.startswith(f"| {title} |")] for rows in tables_of)
+        assert readme[0][1] == full[0][2], title
+
+
+def rows_of_hand_offs(text: str) -> list[str]:
+    """The rows of a page's table of hand-offs."""
+    return text.partition("<!-- hand-offs: begin -->")[2].partition("<!-- hand-offs: end -->")[0].splitlines()
 
 
 def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None:
