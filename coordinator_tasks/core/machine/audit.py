@@ -35,7 +35,7 @@ ALARMS = frozenset({Kind.TWO_OWNERS, Kind.NO_OWNER, Kind.INTRUDER, Kind.STALE})
 """A person should look at these soon; the others only limit what is known, or are normal during an upgrade."""
 MEND: Mapping[Kind, str] = {
     Kind.TWO_OWNERS: "isolate the consumer that ZooKeeper does not name, and end its process",
-    Kind.NO_OWNER: "see with `status` what its owner does, and start a consumer that has a pipeline for the topic",
+    Kind.NO_OWNER: "see with `topics` and `status` what is waited for, and start a consumer that has a pipeline for the topic",
     Kind.INTRUDER: "stop it, or give it a consumer group of its own",
     Kind.STALE: "find the process that commits under the old token, and end it; the owner commits again within a second",
     Kind.OLD_CODE: "`redeploy` its fleet, or start it again with the wanted release",
@@ -158,7 +158,7 @@ def _in_flight(view: TopicView) -> set[int]:
 def _unowned(view: TopicView) -> Iterator[Trace]:
     owned = view.node.assignments.keys() if view.node is not None else set[int]()
     for partition in set(view.partitions) - owned - _in_flight(view):
-        yield Trace(Kind.NO_OWNER, partition, "", "nobody owns it")
+        yield Trace(Kind.NO_OWNER, partition, "", "no owner")
 
 
 def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:

@@ -2,8 +2,13 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 
+import pytest
+
+from coordinator_tasks.cli import main
 from tests.world.shop import Shop
+from tests.world.site import Site
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -46,6 +51,27 @@ def test_what_is_not_audited_is_said_and_has_exit_code_1(shop: Shop, run: Run) -
     assert code == 1
     assert err.startswith("left out: the committed offsets of orders are not audited: Kafka does not answer\n")
     assert "nothing is committed" in out
+
+
+def test_a_cluster_without_topics_is_not_called_healthy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert audited(Site(), capsys) == (0, "no topic is managed, so there is nothing to audit\n", "")
+
+
+def test_a_cluster_whose_only_topic_cannot_be_read_is_not_called_healthy(capsys: pytest.CaptureFixture[str]) -> None:
+    site = Site()
+    site.add_topic()
+    site.server.overwrite(site.paths.config("orders"), b"{")
+    code, out, err = audited(site, capsys)
+    assert (code, out) == (1, "no topic could be audited\n")
+    assert err.startswith("left out: orders is not audited: ")
+
+
+def audited(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """The command on a site without consumers: exit code, output, errors."""
+    with pytest.raises(SystemExit) as ended:
+        main(("audit",), lambda: nullcontext(site.coordinator))
+    found = capsys.readouterr()
+    return int(str(ended.value.code or 0)), found.out, found.err
 
 
 def test_bad_input_is_refused(shop: Shop, run: Run) -> None:

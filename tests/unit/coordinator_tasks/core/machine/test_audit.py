@@ -113,7 +113,8 @@ def test_partitions_without_an_owner_are_found_and_those_in_flight_are_not(scene
     assert scene.node is not None
     scene.node = replace(scene.node, assignments={p: c for p, c in scene.node.assignments.items() if p != 2})
     (one,) = [one for one in audited(scene) if one.who == ""]
-    assert (one.code, one.partitions, one.says) == ("KPC-081", (2,), "partition 2 of orders: nobody owns it")
+    assert (one.code, one.partitions, one.says) == ("KPC-081", (2,), "partition 2 of orders: no owner")
+    assert "what its owner" not in one.mend, "there is none"
     assert scene.state is not None
     scene.state = replace(scene.state, to_start={"a": (2,)})
     assert [one for one in audited(scene) if one.who == ""] == []
