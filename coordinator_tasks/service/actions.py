@@ -49,7 +49,7 @@ def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
     topic = given["topic"]
     config = topics.add_topic(c, *_added(given), **_how(given), actor=actor)
     size = counted(config.initial_partitions, "partition")
-    text = f"topic {topic} is managed with {size}; the next plan assigns them"
+    text = f"topic {topic} is managed with {size}; the next plan assigns those without an owner"
     return Done(config, text, (f"{topic} is managed from now on",))
 
 

@@ -164,7 +164,8 @@ def the_json(answer: tuple[int, str, str]) -> Any:
 
 def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     code, out, _ = run("add-topic", "orders", "--group", "g")
-    assert (code, out.strip()) == (0, "topic orders is managed with 6 partitions; the next plan assigns them")
+    added = "topic orders is managed with 6 partitions; the next plan assigns those without an owner"
+    assert (code, out.strip()) == (0, added)
     site.join("consumer-a")
     site.join("consumer-b")
 
@@ -181,6 +182,7 @@ def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     (topic,) = the_json(run("topics", "--json"))
     assert (topic["state"], topic["owners"]) == ("Stable", {"consumer-a": 3, "consumer-b": 3})
     assert (topic["moving"], topic["unowned"]) == ([], [])
+    assert run("add-topic", "orders", "--group", "g")[1].strip() == added, "true of a topic that is Stable as well"
 
 
 def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site) -> None:
