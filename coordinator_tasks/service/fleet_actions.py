@@ -139,7 +139,7 @@ def _redeploy(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 
 def _redeployed(found: redeployment.Redeployed) -> Done:
-    lines = [f"{one} is replaced, one after the other" for one in found.replaced]
+    lines = [f"then {one}" if place else f"{one} is replaced first" for place, one in enumerate(sorted(found.replaced))]
     said = lines or [f"no consumer of {found.fleet.app} lives: there is nothing to replace"]
     return Done(found, "\n".join(said), tuple(said))
 

@@ -105,6 +105,15 @@ def test_what_needs_no_registry_is_done_while_that_does_not_answer(shop: Cluster
         assert ACTIONS[name].lines(c, given, PERSON, dry_run=dry_run)
 
 
+def test_a_redeployment_says_who_is_replaced_first_and_who_then(shop: Cluster) -> None:
+    shop.join("a")
+    shop.join("b")
+    fleet.set_fleet(shop.coordinator, Fleet("billing", "app.py", ("b", "a")))
+    given = {"app": "billing", "why": "new code"}
+    for dry_run in (True, False):
+        assert said_of("redeploy", shop, given, dry_run=dry_run) == ["a is replaced first", "then b"]
+
+
 def fleet_of_two(shop: Cluster) -> Coordinator:
     shop.join("b")
     fleet.set_fleet(shop.coordinator, Fleet("billing", "app.py", ("a", "b")))
