@@ -49,9 +49,12 @@ def would_redeploy(c: Coordinator, app: str) -> Redeployed:
     if problem := fleets.why_not_launched(c, found):
         raise BadFleet(problem)
     if 0 < len(live) < LEAST:
+        missing = [one for one in found.consumers if one not in live]
+        when = f"ask again when {shown(missing)} {agreed(len(missing), 'is', 'are')} there; `status` says why not"
+        first = when if missing else f"scale the fleet to {LEAST} first"
         raise BadFleet(
             f"{next(iter(live))} is the only live consumer of the fleet {app!r}: it keeps its partitions until another one is "
-            f"there, so it cannot be replaced; scale the fleet to {LEAST} first"
+            f"there, so it cannot be replaced; {first}"
         )
     if problem := frozen.why_kept(c, live):
         raise BadFleet(problem)

@@ -505,6 +505,9 @@ def test_the_only_consumer_cannot_be_replaced_and_it_is_said_what_to_do(site: Sh
         BadFleet, match=r"c is the only live consumer of the fleet 'alone'.*; scale the fleet to 2 first"
     ):
         redeployment.would_redeploy(site.coordinator, "alone")
+    fleet.set_fleet(site.coordinator, Fleet("alone", "app.py", ("c", "d")))
+    with pytest.raises(BadFleet, match=r"; ask again when d is there; `status` says why not$"):
+        redeployment.would_redeploy(site.coordinator, "alone")
 
 
 def test_who_has_partitions_of_a_frozen_topic_is_not_replaced(site: Shop) -> None:
