@@ -32,7 +32,7 @@ Changes in ZooKeeper, `reconcile` or a person start it; two runs at once have on
 MAX_RUNS = 4
 """Airflow combines the events of further changes in the next run."""
 LIMIT = timedelta(minutes=30)
-"""Of a run: `reconcile` starts none beside one that never ends, such as one whose logical date is in the future."""
+"""Of a run: `reconcile` starts no further one beside two that never end, such as those whose logical date is in the future."""
 
 
 def build(cluster: Cluster) -> DAG:

@@ -12,7 +12,8 @@ DOCS = """
 ### Reconcile
 Correctness relies on this DAG; events only make the work faster. It reads the partition lists from Kafka, prunes the histories, keeps
 how far everything is behind, audits who owns what, and searches due topics, missing consumers, stuck topics and plans that wait for
-approval. It starts `rebalance`, `consumers`, `stuck_topic` and `approve_plan` for them, unless these are under way.
+approval. It starts `rebalance`, `consumers`, `stuck_topic` and `approve_plan` for them, unless these are under way. Beside a run of
+`rebalance` it starts one more for what can be done at once: that run may stand still, because its worker has died.
 """
 WAKES = ("rebalance", "consumers", "stuck_topic", "approve_plan")
 

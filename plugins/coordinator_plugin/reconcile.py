@@ -21,6 +21,9 @@ from coordinator_tasks.service.audit import Audit
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_TOLD = 50
+MOST_BESIDE = 1
+"""Beside so many active runs of `rebalance`, one more is started for work that can be done now: two runs at once have one effect, and
+a run may stand still, since its worker was killed, or its logical date is in the future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +118,12 @@ def runs(
     active_launches: int,
     under_way: Callable[[str, str], bool] = lambda _dag_id, _run_id: False,
 ) -> list[dict[str, Any]]:
-    """The runs to start, each as arguments of its trigger. A run that is under way finds new work itself.
+    """The runs to start, each as arguments of its trigger. A run that is under way finds new work itself, unless it stands still.
 
     `dag_ids`: this cluster's DAGs by their plain name. `under_way`: whether a run of this DAG and id has not ended.
     """
     found: list[dict[str, Any]] = []
-    if findings.due and not active_rebalances:
+    if findings.due and active_rebalances <= (MOST_BESIDE if findings.writable else 0):
         found.append({"trigger_dag_id": dag_ids["rebalance"], "trigger_run_id": None, "conf": {}})
     if findings.missing and not active_launches:
         found.append({"trigger_dag_id": dag_ids["consumers"], "trigger_run_id": None, "conf": {}})

@@ -1,5 +1,7 @@
 """What the reconciliation finds, and the runs that it starts."""
 
+from dataclasses import replace
+
 from coordinator_plugin.reconcile import MAX_TOLD, reconcile, runs
 
 from coordinator_tasks.core.model import Fleet
@@ -23,7 +25,19 @@ def test_reconcile_finds_due_topics_and_missing_consumers_and_lets_running_runs_
     }
     wanted = runs(findings, names, active_rebalances=0, active_launches=0)
     assert [one["trigger_dag_id"] for one in wanted] == ["rebalance", "consumers"]
-    assert runs(findings, names, active_rebalances=1, active_launches=1) == []
+    assert runs(replace(findings, writable=False), names, active_rebalances=1, active_launches=1) == []
+
+
+def test_a_run_that_stands_still_keeps_nothing_from_being_done_that_can_be_done_now(shop: Cluster) -> None:
+    shop.join("a")
+    findings = reconcile(shop.coordinator)
+    assert findings.writable
+
+    def started(active: int) -> list[str]:
+        return [one["trigger_dag_id"] for one in runs(findings, names, active_rebalances=active, active_launches=0)]
+
+    names = {"rebalance": "rebalance"} | dict.fromkeys(("consumers", "stuck_topic", "approve_plan"), "")
+    assert (started(1), started(2)) == (["rebalance"], [])
 
 
 def test_reconcile_finds_what_is_due_beside_a_fleet_and_a_topic_that_cannot_be_read(shop: Cluster) -> None:
