@@ -254,15 +254,26 @@ def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
         return
     path = f"/dags/{quote(found['reconcile']['dag_id'], safe='')}/dagRuns"
     runs = api.get(path, limit=10, order_by="-run_after")["dag_runs"]
+    if waiting := next(
+        (one for one in runs if one["state"] in ("queued", "running") and _begins(one) > time.time()), None
+    ):
+        yield Finding(
+            "Airflow reconcile",
+            Result.FAILED,
+            f"its run {_line(waiting['dag_run_id'])} waits for a date in the future, and Airflow starts no other one meanwhile",
+            "mark that run as failed in Airflow",
+        )
+        return
     ended = [one for one in runs if one["state"] in ("success", "failed") and one["end_date"]]
     if not ended:
         yield Finding(
             "Airflow reconcile", Result.WARNING, "it has not run to its end yet", "wait a minute, and see its runs"
         )
         return
-    ago_s = (datetime.now(UTC) - datetime.fromisoformat(ended[0]["end_date"])).total_seconds()
-    says = f"its last run ended as {_line(ended[0]['state'])} {ago_s:.0f} s ago"
-    if ended[0]["state"] == "failed":
+    last = max(ended, key=lambda one: datetime.fromisoformat(one["end_date"]))
+    ago_s = (datetime.now(UTC) - datetime.fromisoformat(last["end_date"])).total_seconds()
+    says = f"its last run ended as {_line(last['state'])} {ago_s:.0f} s ago"
+    if last["state"] == "failed":
         yield Finding(
             "Airflow reconcile",
             Result.FAILED,
@@ -278,6 +289,12 @@ def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
         )
     else:
         yield Finding("Airflow reconcile", Result.OK, says)
+
+
+def _begins(run: Mapping[str, Json]) -> float:
+    """When Airflow may run it, in seconds since 1970: it waits for both dates."""
+    dates = [run[name] for name in ("run_after", "logical_date") if run.get(name)]
+    return max((datetime.fromisoformat(one).timestamp() for one in dates), default=0.0)
 
 
 def _clocks(api: Api) -> Finding:

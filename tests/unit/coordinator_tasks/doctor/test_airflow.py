@@ -35,6 +35,11 @@ def run(state: str, ago_s: float) -> Any:
     return {"state": state, "end_date": (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()}
 
 
+def ahead(state: str, field: str) -> Any:
+    later = (datetime.now(UTC) + timedelta(days=30)).isoformat()
+    return {"dag_run_id": "manual__1", "state": state, "end_date": None, "logical_date": None, field: later}
+
+
 def healthy() -> Answers:
     names = ("rebalance", "reconcile", "consumers", "stuck_topic")
     tasks = {f"/api/v2/dags/{name}/tasks": {"tasks": [{"pool": "default_pool"}]} for name in names}
@@ -139,6 +144,14 @@ CASES: dict[str, tuple[Callable[[Answers], Any], str, Result, str]] = {
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[run("success", 900)]),
         "Airflow reconcile", Result.FAILED, "free slots",
     ),
+    "a run of reconcile that is queued for a later day": (
+        lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[ahead("queued", "run_after"), run("success", 20)]),
+        "Airflow reconcile", Result.FAILED, "mark that run as failed",
+    ),
+    "a run of reconcile whose logical date is in the future": (
+        lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[ahead("running", "logical_date")]),
+        "Airflow reconcile", Result.FAILED, "mark that run as failed",
+    ),
     "no run yet": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[]),
         "Airflow reconcile", Result.WARNING, "wait a minute",
@@ -164,6 +177,14 @@ CASES: dict[str, tuple[Callable[[Answers], Any], str, Result, str]] = {
     "not this API": (lambda a: a.update({"/api/v2/dags": []}), "Airflow DAGs", Result.FAILED, "from 3.2 on"),
     "error of the server": (lambda a: a.update({"/api/v2/assets": 500}), "Airflow watcher", Result.FAILED, ""),
 }  # fmt: skip
+
+
+def test_a_run_for_later_that_a_person_has_ended_is_not_the_last_one() -> None:
+    answers = healthy()
+    runs = [ahead("failed", "run_after") | run("failed", 90), run("success", 20)]
+    answers["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=runs)
+    (found,) = (one for one in asked(answers)[0] if one.check == "Airflow reconcile")
+    assert found.result is Result.OK
 
 
 @pytest.mark.parametrize("case", CASES)
