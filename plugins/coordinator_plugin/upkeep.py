@@ -1,7 +1,7 @@
 """Operators around the transitions: the reconciliation, the fleet, and the actions of the forms."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -56,6 +56,8 @@ class ReconcileOperator(ClusterOperator):
             tell_audit(coordinator.paths.cluster, findings.audited)
             self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
+        wanted = {"rebalance": findings.due, "consumers": findings.missing}
+        self.say(self._paused(ti, [name for name, work in wanted.items() if work]))
 
         def under_way(dag_id: str, run_id: str) -> bool:
             return ti.get_dr_count(dag_id, run_ids=[run_id], states=_ACTIVE) > 0
@@ -67,6 +69,12 @@ class ReconcileOperator(ClusterOperator):
             active_launches=active_runs(ti, self.dag_ids["consumers"], now=bool(findings.missing)),
             under_way=under_way,
         )
+
+    def _paused(self, ti: RuntimeTaskInstanceProtocol, names: Iterable[str]) -> Iterator[str]:
+        """A line for each of these DAGs that a person has paused."""
+        for dag_id in (self.dag_ids[name] for name in names if CAN_RUN_LATER):
+            if ti.get_dag(dag_id).is_paused:
+                yield f"{dag_id} is paused in Airflow, so its part of this is not done: unpause it"
 
 
 def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> int:

@@ -43,7 +43,7 @@ def one_turn() -> None:
     setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))  # noqa: B010 - in a process of its own
     began_at = datetime.now(UTC)
     before = began_at - timedelta(seconds=SINCE_S)
-    ti = SimpleNamespace(get_dr_count=lambda *_, **__: 0)
+    ti = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
     names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
     run = SimpleNamespace(start_date=began_at, logical_date=began_at, run_type="scheduled")
     context: Any = {"ti": ti, "prev_start_date_success": before, "dag_run": run}

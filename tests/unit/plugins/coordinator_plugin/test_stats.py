@@ -200,7 +200,7 @@ def test_the_findings_of_reconciles_audit_are_gauges_by_kind(backend: Backend, m
     site.kafka.members["g"] = ("tool at 10.0.0.7",)
     monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
     names = dict.fromkeys(("rebalance", "consumers", "stuck_topic", "approve_plan"), "dag")
-    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0)
+    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
     upkeep.ReconcileOperator(task_id="look", dag_ids=names).execute(cast("Any", {"ti": task}))
     found = {kind.word: backend.of("coordinator.audit.findings", cluster="shop", kind=kind.word) for kind in Kind}
     assert found == {kind.word: [{"intruder": 1, "old_code": 2}.get(kind.word, 0)] for kind in Kind}
@@ -217,7 +217,7 @@ def test_figures_that_cannot_be_read_keep_reconcile_from_no_run(
     site.zk.denied.add(site.paths.fleets)
     monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
     names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0)
+    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
     woken = upkeep.ReconcileOperator(task_id="look", dag_ids=names).execute(cast("Any", {"ti": task}))
     assert [one["trigger_dag_id"] for one in woken] == ["rebalance"]
     assert backend.of("coordinator.audit.left_out", cluster="shop") == [1]

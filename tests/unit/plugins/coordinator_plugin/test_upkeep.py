@@ -112,3 +112,21 @@ def test_a_missing_consumer_does_not_wait_for_a_run_that_is_queued_for_later(
     names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
     woken = ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti})  # type: ignore[typeddict-item]
     assert [one["trigger_dag_id"] for one in woken] == ["consumers"]
+
+
+@pytest.mark.parametrize("paused", ["rebalance", "consumers", ""])
+def test_reconcile_names_the_paused_dag_that_its_findings_wait_for(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, paused: str
+) -> None:
+    shop.join("a")
+    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
+    said: list[str] = []
+    monkeypatch.setattr(ReconcileOperator, "say", lambda _, lines: said.extend(lines))
+    ti: Any = SimpleNamespace(
+        get_dr_count=lambda *_, **__: 0, get_dag=lambda dag_id: SimpleNamespace(is_paused=dag_id == paused)
+    )
+    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+    ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti})  # type: ignore[typeddict-item]
+    told = f"{paused} is paused in Airflow, so its part of this is not done: unpause it"
+    assert [one for one in said if "paused" in one] == ([told] if paused else [])
