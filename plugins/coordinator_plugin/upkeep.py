@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 from coordinator_plugin.airflow_versions import CAN_RUN_LATER
@@ -181,6 +181,16 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
     def __init__(self, *, action: str, **kwargs: Any) -> None:
         super().__init__(mode="reschedule", poke_interval=LOOK_S, timeout=FOLLOW_S, **kwargs)
         self.action = action
+
+    def execute(self, context: Context) -> Any:
+        """One look, and Airflow's own wait for the next one; says what follows when the time is over."""
+        try:
+            return super().execute(context)
+        except AirflowSensorTimeout:
+            raise AirflowSensorTimeout(
+                f"this run has followed for {self.timeout / 86_400:g} days and ends here: `reconcile` continues it; clear this task to "
+                "follow it again"
+            ) from None
 
     def poke(self, context: Context) -> bool:
         """One look. Raises what ends the task: an action that was refused is not watched. What passes is looked at again."""

@@ -1,13 +1,14 @@
 """The task of a form that follows what the action has begun, and which runs keep `reconcile` from starting one."""
 
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 from coordinator_plugin import hook
-from coordinator_plugin.upkeep import ReconcileOperator, WatchSensor, active_runs, given_of
+from coordinator_plugin.upkeep import FOLLOW_S, ReconcileOperator, WatchSensor, active_runs, given_of
 
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.upgrade import Phase
@@ -72,6 +73,14 @@ def test_it_follows_on_when_zookeeper_answers_again(site: UpgradingSite) -> None
 def test_an_upgrade_that_is_not_there_fails_the_task_in_one_line(site: UpgradingSite) -> None:
     with pytest.raises(AirflowFailException, match="KPC-012: the fleet 'billing' has no upgrade"):
         WatchSensor(task_id="follow", action="upgrade").poke(GIVEN)  # type: ignore[arg-type]
+
+
+def test_after_its_time_it_says_who_continues_and_how_to_follow_again(site: UpgradingSite) -> None:
+    to_v2(site)
+    long_ago = datetime.now(UTC) - timedelta(seconds=FOLLOW_S + 60)
+    context: Any = {**GIVEN, "ti": SimpleNamespace(get_first_reschedule_date=lambda _: long_ago)}
+    with pytest.raises(AirflowSensorTimeout, match=r"followed for 30 days.*`reconcile` continues it; clear this task"):
+        WatchSensor(task_id="follow", action="upgrade").execute(context)
 
 
 def test_it_gives_its_worker_back_between_two_looks() -> None:
