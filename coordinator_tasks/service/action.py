@@ -30,7 +30,7 @@ class Done:
 
 
 NOTHING = Done(None, "")
-ONCE = "another try of this task has done it"
+ONCE = "another try of this task has done it; start a new run to do it again"
 _ONCE = Done(None, ONCE, (ONCE,))
 
 
@@ -72,7 +72,7 @@ class Action:
         why = check_words(given.get("why", ""), "reason")
         if dry_run:
             return self.preview(c, given)
-        about = next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
+        about = about_of(given)
         if done_by(c, self.name, about, actor):
             return _ONCE
         try:
@@ -95,6 +95,8 @@ class Action:
         fields = {one.name for one in self.parameters if one.form is not None}
         given = {name: value for name, value in given.items() if name in fields}
         check_names(given)
+        if not dry_run and done_by(c, self.name, about_of(given), actor):
+            return [ONCE]
         return [*self.before(c, given), *self.run(c, given, actor, dry_run=dry_run).lines]
 
 
@@ -102,6 +104,11 @@ def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
     """Names with values. A form gives JSON values: numbers and booleans become their JSON text."""
     found = parameters or {}
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+
+
+def about_of(given: Given) -> str:
+    """The topic, consumer or fleet that an action is about, as its record names it; empty = none."""
+    return next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
 
 
 def check_names(given: Given) -> None:

@@ -895,7 +895,7 @@ def test_a_task_that_is_tried_again_has_done_it_and_another_run_is_refused(site:
     begun = ACTIONS[action].run(site.coordinator, given, first, dry_run=False)
     before = stored(site)
     again = ACTIONS[action].run(site.coordinator, given, replace(first, attempt=2), dry_run=False)
-    assert again.lines == ("another try of this task has done it",)
+    assert again.lines == ("another try of this task has done it; start a new run to do it again",)
     assert begun.lines != again.lines
     for other in (replace(first, run="run-2"), replace(first, run="run-2", attempt=2), PERSON):
         with pytest.raises(Refused, match="the fleet 'billing' is being"):
