@@ -88,6 +88,9 @@ class Instance:
     def get_dr_count(self, *_: Any, **__: Any) -> int:
         return 0
 
+    def get_dag(self, _: str) -> SimpleNamespace:
+        return SimpleNamespace(is_paused=False)
+
     def run(self) -> "Instance":
         """Render and execute it as Airflow's task runner does."""
         self.task = self.dag.get_task(self.task_id).prepare_for_execution()
