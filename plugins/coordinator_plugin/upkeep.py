@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
-from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSensorTimeout, AirflowSkipException
 from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 from coordinator_plugin.airflow_versions import CAN_RUN_LATER
@@ -71,10 +71,15 @@ class ReconcileOperator(ClusterOperator):
         )
 
     def _paused(self, ti: RuntimeTaskInstanceProtocol, names: Iterable[str]) -> Iterator[str]:
-        """A line for each of these DAGs that a person has paused."""
+        """A line for each of these DAGs that a person has paused, or that Airflow does not have."""
         for dag_id in (self.dag_ids[name] for name in names if CAN_RUN_LATER):
-            if ti.get_dag(dag_id).is_paused:
-                yield f"{dag_id} is paused in Airflow, so its part of this is not done: unpause it"
+            try:
+                paused = ti.get_dag(dag_id).is_paused
+            except AirflowRuntimeError as error:  # the others' work is done all the same
+                yield f"Airflow says nothing about {dag_id}, so its part of this may not be done: see that this DAG is there ({error})"
+            else:
+                if paused:
+                    yield f"{dag_id} is paused in Airflow, so its part of this is not done: unpause it"
 
 
 def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> int:

@@ -1,12 +1,14 @@
 """The task of a form that follows what the action has begun, and which runs keep `reconcile` from starting one."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSensorTimeout, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 from coordinator_plugin import hook
 from coordinator_plugin.upkeep import FOLLOW_S, ReconcileOperator, WatchSensor, active_runs, given_of
 
@@ -16,6 +18,7 @@ from coordinator_tasks.service import fleet, history, upgrade_store, upgrades
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.upgrading import APP, NEW, UpgradingSite, to_v2, upgrading_site
 
+Looked = Callable[[Callable[[str], Any]], tuple[list[str], list[str]]]
 GIVEN: dict[str, Any] = {"params": {"cluster": "", "app": APP, "dry_run": False}}
 
 
@@ -123,19 +126,37 @@ def test_a_missing_consumer_does_not_wait_for_a_run_that_is_queued_for_later(
     assert [one["trigger_dag_id"] for one in woken] == ["consumers"]
 
 
-@pytest.mark.parametrize("paused", ["rebalance", "consumers", ""])
-def test_reconcile_names_the_paused_dag_that_its_findings_wait_for(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch, paused: str
-) -> None:
+@pytest.fixture
+def looked(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> Looked:
+    """Runs the task on a due topic and a missing consumer; given what Airflow says of a DAG, the lines and the DAGs to start."""
     shop.join("a")
     fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     said: list[str] = []
     monkeypatch.setattr(ReconcileOperator, "say", lambda _, lines: said.extend(lines))
-    ti: Any = SimpleNamespace(
-        get_dr_count=lambda *_, **__: 0, get_dag=lambda dag_id: SimpleNamespace(is_paused=dag_id == paused)
-    )
-    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-    ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti})  # type: ignore[typeddict-item]
+
+    def look(get_dag: Callable[[str], Any]) -> tuple[list[str], list[str]]:
+        ti: Any = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=get_dag)
+        names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+        woken = ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti})  # type: ignore[typeddict-item]
+        return said, [one["trigger_dag_id"] for one in woken]
+
+    return look
+
+
+@pytest.mark.parametrize("paused", ["rebalance", "consumers", ""])
+def test_reconcile_names_the_paused_dag_that_its_findings_wait_for(looked: Looked, paused: str) -> None:
+    said, _ = looked(lambda dag_id: SimpleNamespace(is_paused=dag_id == paused))
     told = f"{paused} is paused in Airflow, so its part of this is not done: unpause it"
     assert [one for one in said if "paused" in one] == ([told] if paused else [])
+
+
+def test_a_dag_that_airflow_does_not_have_stops_no_other_one(looked: Looked) -> None:
+    def get_dag(dag_id: str) -> SimpleNamespace:
+        if dag_id == "consumers":
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 404}))
+        return SimpleNamespace(is_paused=False)
+
+    said, woken = looked(get_dag)
+    assert any(line.startswith("Airflow says nothing about consumers, so") and "404" in line for line in said)
+    assert woken == ["rebalance", "consumers"]
