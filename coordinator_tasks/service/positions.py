@@ -245,7 +245,8 @@ def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, pause
 
     changed = change_config(c, topic, change)
     with about(topic=topic):
-        log.info("topic %s has %d paused partitions, asked by %s %s", topic, len(changed.paused), actor.kind, actor.who)
+        has = counted(len(changed.paused), "paused partition")
+        log.info("topic %s has %s, asked by %s %s", topic, has, actor.kind, actor.who)
     return changed
 
 
