@@ -71,7 +71,8 @@ def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     now = c.policy.strategies.effective(topics.changeable(c, topic))
     wanted = replace(now, strategy=given["strategy"], parameters=texts(given.get("parameters")))
     c.policy.strategies.check(wanted)
-    yield f"{topic} has strategy {_named(now)} now, and gets {_named(c.policy.strategies.effective(wanted))}"
+    has, gets = _named(now), _named(c.policy.strategies.effective(wanted))
+    yield f"{topic} has strategy {has} already" if has == gets else f"{topic} has strategy {has} now, and gets {gets}"
 
 
 def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:

@@ -211,6 +211,8 @@ def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluste
     assert said_of("set_strategy", shop, given, dry_run=False) == [*said, "the next plan uses it"]
     config = topics.configuration(shop.coordinator, "orders")
     assert (config.strategy, config.parameters) == ("weighted", {"measure": "lag", "floor": "0.25"})
+    same = ["orders has strategy 'weighted' (floor=0.25, measure=lag) already"]
+    assert said_of("set_strategy", shop, given, dry_run=True) == same
     wrong = {**given, "parameters": {"floor": 2}}
     with pytest.raises(Refused, match="'floor' of strategy 'weighted' is '2'"):
         said_of("set_strategy", shop, wrong, dry_run=True)
