@@ -25,8 +25,8 @@ class TopicSummary:
 
     `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → partitions not confirmed yet;
     `blockers`: consumer → its missing confirmation; `overrides`: what a person has frozen, paused or pinned; `frozen`: what has
-    an owner stays there; `paused`: partitions that are not read; `last`: the newest record, `last_problem`: why that cannot be read; `problem`: why the topic cannot be read
-    (the figures are then empty).
+    an owner stays there; `paused`: partitions that are not read; `last`: the newest record, `last_problem`: why that cannot be read;
+    `problem`: why the topic cannot be read (the figures are then empty).
     """
 
     topic: str
