@@ -68,7 +68,10 @@ class Producers:
 
 @dataclass
 class Brokers:
-    """`on_commit` is told of every entry that is written, by which process, and whether it comes late."""
+    """`on_commit` is told of every entry that is written, by which process, and whether it comes late.
+
+    `unread`: by the task that reads the entries, topic id and partition of those written since it last did.
+    """
 
     kernel: Kernel
     on_commit: Callable[[str, int, Committed, str, bool], None]
@@ -78,6 +81,7 @@ class Brokers:
     entries: dict[Place, tuple[int, str]] = field(default_factory=dict)
     producers: Producers = field(default_factory=Producers)
     late: list[Late] = field(default_factory=list)
+    unread: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     down_until: float = 0.0
     _created: int = 0
 
@@ -93,6 +97,8 @@ class Brokers:
         for partition, entry in sorted(offsets.items()):
             if partition < len(log.ends):
                 self.entries[group, topic, partition] = (entry.offset, encode_metadata(entry))
+                for written in self.unread.values():
+                    written.add((log.topic_id, partition))
                 self.on_commit(topic, partition, entry, who, late)
 
     def read(self, group: str, topic: str, partitions: Collection[int]) -> dict[int, Committed]:
@@ -243,6 +249,7 @@ class Admin:
             self.brokers.request("kafka.read")
         except KafkaUnavailable as error:
             return dict.fromkeys(wanted, error)
+        self.brokers.unread[self.brokers.kernel.who()] = set()
         return {
             group: {topic: self.brokers.read(group, topic, partitions) for topic, partitions in topics.items()}
             for group, topics in wanted.items()

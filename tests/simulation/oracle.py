@@ -5,7 +5,7 @@
   what was known) and lives on: the fence is for those. Where ZooKeeper was lost or restored, that goes for whoever runs
   something, until a node names it as the owner again; once it has answered who writes the node, only while it is to close.
 - Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all that
-  stands committed.
+  stood committed when its writer read that, and above what those have committed whom it has asked.
 - The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
   not passed the sink; no range is read beyond what has passed before it.
 - A consumer runs only what some written node granted to its incarnation; at every step, what its own picture gives it
@@ -96,6 +96,7 @@ class Oracle:
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
     heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: the addresses that answered
     missed: Mapping[str, set[str]] = field(default_factory=dict)  # by who asks: who came too late
+    unread: Mapping[str, Collection[tuple[str, int]]] = field(default_factory=dict)  # by who asks: committed too late
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
     looks: Looks = field(init=False)
@@ -263,7 +264,9 @@ class Oracle:
             else:
                 self.excuses.on_elder(one, topic, self._generations[topic] - {node.generation})
                 self.taint(one)
-        newest = max((t.epoch for (id_, _), t in self._stored.items() if id_ == node.topic_id and t), default=0)
+        newest = max(
+            (t.epoch for at, t in self._stored.items() if t and self._knowable(node, at, t, who, asked)), default=0
+        )
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
         self._given_out_again(node, asked)
         for p, owner in node.assignments.items():  # it may go on under an epoch that another one has committed at since
@@ -271,6 +274,11 @@ class Oracle:
             lives = {one.name: one.incarnation for one in self.consumers if one.consumer == owner}
             if at in self._committers and lives.get(self._committers[at]) != node.incarnations[owner]:
                 self._forget_committer(at)
+
+    def _knowable(self, node: TopicNode, at: tuple[str, int], token: Token, who: str, asked: Collection[str]) -> bool:
+        """Whether the writer had to know of this commit: it stood there to be read, or its owner was asked."""
+        read = at not in self.unread.get(who, ())
+        return at[0] == node.topic_id and (read or self._committers.get((*at, token.epoch)) in asked)
 
     def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
         """Forget who committed at epochs that are still to come: ZooKeeper was lost or restored.

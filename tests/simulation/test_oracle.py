@@ -1,7 +1,7 @@
 """That the oracle notices what it is there for, also where it excuses somebody: production code with one rule broken."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -386,6 +386,26 @@ def test_a_recovery_that_adopts_an_owner_forgets_who_else_has_committed_at_its_e
             oracle._committers[at] = next(one.name for one in world.consumers if one is not owner)
         oracle._new_generation("orders", replace(node, epoch=node.epoch + 1, generation="another"), "step#99")
         assert (at in oracle._committers) is not another
+
+
+@pytest.mark.parametrize(("read", "asked", "holds"), [(False, False, True), (False, True, False), (True, False, False)])
+def test_a_new_generation_is_above_what_its_writer_could_know_of(read: bool, asked: bool, holds: bool) -> None:
+    with settled() as world:
+        _with_records(world)
+        oracle, node = world.oracle, world.oracle.nodes["orders"]
+        owner = next(one for one in world.consumers if one.consumer == node.assignments[0])
+        token = Token(node.epoch + 1, owner.incarnation, node.generation)
+        passed = Committed(oracle.progress[node.topic_id, 0].frontier, token, owner.consumer, topic_id=node.topic_id)
+        writer = world.attempt("plan")
+        writer.go(500)
+        world.brokers.write(world.groups["orders"], "orders", {0: passed}, owner.name)
+        if read:
+            world.brokers.unread[writer.name].clear()
+        if not asked:
+            world.registry.missed[writer.name].add(owner.address)
+        found = replace(node, epoch=token.epoch, generation="another")
+        with nullcontext() if holds else pytest.raises(Broken, match=f"epoch {token.epoch} after {token.epoch} was"):
+            oracle._new_generation("orders", found, writer.name)
 
 
 def test_who_is_taken_for_ended_and_lives_may_have_a_batch_to_commit() -> None:

@@ -70,6 +70,7 @@ class World:
         self.digest = hashlib.blake2b(digest_size=16)
         self.server = Server(self.kernel, self._on_write)
         self.brokers = Brokers(self.kernel, self._on_commit, self.effect, fences=setup.fences)
+        self.oracle.unread = self.brokers.unread
         self.interfaces = Interfaces(self.kernel, {}, self.effect)
         self.oracle.heard = self.interfaces.heard
         self.oracle.partitions = lambda topic: len(self.brokers.logs[topic].ends)
