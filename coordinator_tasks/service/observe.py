@@ -271,10 +271,16 @@ def describe(c: Coordinator, views: Collection[TopicView]) -> list[TopicView]:
 
 
 def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets]:
-    """Topic → its group's committed offsets, with one request for each group."""
+    """Topic → its group's committed offsets, with one request for each group.
+
+    Partitions that Kafka has and ZooKeeper does not list (yet, or any more) are asked for too: what stands committed there
+    shows that ZooKeeper was lost or restored.
+    """
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
     for view in views:
-        wanted.setdefault(view.config.group_id, {})[view.topic] = view.partitions
+        there = range(view.description.partition_count) if view.description is not None else ()
+        partitions = tuple(sorted({*view.partitions, *there}))
+        wanted.setdefault(view.config.group_id, {})[view.topic] = partitions
     answers = c.kafka.committed(wanted)
     found: dict[str, Offsets] = {}
     for view in views:

@@ -892,6 +892,12 @@ MUTANTS = (
         "the next epoch is above all that was committed",
     ),
     Mutant(
+        "observe.committed",
+        "{*view.partitions, *there}",
+        "view.partitions",
+        "what is committed counts in every partition that Kafka has",
+    ),
+    Mutant(
         "is_far_ahead",
         "return epoch > known + FAR",
         "return False",

@@ -15,7 +15,18 @@ from coordinator_tasks.core.errors import LookAgain, NoAccess, StoreUnavailable
 from coordinator_tasks.core.machine.decision import ALL_STEPS
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.world import Policy, Presence
-from coordinator_tasks.core.model import Absence, Actor, Answer, Ending, Member, Silence, State, Unreachable
+from coordinator_tasks.core.model import (
+    Absence,
+    Actor,
+    Answer,
+    Committed,
+    Ending,
+    Member,
+    Silence,
+    State,
+    Token,
+    Unreachable,
+)
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service import directives, history, loop, observe, store, topics, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
@@ -654,6 +665,21 @@ def test_a_topics_node_that_was_deleted_is_made_anew_and_its_owners_adopted(site
     site.settles()
     assert site.node().assignments == before.assignments
     assert site.node().epoch > before.epoch
+
+
+def test_a_commit_in_a_partition_that_is_not_listed_yet_shows_that_zookeeper_was_restored(site: Site) -> None:
+    node = site.node()
+    site.kafka.add_partitions("orders", 1)
+    later = Committed(7, Token(node.epoch + 3, 4, node.generation), "c", site.paths.cluster, node.topic_id)
+    site.kafka.offsets("g").commit("orders", {4: later})
+    site.starts("c")
+    site.clock.advance(2)
+    report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
+    told = f"ZooKeeper was restored: epoch {node.epoch + 3} was committed, stored is {node.epoch}"
+    assert report.reason == f"{told}; 4 of 5 partitions of the topic are listed so far"
+    topics.refresh_partitions(site.coordinator)
+    site.settles()
+    assert site.node().epoch > node.epoch + 3
 
 
 @pytest.mark.parametrize("name", ["a b", "..", "x" * 250, "ä", "%2f", "{{ds}}", "'; drop table"])
