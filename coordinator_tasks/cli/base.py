@@ -59,8 +59,7 @@ def opened(context: typer.Context) -> Iterator[Coordinator]:
 def _from_environment() -> AbstractContextManager[Coordinator]:
     settings = given_settings()
     logs.set_up(settings.log_format, level=logging.WARNING, times=False)
-    # What librdkafka would print of its own stands in our one line as well.
-    return open_coordinator(replace(settings, kafka={"log_level": "2", **settings.kafka}))
+    return open_coordinator(settings)
 
 
 def given_settings() -> Settings:
@@ -70,7 +69,9 @@ def given_settings() -> Settings:
             "no settings are given, so no cluster is known; name a settings file in COORDINATOR_SETTINGS, or set "
             "COORDINATOR_CLUSTER, COORDINATOR_ZOOKEEPER and COORDINATOR_KAFKA_BOOTSTRAP_SERVERS"
         )
-    return settings_from_environment()
+    settings = settings_from_environment()
+    # What librdkafka would print of its own stands in our one line as well.
+    return replace(settings, kafka={"log_level": "2", **settings.kafka})
 
 
 def how_of(how: Format, as_json: bool) -> Format:
