@@ -94,6 +94,8 @@ def topics(found: Iterable[TopicOverview]) -> Table:
     rows = []
     for one in found:
         owners = " ".join(f"{consumer}:{count}" for consumer, count in one.owners.items())
+        # While a plan follows what a person asked for, the reason is the wish itself, or its beginning.
+        reason = "" if any(wish.startswith(one.reason) for wish in one.wishes) else one.reason
         blockers = f" [{', '.join(one.blockers)}]" if one.blockers else ""
         rows.append(
             (
@@ -104,7 +106,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
                 owners or NOBODY,
                 ranges(one.moving) or NOBODY,
                 ranges(one.unowned) or NOBODY,
-                one.problem or "; ".join(part for part in (one.reason + blockers, *one.wishes) if part),
+                one.problem or "; ".join(part for part in (reason + blockers, *one.wishes) if part),
             )
         )
     headers = ("topic", "state", "epoch", "partitions", "owners", "moving", "unowned", "now")

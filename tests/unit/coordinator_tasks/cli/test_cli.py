@@ -185,6 +185,18 @@ def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     assert run("add-topic", "orders", "--group", "g")[1].strip() == added, "true of a topic that is Stable as well"
 
 
+def test_what_a_person_asked_for_is_told_once_while_the_topic_follows_it(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    site.join("consumer-b")
+    steps(run)
+    (newest, *_) = the_json(run("history", "orders", "--json"))
+    assert run("roll-back", "orders", newest["rebalance"], "--why", "slow since then")[0] == 0
+    assert run("topics")[1].count("rolled back to") == 1
+    (topic,) = the_json(run("topics", "--json"))
+    assert topic["reason"].startswith("rolled back to")
+    assert topic["wishes"] == [f"{topic['reason']}, until the next change of membership"]
+
+
 def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     code, out, _ = run("drain", "consumer-b", "--why", "new host", "--by", "kim")
