@@ -197,6 +197,15 @@ def test_what_a_person_asked_for_is_told_once_while_the_topic_follows_it(run: Ru
     assert topic["wishes"] == [f"{topic['reason']}, until the next change of membership"]
 
 
+def test_a_topic_that_has_grown_since_it_was_added_is_told_with_all_its_partitions(run: Run, site: Site) -> None:
+    add = ("add-topic", "orders", "--group", "g")
+    assert run(*add)[1].startswith("topic orders is managed with 6 partitions;")
+    site.kafka.add_partitions("orders", 2)
+    assert run(*add, "--dry-run")[1].splitlines()[0].startswith("orders has 8 partitions;")
+    assert run(*add)[1].startswith("topic orders is managed with 8 partitions;")
+    assert len(site.zk.children(site.paths.topic("orders"))) == 8
+
+
 def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     code, out, _ = run("drain", "consumer-b", "--why", "new host", "--by", "kim")
