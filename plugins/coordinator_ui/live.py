@@ -170,9 +170,14 @@ def _unknown(standing: Iterable[Standing]) -> int:
 
 
 def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, float]:
-    """Lag, rate and speed of these partitions together; of each what is known."""
+    """Lag, rate and speed of these partitions together; of each what is known.
+
+    The speed is that of all whose lag is known, or NaN: what is read of a part is not compared with what is written to all.
+    """
     found = [(one.lag, one.rate, speeds.get((one.topic, one.partition), math.nan)) for one in standing]
-    return _sum(lag for lag, _, _ in found), _sum(rate for _, rate, _ in found), _sum(speed for _, _, speed in found)
+    is_whole = not any(math.isnan(speed) for lag, _, speed in found if not math.isnan(lag))
+    read = _sum(speed for _, _, speed in found) if is_whole else math.nan
+    return _sum(lag for lag, _, _ in found), _sum(rate for _, rate, _ in found), read
 
 
 def _figures(standing: Iterable[Standing], lag: float, rate: float, speed: float) -> dict[str, Any]:

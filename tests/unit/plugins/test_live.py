@@ -180,6 +180,22 @@ def test_a_consumer_has_the_figures_of_its_partitions_together(shop: Cluster) ->
     assert [[one[name] for name in names] for one in consumers] == [[80, 20, 4, 20, 5], [8, None, None, 2, None]]
 
 
+def test_a_lag_is_not_said_to_grow_while_the_speed_of_what_has_moved_is_not_known(shop: Cluster) -> None:
+    client = pages_of(shop)
+    client.app.state.shared._fresh_s = -1.0  # type: ignore[attr-defined]
+    found: Any = {}
+    for look, owner in enumerate("aabb"):
+        stable(shop, {0: "a", 1: "a", 2: owner, 3: owner})
+        for who in "ab":
+            mine = [p for p, owns in enumerate(("a", "a", owner, owner)) if owns == who]
+            answers(shop, who, dict.fromkeys(mine, 900), position=300 * look, rate=20.0)
+        found[look] = client.get("/api/v1/clusters/shop/live").json()["topics"][0]
+        shop.clock.sleep(10)
+    names = ("speed", "drain_s")
+    assert [[found[look][name] for name in names] for look in (1, 2, 3)] == [[120, 90], [None, None], [120, 90]]
+    assert found[2]["advice"].startswith("It is not known yet")
+
+
 def commit(shop: Cluster, offsets: dict[int, int], lag: int = 5) -> None:
     """The group's commits, with so many records behind each."""
     group = shop.kafka.offsets("readers")
