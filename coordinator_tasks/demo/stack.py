@@ -31,6 +31,8 @@ TOPIC_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 ALLOWED_CONF = "spark.driver.extraJavaOptions"
 END_GRACE_S = 3.0
+SEPARATORS = {",": "Kafka's log.dirs", "?": "the address of Airflow's database"}
+"""What ends a path, and where; it cannot be quoted there."""
 
 
 class DemoFailed(CoordinatorError):
@@ -62,6 +64,11 @@ def default_folders() -> Folders:
 
 def occupy(folders: Folders) -> int:
     """Take the folders for this process and empty them; returns the lock's descriptor. Raises `DemoFailed`."""
+    for sign, place in SEPARATORS.items():
+        if sign in str(folders.base):
+            raise DemoFailed(
+                f"{folders.base} has {sign!r} in its path, where a path in {place} ends; move the project to a folder without it"
+            )
     folders.base.mkdir(parents=True, exist_ok=True)
     lock = os.open(folders.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:

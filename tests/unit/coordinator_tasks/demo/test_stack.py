@@ -1,5 +1,6 @@
 """The demonstration runs with what `make install` has installed, and ends all that it has started."""
 
+import re
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.demo import stack as module
-from coordinator_tasks.demo.stack import Folders, Stack
+from coordinator_tasks.demo.stack import DemoFailed, Folders, Stack, occupy
 from coordinator_tasks.embedded.jars import pyspark_home
 
 
@@ -42,3 +43,14 @@ def test_what_starts_while_everything_is_ended_is_ended_too(monkeypatch: pytest.
     stack.end()
     assert stack._airflow.done()
     assert [one.poll() for one in started] == [-9]
+
+
+@pytest.mark.parametrize("name", ["a,b", "what?"])
+def test_a_folder_that_a_server_takes_for_another_one_is_refused_before_anything_starts(
+    tmp_path: Path, name: str
+) -> None:
+    folders = Folders(tmp_path / name / "demo")
+    (sign,) = set(name) & set(",?")
+    with pytest.raises(DemoFailed, match=re.escape(f"{folders.base} has '{sign}' in its path")):
+        occupy(folders)
+    assert not folders.base.exists()
