@@ -146,6 +146,7 @@ def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> No
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=LAUNCHER_LIMIT_S,
             check=False,
         )

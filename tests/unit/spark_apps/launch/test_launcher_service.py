@@ -173,6 +173,16 @@ def test_a_launch_that_takes_too_long_is_one_sentence_without_its_command(
     assert said == f"consumer-a cannot be launched: {took}; tried again in 5 s"
 
 
+def test_what_a_failed_launch_says_is_told_although_it_is_no_utf_8(
+    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = ["sh", "-c", r"printf 'no space in /m\374ll\n' >&2; exit 2"]
+    monkeypatch.setattr(launcher_service, "command", lambda *_: broken)
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
+    assert look(c, host, SETTINGS, Attempts(), 0) == ()
+    assert "consumer-a cannot be launched: no space in /m\ufffdll; tried again in 5 s" in caplog.text
+
+
 @pytest.mark.parametrize(
     "more", [{"arguments": ("a\0b",)}, {"environment": {"PIPELINE_a=b": "c"}}], ids=["argument", "variable"]
 )
