@@ -30,9 +30,14 @@ def _wanted(given: Given) -> Fleet:
 
 
 def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
-    found = fleet.set_fleet(c, _wanted(given))
+    wanted = _wanted(given)
+    try:
+        unwanted = tuple(_unwanted(fleet.fleet_of(c, wanted.app), wanted))
+    except NotManaged:
+        unwanted = ()
+    found = fleet.set_fleet(c, wanted)
     said = f"{_listed(found)}; the missing ones are launched"
-    return Done(found, "\n".join((said, *_drained(c, found))), (_listed(found),))
+    return Done(found, "\n".join((said, *unwanted, *_drained(c, found))), (_listed(found),))
 
 
 def _drained(c: Coordinator, wanted: Fleet) -> Iterator[str]:
@@ -68,6 +73,10 @@ def _changed(c: Coordinator, wanted: Fleet) -> Iterator[str]:
             yield f"{wanted.app}: {name} was {_shown(getattr(now, name))} and becomes {_shown(getattr(wanted, name))}"
     for consumer in sorted(set(wanted.consumers) - set(now.consumers)):
         yield f"{wanted.app}: {consumer} joins"
+    yield from _unwanted(now, wanted)
+
+
+def _unwanted(now: Fleet, wanted: Fleet) -> Iterator[str]:
     for consumer in sorted(set(now.consumers) - set(wanted.consumers)):
         yield f"{wanted.app}: {consumer} is no longer wanted; while it lives it keeps its partitions, so drain it"
 

@@ -231,6 +231,14 @@ def test_the_form_says_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
     assert consumers(shop) == ("b-1", "b-3")
 
 
+def test_the_command_says_who_is_no_longer_wanted_and_keeps_its_partitions(shop: Cluster) -> None:
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-3"], "code": "2", "conf": {}}
+    assert ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False).text.splitlines() == [
+        "billing should have 2 consumers: b-1, b-3; the missing ones are launched",
+        "billing: b-2 is no longer wanted; while it lives it keeps its partitions, so drain it",
+    ]
+
+
 def test_what_is_no_text_in_a_form_becomes_its_json_as_in_an_upgrade(shop: Cluster) -> None:
     values = {"conf": {"spark.ui.enabled": False}, "environment": {"PIPELINE_strict": True}}
     given = {"app": APP, "application": "app.py", "consumers": ["b-1"], **values}
