@@ -90,15 +90,14 @@ def _shown(value: Any) -> str:
 
 def _would_scale(c: Coordinator, given: Given) -> Done:
     found = scaling.would_scale(c, given["app"], int(given["count"]), given.get("pattern") or "")
-    lives = registered(c)
-    leave = (line for one in found.leaves for line in given_away(c, lives, one, found.leaves, ", and leaves"))
-    return _scaled(found, [*_join_lines(found), *leave])
+    return _scaled(found, [*_join_lines(found), *_leave_lines(c, found)])
 
 
 def _scale(c: Coordinator, given: Given, actor: Actor) -> Done:
     count, pattern = int(given["count"]), given.get("pattern") or ""
+    effect = _leave_lines(c, scaling.would_scale(c, given["app"], count, pattern))
     found = scaling.scale(c, given["app"], count, pattern, by=actor.named, why=given.get("why", ""))
-    return _scaled(found, [*_join_lines(found), *(f"{one} is draining" for one in found.leaves)])
+    return _scaled(found, [*_join_lines(found), *(f"{one} is draining" for one in found.leaves), *effect])
 
 
 def _scaled(found: scaling.Scaled, lines: list[str]) -> Done:
@@ -108,6 +107,11 @@ def _scaled(found: scaling.Scaled, lines: list[str]) -> Done:
 
 def _join_lines(found: scaling.Scaled) -> list[str]:
     return [f"{one} joins" for one in found.joins]
+
+
+def _leave_lines(c: Coordinator, found: scaling.Scaled) -> list[str]:
+    lives = registered(c) if found.leaves else {}
+    return [line for one in found.leaves for line in given_away(c, lives, one, found.leaves, ", and leaves")]
 
 
 def given_away(

@@ -176,6 +176,18 @@ def test_the_form_says_what_a_consumer_that_leaves_would_keep(site: Shop) -> Non
     assert shown(1)[0] == "b keeps 1 partition of orders until the topic is unfrozen"
 
 
+def test_the_command_says_what_a_consumer_that_leaves_keeps(site: Shop) -> None:
+    c = site.coordinator
+    keeps = "keeps {} of orders until another consumer is there that reads it"
+    assert ACTIONS["scale"].run(c, {"app": APP, "count": 0}, PERSON, dry_run=False).text.splitlines() == [
+        "b is draining",
+        "a is draining",
+        f"b {keeps.format('1 partition')}",
+        f"a {keeps.format('2 partitions')}",
+        "billing should have 0 consumers",
+    ]
+
+
 # Code and environment ------------------------------------------------------------------------------------------------
 
 
