@@ -70,19 +70,26 @@ def _how(given: Given) -> dict[str, Any]:
 
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
-    now = c.policy.strategies.effective(topics.changeable(c, topic))
+    config = topics.changeable(c, topic)
+    now = c.policy.strategies.effective(config)
     wanted = replace(now, strategy=given["strategy"], parameters=texts(given.get("parameters")))
     c.policy.strategies.check(wanted)
     has, gets = _named(now), _named(c.policy.strategies.effective(wanted))
     yield f"{topic} has strategy {has} already" if has == gets else f"{topic} has strategy {has} now, and gets {gets}"
+    if config.frozen:
+        yield _stays(topic)
 
 
 def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
     topic = given["topic"]
     config = topics.set_strategy(c, topic, given["strategy"], texts(given.get("parameters")), actor)
     name = c.policy.strategies.effective(config).strategy
-    text = f"topic {topic} has strategy {name}; the next plan uses it"
-    return Done(config, text, ("the next plan uses it",))
+    then = _stays(topic) if config.frozen else "the next plan uses it"
+    return Done(config, f"topic {topic} has strategy {name}; {then}", (then,))
+
+
+def _stays(topic: str) -> str:
+    return f"{topic} is frozen, so its partitions stay where they are until it is unfrozen"
 
 
 def _named(config: TopicConfig) -> str:

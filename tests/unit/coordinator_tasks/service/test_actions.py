@@ -216,6 +216,16 @@ def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluste
         said_of("set_strategy", shop, {**given, "topic": "nothing"}, dry_run=True)
 
 
+def test_a_strategy_of_a_frozen_topic_is_not_said_to_be_used_by_the_next_plan(shop: Cluster) -> None:
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    given = {"topic": "orders", "strategy": "range", "parameters": {}}
+    later = "orders is frozen, so its partitions stay where they are until it is unfrozen"
+    gets = "orders has strategy 'balanced' (its defaults) now, and gets 'range' (its defaults)"
+    assert said_of("set_strategy", shop, given, dry_run=True) == [gets, later]
+    done = ACTIONS["set_strategy"].run(shop.coordinator, given, PERSON, dry_run=False)
+    assert (done.text, done.lines) == (f"topic orders has strategy range; {later}", (later,))
+
+
 def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(shop: Cluster) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
