@@ -49,8 +49,13 @@ class Way:
     @property
     def lines(self) -> tuple[str, ...]:
         """What it moves, what it leaves out, and how long it holds, for a person."""
-        held = f"it holds {rollback.until(self.wanted)}"
-        return (*self.preview.lines, *(f"{self.preview.topic}:   {one}" for one in (*self.left_out, held, *self._ends)))
+        holds = (f"it holds {rollback.until(self.wanted)}", *self._ends) if self.kept else ()
+        return (*self.preview.lines, *(f"{self.preview.topic}:   {one}" for one in (*self.left_out, *holds)))
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is in force, or would be: one by which nothing moves is kept for a time alone."""
+        return self.standing or bool(self.preview.moves or self.wanted.for_s)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -164,7 +169,7 @@ def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0,
     """
     by, why = check_words(actor.who or actor.dag or actor.kind, "name"), check_words(why, "reason")
     way = preview(c, topic, rebalance, for_s=for_s, by=by, why=why)
-    if way.standing or not (way.preview.moves or for_s):
+    if way.standing or not way.kept:
         return way
 
     def change(config: TopicConfig) -> TopicConfig:

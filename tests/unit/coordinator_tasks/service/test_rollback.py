@@ -67,6 +67,21 @@ def test_the_assignment_before_a_rebalance_comes_back_and_the_history_says_who_a
     assert joined.state().state is State.STABLE
 
 
+@pytest.mark.parametrize(
+    ("minutes", "holds"), [(0, []), (5, ["orders:   it holds for 5 min, whoever joins or leaves"])]
+)
+def test_a_roll_back_by_which_nothing_moves_is_only_said_to_hold_for_a_time(
+    joined: Site, minutes: int, holds: list[str]
+) -> None:
+    given = {"topic": "orders", "rebalance": newest(joined), "why": "slow", "minutes": minutes}
+    directives.drain(joined.coordinator, "b", by="ada", why="new host")
+    joined.settles()
+    shown = ["orders: no partition would move; then a 4", *holds]
+    assert list(ACTIONS["roll_back"].would(joined.coordinator, given, PERSON).lines) == shown
+    assert ACTIONS["roll_back"].run(joined.coordinator, given, PERSON, dry_run=False).lines[:-1] == tuple(shown)
+    assert (configuration(joined.coordinator, "orders").rollback is not None) == bool(holds)
+
+
 def test_a_preview_of_a_roll_back_shows_what_it_does_and_writes_nothing(joined: Site) -> None:
     zxid = joined.server.zxid
     shown = rollback.preview(joined.coordinator, "orders", newest(joined))
