@@ -52,14 +52,14 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What would begin: the record, the fleet, and topic → its partitions that the old consumers have.
+    """What would begin: the record, the fleet, and topic → its partitions that the old consumers have, each with its owner.
 
     `configs`: also of the fleet's other topics, which stay with the old consumers until these leave.
     """
 
     upgrade: Upgrade
     fleet: Fleet
-    owned: dict[str, tuple[int, ...]]
+    owned: dict[str, dict[int, str]]
     configs: dict[str, tuple[TopicConfig, int]]
 
     @property
@@ -67,8 +67,7 @@ class Beginning:
         """For a person: who starts, what moves in which step, and by what it is judged."""
         one, rule = self.upgrade, self.upgrade.rule
         said = [f"{_starts(one.new_consumers, one.new_name, one.old_consumers)} ({one.old_name})"]
-        owners = {t: dict.fromkeys(which, one.old_consumers[0]) for t, which in self.owned.items()}
-        seen = Seen(0.0, {}, frozenset(), {topic: TopicSeen(each) for topic, each in owners.items()})
+        seen = Seen(0.0, {}, frozenset(), {topic: TopicSeen(owners) for topic, owners in self.owned.items()})
         for number, percent in enumerate(one.steps, start=1):
             chosen = more(one, seen, percent)
             each = ", ".join(f"{named(which)} of {topic}" for topic, which in chosen.items())
@@ -230,14 +229,14 @@ def _new_ids(c: Coordinator, fleet: Fleet, wish: Wish) -> tuple[str, ...]:
 
 def _owned(
     c: Coordinator, fleet: Fleet, wish: Wish
-) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[TopicConfig, int]]]:
-    """Topic → its partitions that the fleet owns, of those that the upgrade is for, and each of its topics' configuration."""
+) -> tuple[dict[str, dict[int, str]], dict[str, tuple[TopicConfig, int]]]:
+    """Topic → the owner of each partition that the fleet has, of those that the upgrade is for; each of its topics' configuration."""
     unknown = sorted(set(wish.topics) - set(transitions.topics(c)))
     if unknown:
         raise store.not_managed(c.zk, c.paths, unknown[0])
     nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c))
     every = {
-        topic: tuple(sorted(p for p, who in node.assignments.items() if who in fleet.consumers))
+        topic: {p: who for p, who in sorted(node.assignments.items()) if who in fleet.consumers}
         for topic, node in sorted(nodes.items())
     }
     every = {topic: which for topic, which in every.items() if which}

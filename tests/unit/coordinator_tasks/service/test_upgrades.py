@@ -22,7 +22,7 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.model import Actor, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
 from coordinator_tasks.core.names import MAX_ID_BYTES
-from coordinator_tasks.core.partition_text import ranges
+from coordinator_tasks.core.partition_text import named, ranges
 from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.upgrade import Mark, Phase, Rule, Upgrade, rates
 from coordinator_tasks.core.upgrade_rule import Facts
@@ -869,6 +869,16 @@ def test_a_dry_run_says_what_each_step_moves_and_writes_nothing(site: UpgradingS
         "step 2 (100 %): partitions 0-7 of orders; held for 60 s",
         "everything goes back at a lag of more than 30 s, more than 0 errors or less than 50% of the records per second before",
     )
+
+
+def test_the_partitions_that_each_step_is_said_to_move_are_those_that_it_moves() -> None:
+    site = upgrading_site(partitions=8)
+    begun = to_v2(site, steps=(5, 50, 100))
+    moved = []
+    for step in range(3):
+        found = site.turns_until(at(Phase.HOLDING, step))
+        moved.append(f"step {step + 1} ({found.steps[step]} %): {named(found.chosen['orders'])} of orders")
+    assert [line.partition(";")[0] for line in begun.lines[1:4]] == moved
 
 
 def test_one_consumer_is_spoken_of_as_one(site: UpgradingSite) -> None:
