@@ -1,11 +1,12 @@
 """The begin of an upgrade: what it would do, what is refused, and the one transaction that begins it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, BadUpgrade, NotManaged
+from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Fleet, FleetVersion, Split, TopicConfig
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_app, check_version, check_words
 from coordinator_tasks.core.partition_text import agreed, counted, named, shown
@@ -72,6 +73,7 @@ class Beginning:
             chosen = more(one, seen, percent)
             each = ", ".join(f"{named(which)} of {topic}" for topic, which in chosen.items())
             said.append(f"step {number} ({percent} %): {each}; held for {one.hold_s:g} s")
+        said += self._pinned()
         if others := sorted(self.configs.keys() - self.owned.keys()):
             moves = agreed(len(others), "moves", "move")
             leave = agreed(len(one.old_consumers), "leaves", "leave")
@@ -81,6 +83,15 @@ class Beginning:
         judged += [f"less than {rule.min_rate:.0%} of the records per second before"] if rule.min_rate else []
         judged += [f"the rule {rule.call!r}"] if rule.call else []
         return (*said, f"everything goes back at {', '.join(judged[:-1])} or {judged[-1]}")
+
+    def _pinned(self) -> Iterator[str]:
+        """What a pin keeps with an old consumer, whatever the steps say."""
+        for topic, owners in self.owned.items():
+            pins = self.configs[topic][0].pins
+            held = by_consumer((who, p) for p, who in pins.items() if p in owners and who in self.upgrade.old_consumers)
+            for who, which in held.items():
+                are, stay = agreed(len(which), "is", "are"), agreed(len(which), "stays", "stay")
+                yield f"{named(which)} of {topic} {are} pinned to {who}, and {stay} there until {who} leaves"
 
 
 def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:

@@ -228,7 +228,11 @@ def test_partitions_of_another_fleet_stay_where_they_are() -> None:
 def test_a_pin_to_an_old_consumer_holds_until_that_one_leaves(site: UpgradingSite) -> None:
     overrides.set_pins(site.coordinator, "orders", "b-1", [0], actor=PERSON)
     site.settles()
-    to_v2(site, steps=(100,))
+    begun = to_v2(site, steps=(100,))
+    assert begun.lines[1:3] == (
+        "step 1 (100 %): partitions 0-7 of orders; held for 60 s",
+        "partition 0 of orders is pinned to b-1, and stays there until b-1 leaves",
+    )
     site.turns_until(at(Phase.HOLDING))
     assert site.owners()[0] == "b-1"
     assert site.ends().phase is Phase.DONE
