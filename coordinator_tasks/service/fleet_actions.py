@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator_tasks.core.errors import UNREADABLE, NotManaged
 from coordinator_tasks.core.machine.life import Life
-from coordinator_tasks.core.model import Actor, Fleet
+from coordinator_tasks.core.model import Actor, Directive, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
 from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics
 from coordinator_tasks.service import parameters as p
@@ -37,10 +37,10 @@ def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
         unwanted = ()
     found = fleet.set_fleet(c, wanted)
     said = f"{_listed(found)}; the missing ones are launched"
-    return Done(found, "\n".join((said, *unwanted, *_drained(c, found))), (_listed(found),))
+    return Done(found, "\n".join((said, *unwanted, *_not_launched(c, found))), (_listed(found),))
 
 
-def _drained(c: Coordinator, wanted: Fleet) -> Iterator[str]:
+def _not_launched(c: Coordinator, wanted: Fleet) -> Iterator[str]:
     asked = load_directives(c, {})
     mine = [asked[one] for one in wanted.consumers if one in asked]
     lasting = [one for one in mine if one.draining is not None and not one.draining.incarnation]
@@ -48,6 +48,15 @@ def _drained(c: Coordinator, wanted: Fleet) -> Iterator[str]:
     if found:
         are, each = agreed(len(found), "is", "are"), agreed(len(found), "it", "each")
         yield f"{shown(found)} {are} drained and not launched; let {each} in again: `undrain {found[0]} --fleet {wanted.app}`"
+    if kept := [one.consumer for one in mine if _is_kept_out(one, c.clock.now())]:
+        are, each = agreed(len(kept), "is", "are"), agreed(len(kept), "it", "each")
+        yield f"{shown(kept)} {are} isolated and not launched; let {each} in again: `readmit {kept[0]}`"
+
+
+def _is_kept_out(asked: Directive, now: float) -> bool:
+    """Whether an isolation holds for the next process as well."""
+    isolation = Life(asked.consumer, 0, directive=asked).isolation
+    return isolation is not None and not isolation.is_over(now)
 
 
 def _listed(found: Fleet) -> str:
@@ -59,7 +68,7 @@ def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     wanted = _wanted(given)
     fleet.check_set(c, wanted)
     yield from list(_changed(c, wanted)) or [f"nothing changes: {_listed(wanted)}"]
-    yield from _drained(c, wanted)
+    yield from _not_launched(c, wanted)
 
 
 def _changed(c: Coordinator, wanted: Fleet) -> Iterator[str]:

@@ -25,7 +25,7 @@ from coordinator_tasks.service import (
     transitions,
     upkeep,
 )
-from coordinator_tasks.service.action import ONCE
+from coordinator_tasks.service.action import ONCE, Done
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import PLATFORM
@@ -249,6 +249,21 @@ def test_the_command_says_who_is_no_longer_wanted_and_keeps_its_partitions(shop:
         "billing should have 2 consumers: b-1, b-3; the missing ones are launched",
         "billing: b-2 is no longer wanted; while it lives it keeps its partitions, so drain it",
     ]
+
+
+def test_a_fleet_says_whom_an_isolation_keeps_from_being_launched(shop: Cluster) -> None:
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"], "code": "2", "conf": {}}
+    shop.join("b-2")
+    directives.isolate(shop.coordinator, "b-2", by="ada", why="broken disk")
+    says = "b-2 is isolated and not launched; let it in again: `readmit b-2`"
+    for act in (ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON), _set(shop, given)):
+        assert act.text.splitlines()[-1] == says
+    directives.readmit(shop.coordinator, "b-2", by="ada")
+    assert "isolated" not in _set(shop, given).text
+
+
+def _set(shop: Cluster, given: Mapping[str, Any]) -> Done:
+    return ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
 
 
 def test_what_is_no_text_in_a_form_becomes_its_json_as_in_an_upgrade(shop: Cluster) -> None:
