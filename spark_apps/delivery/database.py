@@ -22,7 +22,14 @@ from coordinator_tasks.core.errors import Refused
 SQLITE = "sqlite:///"
 POSTGRESQL = ("postgresql://", "postgres://")
 BUSY_TIMEOUT_S = 30.0
-CONNECT_TIMEOUT_S = 10
+POSTGRESQL_CONNECTION = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""For libpq: a server whose host is gone ends a transaction after 25 s. Linux would wait for two hours."""
 POSTGRESQL_SESSION = {
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
@@ -202,7 +209,10 @@ def _connect(url: str, lock_wait_s: float | None) -> Any:
     if url.startswith(POSTGRESQL):
         import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
 
-        server = psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
+        own = {one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults() if one.val}
+        own |= psycopg.conninfo.conninfo_to_dict(url).keys()
+        ours = {name: value for name, value in POSTGRESQL_CONNECTION.items() if name not in own}
+        server = psycopg.connect(psycopg.conninfo.make_conninfo(url, **ours))
         waiting = {} if lock_wait_s is None else {"lock_timeout": f"{lock_wait_s:g}s"}
         for name, value in {**POSTGRESQL_SESSION, **waiting}.items():
             server.execute(f"SET {name} = '{value}'")

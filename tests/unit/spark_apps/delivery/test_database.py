@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psycopg
 import pyarrow as pa
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
@@ -221,6 +223,31 @@ def test_postgresql_without_its_client_is_refused_before_the_first_batch(monkeyp
     with pytest.raises(Refused, match=r"needs psycopg, which is not installed here; .*\[postgres\]"):
         Database("postgresql://user@host/name")
     Database("sqlite:///rows.sqlite")
+
+
+def test_a_connection_to_postgresql_ends_with_its_host_unless_its_own_options_say_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def connect(options: str) -> None:
+        asked.append(conninfo_to_dict(options))
+        raise psycopg.OperationalError
+
+    def options_of(url: str) -> dict[str, str]:
+        with pytest.raises(psycopg.OperationalError), Database(url).transaction():
+            pass
+        return {name: str(value) for name, value in asked.pop().items() if name != "host"}
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    monkeypatch.delenv("PGCONNECT_TIMEOUT", raising=False)
+    ours = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "3", "tcp_user_timeout": "25000"}
+    assert options_of("postgresql://db") == {**ours, "connect_timeout": "10"}
+    theirs = {"connect_timeout": "3", "keepalives_idle": "60", "tcp_user_timeout": "0"}
+    own = "&".join(f"{name}={value}" for name, value in theirs.items())
+    assert options_of(f"postgresql://db?{own}") == {**ours, **theirs}
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "4")
+    assert options_of("postgresql://db") == ours
 
 
 def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) -> None:
