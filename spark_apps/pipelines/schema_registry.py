@@ -24,6 +24,8 @@ from spark_apps.pipelines import setting
 MAGIC_BYTES = 5
 """A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
+READ = "_of_a_whole_record"
+"""A field with a default, so that every record has it: Spark makes nulls of one that is cut short, and others may have such fields."""
 TIMEOUT_S = 10.0
 MOST_BYTES = 4 * 1024 * 1024
 """Of an answer: a schema has kilobytes."""
@@ -89,11 +91,20 @@ def decoded(column: Column, subject: Subject) -> Column:
     number = schema_id(column)
     framed = F.hex(F.substring(column, 1, 1)) == "00"
     body = F.substring(column, MAGIC_BYTES + 1, WHOLE)
-    options = {"mode": "PERMISSIVE", "avroSchema": subject.latest}
+    latest = json.loads(subject.latest)
+    struct = isinstance(latest, dict) and latest.get("type") == "record" and bool(latest.get("fields"))
+    if struct:
+        latest["fields"].append({"name": READ, "type": "int", "default": 1})
+    options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(latest)}
     by_version = [
         F.when(framed & (number == one), from_avro(body, text, options)) for one, text in subject.schemas.items()
     ]
-    return F.coalesce(*by_version)
+    return _whole(F.coalesce(*by_version)) if struct else F.coalesce(*by_version)
+
+
+def _whole(record: Column) -> Column:
+    """Null in place of a record that was cut short. The array is for Spark to decode once what is used several times."""
+    return F.transform(F.array(record), lambda one: F.when(one[READ].isNotNull(), one.dropFields(READ)))[0]
 
 
 def schema_id(column: Column | str) -> Column:

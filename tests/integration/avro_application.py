@@ -15,7 +15,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps.pipelines.schema_registry import decoded, subject_of
+from spark_apps.pipelines.schema_registry import Subject, decoded, subject_of
 from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import session, source
 from tests.integration.sole_owner import begun, sole_owner
@@ -33,6 +33,9 @@ SECOND = json.dumps(
 )
 VERSIONS = {300: FIRST, 4: SECOND}
 """The schemas by their ids."""
+MAY_BE_NULL = json.dumps(
+    {"type": "record", "name": "note", "fields": [{"name": "text", "type": ["null", "string"], "default": None}]}
+)
 AB, CD_5 = b"\x04ab", b"\x04cd\x0a"
 
 
@@ -89,7 +92,10 @@ def main(jars: str, registry: str, servers: str, topic: str) -> None:
     spark = session.configure(builder).getOrCreate()
     read(spark, registry, servers, topic)
     bare = spark.createDataFrame([(AB,)], "value binary").select(from_avro("value", FIRST).alias("order")).collect()
-    print(json.dumps({name: order and order.asDict() for name, order in {**found, "bare": bare[0].order}.items()}))
+    notes = spark.createDataFrame([(framed(1, b"\0"),), (framed(1, b"\x02\x04a"),)], "value binary")
+    read_notes = notes.select(decoded(notes.value, Subject({1: MAY_BE_NULL}, MAY_BE_NULL)).alias("note")).collect()
+    others = {"bare": bare[0].order, "a null field": read_notes[0].note, "a cut field": read_notes[1].note}
+    print(json.dumps({name: one and one.asDict() for name, one in {**found, **others}.items()}))
     spark.stop()
 
 
