@@ -5,9 +5,11 @@ that has `RECORDS`.
 """
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +24,8 @@ from tests.integration.sole_owner import begun, sole_owner
 from tests.integration.spark_submit import JAVA_OPTIONS
 
 LIMIT_S = 120.0
+PAGE = Path(__file__).parents[2] / "docs" / "deserializers.md"
+AVRO_LIMITS = re.findall(r"^-Dorg\.apache\.avro\.\S+$", PAGE.read_text(), re.MULTILINE)
 SUBJECT, USER, PASSWORD = "shop/orders-value", "reader", "registry-secret"
 FIRST = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "string"}]})
 SECOND = json.dumps(
@@ -49,6 +53,7 @@ RECORDS: dict[str, bytes | None] = {
     "of another subject": framed(99, AB),
     "foreign": b"nothing of ours",
     "cut short": framed(300, b"\xff"),
+    "of 2 GB, as it says": framed(300, b"\xfe\xff\xff\xef\x0f"),
     "short": b"\0",
     "null": None,
 }
@@ -88,7 +93,8 @@ def read(spark: SparkSession, registry: str, servers: str, topic: str) -> None:
 
 def main(jars: str, registry: str, servers: str, topic: str) -> None:
     builder = SparkSession.builder.master("local[1]").appName("avro").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.jars", jars).config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+    java_options = " ".join((JAVA_OPTIONS, *AVRO_LIMITS))
+    builder = builder.config("spark.jars", jars).config("spark.driver.extraJavaOptions", java_options)
     spark = session.configure(builder).getOrCreate()
     read(spark, registry, servers, topic)
     bare = spark.createDataFrame([(AB,)], "value binary").select(from_avro("value", FIRST).alias("order")).collect()
