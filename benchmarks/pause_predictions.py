@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, report, verdict, whole
+from benchmarks.result import grid, kept, output, report, verdict, whole
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import Change
@@ -163,13 +163,14 @@ def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: in
     ]
 
 
-def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> list[Moved]:
-    """Joins and leaves until so many moves were predicted and measured."""
+def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> tuple[list[Moved], list[str]]:
+    """Joins and leaves until so many moves were predicted and measured, or one fails; and what has failed."""
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     settings = Settings("predictions", zookeeper, client, policy=Policy(settle_s=0.2))
     ConfluentKafkaAdmin(client).create_topic(TOPIC, given.partitions)
     moves: list[Moved] = []
-    with ExitStack() as stack:
+    failures: list[str] = []
+    with kept(failures), ExitStack() as stack:
         c = stack.enter_context(open_coordinator(settings))
         topics.add_topic(c, TOPIC, "predicted", actor=ACTOR)
         stack.enter_context(looping(stack.enter_context(open_coordinator(settings))))
@@ -187,7 +188,7 @@ def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> list[Moved]:
             print(f"{sum(one.judged for one in moves)} of {given.moves} moves", file=sys.stderr)
         for consumer in staying:
             consumer.leave()
-    return moves
+    return moves, failures
 
 
 def summed_up(moves: Sequence[Moved]) -> dict[str, Any]:
@@ -255,10 +256,13 @@ def main() -> None:
     parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with served("predictions") as (_, zookeeper, kafka):
-        moves = run(zookeeper, kafka, given)
+        moves, failures = run(zookeeper, kafka, given)
     asked = {"partitions": given.partitions, "per_second": given.per_second}
-    result = {"circumstances": circumstances(), "asked": asked, "summary": summed_up(moves)}
+    summary = summed_up(moves) if any(one.judged for one in moves) else {}
+    result = {"circumstances": circumstances(), "asked": asked, "failed": failures, "summary": summary}
     report({**result, "moves": [one.row for one in moves]}, show, given.json)
+    if failures:
+        sys.exit(f"ended early: {'; '.join(failures)}")
 
 
 if __name__ == "__main__":

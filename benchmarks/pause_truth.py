@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.circumstances import PROJECT, circumstances, told
 from benchmarks.pause_predictions import ACTOR, LIMIT_S, MEASURE_S, TOPIC, owners, traffic, until
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, report, verdict, whole
+from benchmarks.result import grid, kept, output, report, verdict, whole
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
@@ -46,6 +46,8 @@ CLOCKS = {"one clock": 0.0, "clocks that differ by 14 minutes": SHIFT_S}
 TARGET_MS = 10.0
 """The median of the error, on one host."""
 RECORDS = 10_000
+FEWEST = 2
+"""Pauses that can be summed up."""
 SHIFTED = """
 import runpy, time
 real = time.time
@@ -162,13 +164,18 @@ def _ended_at(found: Sequence[Stall], at: float) -> Stall:
 
 def run(
     zookeeper: str, kafka: str, given: argparse.Namespace, shift_s: float, folder: Path
-) -> tuple[list[Compared], list[float]]:
-    """Joins and leaves until so many pauses are known from both sides; and the load of the machine before each of them."""
+) -> tuple[list[Compared], list[float], list[str]]:
+    """Joins and leaves until so many pauses are known from both sides, or one fails.
+
+    And the load of the machine before each of them, and what has failed.
+    """
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     settings = Settings("truth", zookeeper, client, policy=Policy(settle_s=0.2))
     ConfluentKafkaAdmin(client).create_topic(TOPIC, given.partitions)
+    found: list[Compared] = []
     loads: list[float] = []
-    with ExitStack() as stack:
+    failures: list[str] = []
+    with kept(failures), ExitStack() as stack:
 
         def start(name: str, ahead_s: float = 0.0) -> Plain:
             everybody.append(Plain(settings, name, folder, ahead_s))
@@ -181,23 +188,25 @@ def run(
         stack.enter_context(looping(stack.enter_context(open_coordinator(settings))))
         staying = [start("a", -shift_s), start("b")]
         until(lambda: owners(c) == 2, "two consumers share the topic")
-        with traffic(kafka, given.partitions, given.per_second):
-            until(lambda: all(one.seen() for one in staying), "records flow")
-            for number in count():
-                if _measured(c) >= given.pauses:
-                    break
-                # An id that comes back again and again is given nothing for a while.
-                loads += [os.getloadavg()[0]]
-                guest = start(f"guest-{number}", shift_s)
-                _rest(c, 3)
-                loads += [os.getloadavg()[0]]
-                guest.leave()
-                _rest(c, 2)
-                print(f"{_measured(c)} of {given.pauses} pauses", file=sys.stderr)
-        for one in staying:
-            one.leave()
+        with kept(failures):
+            with traffic(kafka, given.partitions, given.per_second):
+                until(lambda: all(one.seen() for one in staying), "records flow")
+                for number in count():
+                    if _measured(c) >= given.pauses:
+                        break
+                    # An id that comes back again and again is given nothing for a while.
+                    loads += [os.getloadavg()[0]]
+                    guest = start(f"guest-{number}", shift_s)
+                    _rest(c, 3)
+                    loads += [os.getloadavg()[0]]
+                    guest.leave()
+                    _rest(c, 2)
+                    print(f"{_measured(c)} of {given.pauses} pauses", file=sys.stderr)
+            for one in staying:
+                one.leave()
         rows = [row for one in everybody for row in one.seen()]
-        return compared(history.records(c, TOPIC, RECORDS)[::-1], rows), loads
+        found += compared(history.records(c, TOPIC, RECORDS)[::-1], rows)
+    return found, loads, failures
 
 
 def _rest(c: Coordinator, sharing: int) -> None:
@@ -264,7 +273,7 @@ def show(result: dict[str, Any]) -> None:
         *(one["clocks"] for one in result["summary"]),
         title=f"pauses of the history against rows, {os.cpu_count()} cores",
     )
-    for name in list(result["summary"][0])[1:]:
+    for name in list(result["summary"][0])[1:] if result["summary"] else ():
         table.add_row(name, *(f"{one[name]:,}" for one in result["summary"]))
     Console().print(table)
 
@@ -279,14 +288,19 @@ def main() -> None:
     given = parser.parse_args()
     summary: list[dict[str, Any]] = []
     every: list[dict[str, Any]] = []
+    failed: list[str] = []
     for clocks, shift_s in CLOCKS.items():
         with served("truth") as (folder, zookeeper, kafka):
-            found, loads = run(zookeeper, kafka, given, shift_s, folder)
-        summary.append(summed_up(clocks, found, loads))
+            found, loads, failures = run(zookeeper, kafka, given, shift_s, folder)
+        failed += [f"{clocks}: {one}" for one in failures]
+        if len(found) >= FEWEST:
+            summary.append(summed_up(clocks, found, loads))
         every += [{"clocks": clocks, **one.row} for one in found]
     asked = {"partitions": given.partitions, "per_second": given.per_second, "shift_s": SHIFT_S}
-    result = {"circumstances": circumstances(), "asked": asked, "summary": summary, "pauses": every}
+    result = {"circumstances": circumstances(), "asked": asked, "failed": failed, "summary": summary, "pauses": every}
     report(result, show, given.json)
+    if failed:
+        sys.exit(f"ended early: {'; '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,16 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from coordinator_tasks.core.errors import CoordinatorError
+
+FAILURES = (AssertionError, CoordinatorError, RuntimeError, TimeoutError, subprocess.TimeoutExpired)
+"""Of one event in a long run: nothing came in time, a consumer or the loop has ended, or a server does not answer."""
 
 
 def report(result: dict[str, Any], show: Callable[[dict[str, Any]], None], file: Path | None) -> None:
@@ -14,6 +21,15 @@ def report(result: dict[str, Any], show: Callable[[dict[str, Any]], None], file:
     if file is not None:
         file.write_text(_text(result))
     show(result)
+
+
+@contextmanager
+def kept(failures: list[str]) -> Iterator[None]:
+    """A failure ends the block and is added to `failures`: what was measured before it is not lost."""
+    try:
+        yield
+    except FAILURES as error:
+        failures.append(str(error) or type(error).__name__)
 
 
 def output(text: str) -> Path:

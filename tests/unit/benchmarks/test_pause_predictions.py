@@ -1,11 +1,16 @@
 """What the benchmark of predicted pauses counts, and what the page says of its results."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
+from benchmarks import pause_predictions
 from benchmarks.pause_predictions import Moved, summed_up
+from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.pause_prediction import Prediction
 
 ROOT = Path(__file__).parents[3]
@@ -26,6 +31,36 @@ def test_a_row_has_milliseconds_and_nothing_where_nothing_is_known() -> None:
     assert moved(0.0961).row["pause_ms"] == 96.1
     row = moved(None, None).row
     assert (row["pause_ms"], row["median_ms"], row["learned_from"]) == (None, None, 0)
+
+
+@pytest.mark.parametrize("before", [3, 0])
+def test_an_event_that_fails_loses_nothing_that_was_measured_before_it(
+    before: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def events() -> Iterator[list[Moved]]:
+        yield from [[moved(0.1)]] * before
+        raise TimeoutError("two consumers share the topic: not within 120 s")
+
+    def tried(_: object, change: Change, act: Callable[[], object], __: int) -> list[Moved]:
+        if change.join:
+            act()
+        return next(happens)
+
+    happens = events()
+    for name in ("open_coordinator", "looping", "traffic"):
+        monkeypatch.setattr(pause_predictions, name, lambda *_: nullcontext())
+    for name in ("ConfluentKafkaAdmin", "topics", "Consumer", "until"):
+        monkeypatch.setattr(pause_predictions, name, MagicMock())
+    monkeypatch.setattr(pause_predictions, "served", lambda _: nullcontext((tmp_path, "zk:2181", "kafka:9092")))
+    monkeypatch.setattr(pause_predictions, "tried", tried)
+    file = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", ["pause_predictions", "--json", str(file)])
+    with pytest.raises(SystemExit, match="ended early: two consumers share the topic: not within 120 s"):
+        pause_predictions.main()
+    kept = json.loads(file.read_text())
+    assert len(kept["moves"]) == before
+    assert kept["summary"].get("judged", 0) == before
+    assert kept["failed"] == ["two consumers share the topic: not within 120 s"]
 
 
 @pytest.mark.parametrize(

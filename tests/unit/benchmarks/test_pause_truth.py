@@ -1,7 +1,9 @@
 """The benchmark that compares the history's pauses with the sinks' rows: which stall belongs to a pause, and what it sums up."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -89,6 +91,27 @@ def test_the_table_says_which_clocks_miss_the_target() -> None:
     assert titles.endswith("| target |")
     assert [one.split(" | ")[-1] for one in rows] == ["met: median < 10 ms |", "**missed**: median < 10 ms |"]
     assert len({one.count("|") for one in (titles, *rows)}) == 1
+
+
+def test_an_event_that_fails_loses_nothing_that_was_measured_before_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    measured = iter([found(-4, 2, 8), found(1)])
+    for name in ("open_coordinator", "looping", "traffic"):
+        monkeypatch.setattr(pause_truth, name, lambda *_: nullcontext())
+    for name in ("ConfluentKafkaAdmin", "topics", "history", "Plain", "until"):
+        monkeypatch.setattr(pause_truth, name, MagicMock())
+    monkeypatch.setattr(pause_truth, "served", lambda _: nullcontext((tmp_path, "zk:2181", "kafka:9092")))
+    monkeypatch.setattr(pause_truth, "_rest", MagicMock(side_effect=TimeoutError("two share: not within 120 s")))
+    monkeypatch.setattr(pause_truth, "compared", lambda *_: next(measured))
+    file = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", ["pause_truth", "--json", str(file)])
+    with pytest.raises(SystemExit, match="ended early: one clock: two share: not within 120 s; clocks that differ"):
+        pause_truth.main()
+    kept = json.loads(file.read_text())
+    assert [one["clocks"] for one in kept["pauses"]] == ["one clock"] * 3 + ["clocks that differ by 14 minutes"]
+    assert [one["clocks"] for one in kept["summary"]] == ["one clock"], "one pause cannot be summed up"
+    assert len(kept["failed"]) == 2
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "benchmarks/results").glob("pause_truth*.json")), ids=lambda f: f.stem)
