@@ -1,5 +1,6 @@
 """The wheel as a site has it: built, unpacked into a folder of its own, and looked at by an Airflow that knows nothing else."""
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -69,6 +70,14 @@ def test_it_holds_everything_that_a_site_needs_and_nothing_of_the_demo(unpacked:
     assert {path.name for path in (unpacked / "coordinator_dags").glob("*.py")} == {
         path.name for path in (ROOT / "dags").glob("*.py")
     }
+
+
+def test_with_spark_the_wheel_asks_for_the_pyarrow_that_spark_asks_for(unpacked: Path) -> None:
+    (info,) = unpacked.glob("*.dist-info")
+    ours = importlib.metadata.PathDistribution(info).requires or []
+    theirs = importlib.metadata.requires("pyspark") or []
+    (least,) = {found[1] for one in theirs if (found := re.match(r"pyarrow>=(\d+)[0-9.]*; extra == .sql.", one))}
+    assert f"pyarrow>={least}; extra == 'spark'" in ours
 
 
 def test_the_page_of_the_installation_names_the_wheel_that_is_built(wheel: Path) -> None:
