@@ -28,7 +28,7 @@ class Executors:
         self._clock = clock
         self._asking = Asking("spark-executors")
         self._asked = not is_local(spark)
-        self._come_and_go = spark.sparkContext.getConf().get(DYNAMIC, "false") == "true"
+        self._come_and_go = str(spark.sparkContext.getConf().get(DYNAMIC, "false")).strip().lower() == "true"
         self._ask_at = 0.0
         self._without_since: float | None = None
 

@@ -58,8 +58,9 @@ def test_a_local_application_has_none_and_needs_none(master: str) -> None:
     assert spark.asked == 0
 
 
-def test_with_dynamic_allocation_only_a_batch_needs_executors() -> None:
-    spark = Spark("yarn", spark_dynamicAllocation_enabled="true")
+@pytest.mark.parametrize("on", ["true", "True", " true "], ids=["lower case", "as Airflow's JSON gives it", "blanks"])
+def test_with_dynamic_allocation_only_a_batch_needs_executors(on: str) -> None:
+    spark = Spark("yarn", spark_dynamicAllocation_enabled=on)
     spark.executors = 0
     watch = spark.watch()
     assert over(spark, watch, 60) == ""
