@@ -154,6 +154,9 @@ class Consumer(TopicReaders[TopicQuery]):
         if build is None or sum((bool(name), bool(pattern), default)) != 1:
             raise Refused("a pipeline needs a function and one of: a topic's name, pattern=, default=True")
         topic_patterns.check(pattern)
+        if any((one.name, one.pattern) == (name, ANY if default else pattern) for one in self._pipelines):
+            what = f"topic {name}" if name else f"pattern {pattern}" if pattern else "default"
+            raise Refused(f"the {what} has a pipeline already; write both outputs in one function")
         self._pipelines.append(Pipeline(build, name, ANY if default else pattern))
         self._pipelines.sort(key=lambda one: (not one.name, one.pattern == ANY))
 

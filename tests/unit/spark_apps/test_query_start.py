@@ -350,6 +350,23 @@ def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: s
         Consumer(cast(Any, None), ConsumerSettings(site, "a")).pipeline(build=cast(Any, "b"), **cast(Any, arguments))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"name": "a"}, "topic a has a pipeline already"),
+        ({"pattern": "a.*"}, r"pattern a\.\* has a pipeline already"),
+        ({"default": True}, "default has a pipeline already"),
+    ],
+)
+def test_a_second_pipeline_that_nothing_would_reach_is_refused(arguments: dict[str, Any], says: str) -> None:
+    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
+    made = Consumer(cast(Any, None), ConsumerSettings(site, "a"))
+    made.pipeline(build=cast(Any, "b"), **arguments)
+    with pytest.raises(Refused, match=f"the {says}; write both outputs in one function"):
+        made.pipeline(build=cast(Any, "c"), **arguments)
+    made.pipeline("b", cast(Any, "d"))
+
+
 def served(topics: tuple[str, ...], pipelines: Sequence[dict[str, Any]], spark_ui: str | None = None) -> list[Any]:
     """What a consumer tells its process before it registers: topics, then its Spark UI and application."""
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
