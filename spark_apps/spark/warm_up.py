@@ -107,7 +107,8 @@ def warm_up(spark: SparkSession, leaving: Callable[[], bool] = lambda: False) ->
         why = f"none was read within {FIRST_LIMIT_S:g} s" if last is None else reason(last)
         raise Refused(
             f"the executors of {spark.sparkContext.master} cannot read a test batch, so this consumer does not register: "
-            f"{why}; check that they start, and have Python, pyspark, pyarrow and confluent-kafka"
+            f"{why}; check that they start, and have Python, pyspark, pyarrow and confluent-kafka; a script of your own sends our "
+            "packages by spark_apps.spark.session.ship_packages"
         )
     log.info("warmed up with %d batches in %.1f s", len(done), time.monotonic() - began_s)
     return len(done)
