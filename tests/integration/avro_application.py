@@ -55,6 +55,7 @@ RECORDS: dict[str, bytes | None] = {
     "cut short": framed(300, b"\xff"),
     "of 2 GB, as it says": framed(300, b"\xfe\xff\xff\xef\x0f"),
     "short": b"\0",
+    "short, with a number": b"\0\x04",
     "null": None,
 }
 """What is in the topic, by key."""

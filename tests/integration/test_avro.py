@@ -60,6 +60,7 @@ def test_each_record_is_decoded_by_its_own_schema_and_what_is_none_of_the_subjec
         "cut short": None,
         "of 2 GB, as it says": None,
         "short": None,
+        "short, with a number": None,
         "null": None,
         "bare": {"id": "ab"},
         "a null field": {"text": None},
