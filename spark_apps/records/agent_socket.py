@@ -290,7 +290,7 @@ class AgentClient:
         return answer["ok"]
 
 
-HOW_TO_START = "start the agent first: spark_apps.agent, see docs/consumers.md"
+HOW_TO_START = "start the agent first, by a spark_apps.consumer.Consumer: see docs/consumers.md"
 
 
 def _shut(one: socket.socket) -> None:

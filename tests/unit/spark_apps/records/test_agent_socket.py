@@ -184,7 +184,7 @@ def test_a_shortage_of_files_keeps_no_later_reader_out(monkeypatch: pytest.Monke
 
 
 def test_no_agent_at_all_says_how_to_start_one() -> None:
-    with pytest.raises(AgentCallFailed, match="start the agent first"):
+    with pytest.raises(AgentCallFailed, match=r"start the agent first, by a spark_apps\.consumer\.Consumer: see docs"):
         AgentClient("/nowhere/agent.sock", "r1", OPTIONS)
 
 
