@@ -218,10 +218,13 @@ def _connect(url: str, lock_wait_s: float | None) -> Any:
             server.execute(f"SET {name} = '{value}'")
         server.commit()
         return server
-    path = Path(url.removeprefix(SQLITE))
+    path = Path(url.removeprefix(SQLITE)).absolute()  # errors name it, and a launched consumer runs in /
     path.parent.mkdir(parents=True, exist_ok=True)
     timeout_s = BUSY_TIMEOUT_S if lock_wait_s is None else lock_wait_s
-    connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+    try:
+        connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+    except sqlite3.OperationalError as error:
+        raise sqlite3.OperationalError(f"{error}: {path}") from error
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     return connection

@@ -268,6 +268,18 @@ def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) ->
     sink.close()
 
 
+def test_a_file_that_cannot_be_made_is_named_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("build").touch()
+    with (
+        pytest.raises(FileExistsError, match=f"'{tmp_path}/build'"),
+        Database("sqlite:///build/a.sqlite").transaction(),
+    ):
+        pass
+    with pytest.raises(sqlite3.OperationalError, match=f"file: {tmp_path}"), Database("sqlite:///").transaction():
+        pass
+
+
 def test_an_unknown_database_is_refused() -> None:
     with pytest.raises(Refused, match="neither sqlite:///path nor postgresql://"):
         Database("mysql://host/name")
