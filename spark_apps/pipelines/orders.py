@@ -26,6 +26,8 @@ ORDERED_AT = f"if(year({_TIME}) BETWEEN 1 AND 9999, {_TIME}, NULL)"
 """Spark cannot move its very first and last times to UTC."""
 DATABASE = "sqlite:///build/orders.sqlite"
 MAX_QUANTITY = 10_000
+MAX_PRICE = 1_000_000
+"""With more, a thousand orders of one minute would have a revenue that is no BIGINT, and their batch would fail again and again."""
 DEAD_LETTER_CHARS = 4_000
 
 ORDERS = RowSink(
@@ -122,6 +124,7 @@ def _problem() -> Column:
         (F.concat("event.order_id", "event.product").contains("\x00"), "order_id or product holds a NUL"),
         (~F.coalesce(F.col("event.quantity").between(1, MAX_QUANTITY), F.lit(False)), "quantity is out of range"),
         (~F.coalesce(F.expr(PRICE) >= 0, F.lit(False)), "price is not an amount"),
+        (F.expr(PRICE) > MAX_PRICE, "price is out of range"),
         (F.expr(ORDERED_AT).isNull(), "ordered_at is not a time"),
     )
     return F.coalesce(*[F.when(wrong, F.lit(problem)) for wrong, problem in checks])
