@@ -25,6 +25,8 @@ _TIME = "try_cast(event.ordered_at AS TIMESTAMP)"
 ORDERED_AT = f"if(year({_TIME}) BETWEEN 1 AND 9999, {_TIME}, NULL)"
 """Spark cannot move its very first and last times to UTC."""
 DATABASE = "sqlite:///build/orders.sqlite"
+MAX_PRODUCT_CHARS = 200
+"""It is a key of `revenue`: PostgreSQL refuses one of more than 2,704 bytes, and the batch would fail again and again."""
 MAX_QUANTITY = 10_000
 MAX_PRICE = 1_000_000
 """With more, a thousand orders of one minute would have a revenue that is no BIGINT, and their batch would fail again and again."""
@@ -120,6 +122,7 @@ def _problem() -> Column:
         (F.col("event._corrupt").isNotNull() | F.col("event").isNull(), "not a JSON order event"),
         (F.coalesce(F.trim("event.order_id"), F.lit("")) == "", "order_id is missing"),
         (F.coalesce(F.trim("event.product"), F.lit("")) == "", "product is missing"),
+        (F.length("event.product") > MAX_PRODUCT_CHARS, "product is longer than a name"),
         # PostgreSQL refuses it in text: the batch would fail again and again.
         (F.concat("event.order_id", "event.product").contains("\x00"), "order_id or product holds a NUL"),
         (~F.coalesce(F.col("event.quantity").between(1, MAX_QUANTITY), F.lit(False)), "quantity is out of range"),

@@ -43,6 +43,7 @@ def test_an_order_that_cannot_be_counted_is_a_dead_letter(spark: SparkSession) -
         b"\xff\x00": "not a JSON order event",
         order(quantity="many"): "not a JSON order event",
         order(quantity=2**31 - 1, price="9999999999.99"): "quantity is out of range",
+        order(product="t" * 201): "product is longer than a name",
         order(price="1e400"): "price is not an amount",
         order(price="9999999999.99"): "price is out of range",
         order(ordered_at="noon"): "ordered_at is not a time",
