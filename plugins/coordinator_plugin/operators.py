@@ -23,9 +23,11 @@ from coordinator_plugin.steps import LeftOver, continuation
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import State
+from coordinator_tasks.core.names import check_topic
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.store import not_managed
 
 WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5
@@ -41,6 +43,17 @@ LEFT = "left"
 def topics_of(context: Context) -> tuple[str, ...]:
     """The topics that the run is for; empty = all."""
     return tuple(context["params"].get("topics") or ())
+
+
+def check_topics(c: Coordinator, context: Context) -> None:
+    """Raises `InvalidName` or `NotManaged` for a topic that a person has named; one of a further run may have been removed since."""
+    named = topics_of(context)
+    if not named or context["dag_run"].run_type != "manual":
+        return
+    known = transitions.topics(c)
+    for topic in named:
+        if check_topic(topic) not in known:
+            raise not_managed(c.zk, c.paths, topic)
 
 
 class TransitionOperator(ClusterOperator):
@@ -72,7 +85,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
     """Plans and begins. Skips tasks without work: `closing_steps` if nothing closes, and without any work all further
     tasks except `last_step`, which checks whether something only waits for its time.
 
-    A dry run shows the plan, writes nothing, and ends there.
+    A dry run shows the plan, writes nothing, and ends there. Nothing is planned if a person names a topic that is not managed.
     """
 
     step = staticmethod(transitions.plan)
@@ -86,6 +99,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan, or show the plan in a dry run."""
         with self.coordinator() as coordinator:
+            check_topics(coordinator, context)
             named = topics_of(context) or transitions.topics(coordinator)
             if context["params"].get("dry_run", False):
                 self.log.info("dry run: nothing is written")

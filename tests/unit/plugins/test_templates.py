@@ -95,7 +95,11 @@ class Instance:
         """Render and execute it as Airflow's task runner does."""
         self.task = self.dag.get_task(self.task_id).prepare_for_execution()
         run = SimpleNamespace(
-            conf=self.conf, run_id=self.run_id, triggering_user_name="ada", start_date=datetime.now(UTC)
+            conf=self.conf,
+            run_id=self.run_id,
+            run_type="manual",
+            triggering_user_name="ada",
+            start_date=datetime.now(UTC),
         )
         context: Any = {
             "dag": self.dag,
@@ -325,7 +329,9 @@ def test_topics_of_a_run_are_names_and_no_templates(
     for named in ([template], ["orders"], []):
         done = Instance(dags["rebalance"], task_id, {"topics": named, "dry_run": task_id == "plan"}).run()
         assert without_effect(touched, done)
-        if task_id in ("plan", "start", "settle"):
+        if task_id == "plan" and named == [template]:
+            assert "cannot be a topic name" in done.left["ended"]
+        elif task_id in ("plan", "start", "settle"):
             assert [one["topic"] for one in done.left["xcom"]] == (named or ["orders"])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import DagRunTriggerException
 from airflow.sdk import DAG, Asset, BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from coordinator_plugin import base_operators, hook, operators
 from coordinator_plugin.operators import ContinueOperator, PlanOperator
@@ -196,6 +196,36 @@ def test_a_run_looks_again_for_an_owner_that_is_absent_and_not_once_its_partitio
     assert skipped_by_plan(site, monkeypatch) == {"start"}
     site.settles()
     assert skipped_by_plan(site, monkeypatch) == {"start", "settle", "further_run"}
+
+
+def plans(shop: Cluster, monkeypatch: pytest.MonkeyPatch, run_type: str, *topics: str) -> list[dict[str, Any]]:
+    """What the first task of a run for these topics tells."""
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
+    monkeypatch.setattr(PlanOperator, "skip", lambda *_: None)
+    with DAG("rebalance"):
+        plan = PlanOperator(task_id="plan")
+    ti = SimpleNamespace(dag_id="rebalance", run_id="r", task_id="plan", try_number=1, xcom_push=lambda **_: None)
+    run = SimpleNamespace(run_type=run_type)
+    context: Any = {"ti": ti, "dag_run": run, "params": {"topics": list(topics), "dry_run": False}}
+    return plan.execute(context)
+
+
+def test_a_person_who_names_a_topic_that_is_not_managed_is_told_and_nothing_is_planned(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.join("a")
+    with pytest.raises(AirflowFailException, match=r"'order' is not managed.*it manages: orders.*correct the name"):
+        plans(shop, monkeypatch, "manual", "order", "orders")
+    assert continuation(shop.coordinator, []).writable
+    assert [one["outcome"] for one in plans(shop, monkeypatch, "manual", "orders")] == ["written"]
+
+
+def test_a_further_run_does_not_fail_by_a_topic_that_was_removed_since(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.join("a")
+    found = plans(shop, monkeypatch, "operator_triggered", "orders", "removed")
+    assert [(one["topic"], one["outcome"]) for one in found] == [("orders", "written"), ("removed", "held")]
 
 
 def test_a_run_that_leaves_nothing_over_is_the_last_one(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
