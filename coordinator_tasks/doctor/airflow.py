@@ -36,6 +36,12 @@ ON_DEMAND = {
     "autoscale": "no fleet with limits of growth is looked at",
 }
 """Plain id of a DAG that some sites need → what is missing without it."""
+BLOCKED_BY: Mapping[str, Collection[str]] = {
+    "reconcile": ("queued", "running"),
+    "autoscale": ("queued", "running"),
+    "consumers": ("running",),  # beside a queued one `reconcile` starts another
+}
+"""Plain id of a DAG with one run at a time → the states in which a run that waits for a date keeps Airflow from starting another."""
 CONNECTIONS = ("zookeeper_default", "kafka_default")
 USER, PASSWORD, TOKEN = "COORDINATOR_AIRFLOW_USER", "COORDINATOR_AIRFLOW_PASSWORD", "COORDINATOR_AIRFLOW_TOKEN"
 _SERVICES = {
@@ -159,6 +165,7 @@ def examine(api: Api, cluster: str, look: Callable[[], Site] = Site) -> Iterator
             ("Airflow plugin", lambda: _plugin(asked)),
             ("Airflow DAGs", lambda: _dags(asked, cluster, found, site.needed)),
             ("Airflow reconcile", lambda: _reconcile(asked, found)),
+            ("Airflow runs", lambda: _others_blocked(asked, found)),
             ("Airflow watcher", lambda: _watchers(asked, cluster, site.changed)),
             ("Airflow pools", lambda: _pools(asked, found)),
             ("Airflow connections", lambda: _connections(asked)),
@@ -252,17 +259,9 @@ def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
     """A run that ends well has used both connections, a worker and the plugin."""
     if "reconcile" not in found or found["reconcile"]["is_paused"]:
         return
-    path = f"/dags/{quote(found['reconcile']['dag_id'], safe='')}/dagRuns"
-    runs = api.get(path, limit=10, order_by="-run_after")["dag_runs"]
-    if waiting := next(
-        (one for one in runs if one["state"] in ("queued", "running") and _begins(one) > time.time()), None
-    ):
-        yield Finding(
-            "Airflow reconcile",
-            Result.FAILED,
-            f"its run {_line(waiting['dag_run_id'])} waits for a date in the future, and Airflow starts no other one meanwhile",
-            "mark that run as failed in Airflow",
-        )
+    runs = _newest_runs(api, found["reconcile"])
+    if blocked := _blocked("reconcile", runs, Result.FAILED):
+        yield blocked
         return
     ended = [one for one in runs if one["state"] in ("success", "failed") and one["end_date"]]
     if not ended:
@@ -289,6 +288,29 @@ def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
         )
     else:
         yield Finding("Airflow reconcile", Result.OK, says)
+
+
+def _others_blocked(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
+    for name in BLOCKED_BY:
+        if name == "reconcile" or name not in found or found[name]["is_paused"]:
+            continue
+        if blocked := _blocked(name, _newest_runs(api, found[name]), Result.WARNING):
+            yield blocked
+
+
+def _newest_runs(api: Api, dag: Json) -> list[Json]:
+    path = f"/dags/{quote(dag['dag_id'], safe='')}/dagRuns"
+    return list(api.get(path, limit=10, order_by="-run_after")["dag_runs"])
+
+
+def _blocked(name: str, runs: Collection[Json], result: Result) -> Finding | None:
+    """A run of this DAG that waits for a date in the future, and keeps Airflow from starting another one."""
+    states = BLOCKED_BY[name]
+    waiting = [one for one in runs if one["state"] in states and _begins(one) > time.time()]
+    if not waiting:
+        return None
+    says = f"its run {_line(waiting[0]['dag_run_id'])} waits for a date in the future, and Airflow starts no other one meanwhile"
+    return Finding(f"Airflow {name}", result, says, "mark that run as failed in Airflow")
 
 
 def _begins(run: Mapping[str, Json]) -> float:

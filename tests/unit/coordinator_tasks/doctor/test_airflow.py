@@ -52,6 +52,7 @@ def healthy() -> Answers:
         "/api/v2/importErrors": {"import_errors": []},
         "/api/v2/dags": {"dags": [*map(dag, names), dag("rebalance__eu", "eu", paused=True)]},
         "/api/v2/dags/reconcile/dagRuns": {"dag_runs": [{"state": "running", "end_date": None}, run("success", 20)]},
+        "/api/v2/dags/consumers/dagRuns": {"dag_runs": [run("success", 86_400)]},
         **tasks,
         "/api/v2/assets": {"assets": [asset("topics"), asset("fleet")]},
         "/api/v2/pools/default_pool": {"slots": 128, "open_slots": 120, "queued_slots": 0},
@@ -86,6 +87,7 @@ def with_dags(*dags: Any) -> Answers:
     answers = healthy()
     answers["/api/v2/dags"]["dags"] += dags
     names = ("approve_plan", "autoscale")
+    answers["/api/v2/dags/autoscale/dagRuns"] = {"dag_runs": [run("success", 20)]}
     return answers | {f"/api/v2/dags/{name}/tasks": {"tasks": [{"pool": "default_pool"}]} for name in names}
 
 
@@ -152,6 +154,10 @@ CASES: dict[str, tuple[Callable[[Answers], Any], str, Result, str]] = {
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[ahead("running", "logical_date")]),
         "Airflow reconcile", Result.FAILED, "mark that run as failed",
     ),
+    "a run of consumers whose logical date is in the future": (
+        lambda a: a["/api/v2/dags/consumers/dagRuns"].update(dag_runs=[ahead("running", "logical_date")]),
+        "Airflow consumers", Result.WARNING, "mark that run as failed",
+    ),
     "no run yet": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[]),
         "Airflow reconcile", Result.WARNING, "wait a minute",
@@ -214,6 +220,17 @@ def test_dags_for_a_budget_and_for_growth_are_asked_for_only_where_they_are_need
     assert told["autoscale"].mend == "`airflow dags unpause autoscale`"
     (missing,) = [one for one in asked(with_dags(dag("autoscale")), needed=needed)[0] if one.result is not Result.OK]
     assert missing.says.startswith("no DAG of it for cluster main: nobody is asked")
+
+
+def test_a_run_for_later_that_keeps_no_other_one_waiting_is_not_named() -> None:
+    answers = with_dags(dag("autoscale"))
+    blocking = {"dag_runs": [ahead("queued", "run_after"), run("success", 20)]}
+    answers["/api/v2/dags/consumers/dagRuns"] = answers["/api/v2/dags/autoscale/dagRuns"] = blocking
+    (one,) = [one for one in asked(answers, needed=("autoscale",))[0] if one.result is not Result.OK]
+    assert (one.check, one.result) == ("Airflow autoscale", Result.WARNING)
+    assert "Airflow starts no other one meanwhile" in one.says
+    answers["/api/v2/dags"]["dags"][-1]["is_paused"] = True
+    assert "Airflow autoscale" not in {one.check for one in asked(answers, needed=("autoscale",))[0]}
 
 
 def told(ago_s: float | None) -> Answers:
