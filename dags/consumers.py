@@ -7,7 +7,7 @@ from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.dagparts import POOL, changes_of, cluster_dag
 from coordinator_plugin.launch import LaunchConsumerOperator
-from coordinator_plugin.upkeep import MissingConsumersOperator
+from coordinator_plugin.upkeep import LAUNCH, MissingConsumersOperator
 
 DOCS = """
 ### Consumers
@@ -24,7 +24,7 @@ def build(cluster: Cluster) -> DAG:
     with cluster_dag(cluster, "consumers", DOCS, schedule=schedule, max_active_runs=1, dagrun_timeout=LIMIT) as dag:
         missing = MissingConsumersOperator(task_id="missing", cluster=cluster.name)
         LaunchConsumerOperator.partial(
-            task_id="launch", cluster=cluster.name, pool=POOL, map_index_template="{{ task.consumer }}"
+            task_id=LAUNCH, cluster=cluster.name, pool=POOL, map_index_template="{{ task.consumer }}"
         ).expand_kwargs(missing.output)
     return dag
 

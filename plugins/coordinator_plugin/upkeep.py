@@ -21,14 +21,18 @@ from coordinator_plugin.base_operators import (
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
+from coordinator_plugin.site_options import option
 from coordinator_plugin.stats import pauses_told, tell_audit, tell_figures
 from coordinator_tasks.core.errors import NoAccess
+from coordinator_tasks.core.partition_text import agreed, counted
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import autoscale, fleet, pauses, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 
 _ACTIVE = ["queued", "running"]
+LAUNCH = "launch"
+"""The task of `consumers` that launches one."""
 LOOK_S = 10.0
 TURN_S = 60.0
 MOST_S = 300.0
@@ -62,11 +66,14 @@ class ReconcileOperator(ClusterOperator):
         def under_way(dag_id: str, run_id: str) -> bool:
             return ti.get_dr_count(dag_id, run_ids=[run_id], states=_ACTIVE) > 0
 
+        launches = active_runs(ti, self.dag_ids["consumers"], now=bool(findings.missing))
+        if findings.missing and launches:
+            self.say(waiting_launches(ti, self.dag_ids["consumers"]))
         return runs(
             findings,
             self.dag_ids,
             active_rebalances=active_runs(ti, self.dag_ids["rebalance"], now=findings.writable),
-            active_launches=active_runs(ti, self.dag_ids["consumers"], now=bool(findings.missing)),
+            active_launches=launches,
             under_way=under_way,
         )
 
@@ -91,6 +98,20 @@ def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> i
     if queued and now and CAN_RUN_LATER and not ti.get_dag(dag_id).is_paused:
         return running
     return running + queued
+
+
+def waiting_launches(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> Iterator[str]:
+    """A line if Airflow begins no launch of a run that is under way: a task whose pool is missing waits, and nothing else says it."""
+    waiting, begun = (
+        ti.get_ti_count(dag_id, task_ids=[LAUNCH], states=states)
+        for states in (["scheduled"], ["queued", "running", "deferred"])
+    )
+    if waiting and not begun:
+        pool = option("launch_pool")
+        yield (
+            f"{counted(waiting, 'launch task')} {agreed(waiting, 'waits', 'wait')}, and none runs: Airflow has no pool {pool!r}, or no free "
+            f"slot in it; `airflow pools list` shows it, and `airflow pools set {pool} 8 coordinator` makes it"
+        )
 
 
 def passed_s(context: Context) -> float:

@@ -160,3 +160,38 @@ def test_a_dag_that_airflow_does_not_have_stops_no_other_one(looked: Looked) -> 
     said, woken = looked(get_dag)
     assert any(line.startswith("Airflow says nothing about consumers, so") and "404" in line for line in said)
     assert woken == ["rebalance", "consumers"]
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "begun", "told"),
+    [
+        pytest.param(2, 0, True, id="Airflow begins none of them"),
+        pytest.param(2, 1, False, id="the others are launched first"),
+        pytest.param(0, 1, False, id="all are under way"),
+    ],
+)
+def test_reconcile_names_the_pool_that_launches_wait_for(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, scheduled: int, begun: int, *, told: bool
+) -> None:
+    monkeypatch.setenv("COORDINATOR_LAUNCH_POOL", "launches")
+    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1", "c2")))
+    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
+    said: list[str] = []
+    monkeypatch.setattr(ReconcileOperator, "say", lambda _, lines: said.extend(lines))
+
+    def get_ti_count(dag_id: str, task_ids: list[str], states: list[str]) -> int:
+        assert (dag_id, task_ids) == ("consumers", ["launch"])
+        return scheduled if states == ["scheduled"] else begun
+
+    ti: Any = SimpleNamespace(
+        get_dr_count=lambda dag_id, states, run_ids=(): int(dag_id == "consumers" and "running" in states),
+        get_dag=lambda _: SimpleNamespace(is_paused=False),
+        get_ti_count=get_ti_count,
+    )
+    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+    assert ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti}) == []  # type: ignore[typeddict-item]
+    line = (
+        "2 launch tasks wait, and none runs: Airflow has no pool 'launches', or no free slot in it; `airflow pools list` shows it, and "
+        "`airflow pools set launches 8 coordinator` makes it"
+    )
+    assert [one for one in said if "pool" in one] == ([line] if told else [])
