@@ -6,13 +6,14 @@ between two writes has done both or none. Moves are pins, which the next step of
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from coordinator_tasks.core.codecs.codec import decode_config
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
-from coordinator_tasks.core.errors import BadGrowth, LookAgain, Malformed, NotManaged, Refused
+from coordinator_tasks.core.errors import UNREADABLE, BadGrowth, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, decide, own_pins
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member, TopicConfig
@@ -102,6 +103,16 @@ def end_growth(c: Coordinator, app: str) -> None:
         return [] if found is None else [Delete(c.paths.growth(app), found.version)], None
 
     compare_and_set(c.zk, c.paths.growth(app), attempt)
+
+
+def pinned_by_growth(c: Coordinator, growth: Growth) -> dict[str, list[int]]:
+    """Topic → the partitions that are still pinned by moves of this growth. A topic that cannot be read is left out."""
+    found: dict[str, list[int]] = {}
+    for (topic, partition), taker in sorted(own_pins(growth.memory.decisions).items()):
+        with suppress(Refused, *UNREADABLE):
+            if changeable(c, topic).pins.get(partition) == taker:
+                found.setdefault(topic, []).append(partition)
+    return found
 
 
 def _put(c: Coordinator, growth: Growth) -> Operation:

@@ -2,6 +2,7 @@
 
 from coordinator_tasks.core.growth import Limits
 from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.partition_text import agreed, named
 from coordinator_tasks.service import autoscale
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given
@@ -10,21 +11,26 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 def _would_set(c: Coordinator, given: Given) -> Done:
     if not given["most"]:
-        autoscale.would_end(c, given["app"])
-        return _no_limits(given["app"])
+        return _no_limits(c, given["app"])
     return _set(autoscale.would_set(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
 
 
 def _set_growth(c: Coordinator, given: Given, _: Actor) -> Done:
     if not given["most"]:
+        done = _no_limits(c, given["app"])
         autoscale.end_growth(c, given["app"])
-        return _no_limits(given["app"])
+        return done
     return _set(autoscale.set_growth(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
 
 
-def _no_limits(app: str) -> Done:
-    said = f"{app} has no limits of growth; `autoscale` leaves it alone"
-    return Done(None, said, (said,))
+def _no_limits(c: Coordinator, app: str) -> Done:
+    growth = autoscale.would_end(c, app)
+    said = [f"{app} has no limits of growth; `autoscale` leaves it alone"]
+    for topic, partitions in autoscale.pinned_by_growth(c, growth).items() if growth is not None else ():
+        unpin = " ".join((f"unpin {topic}", *(f"--partition {one}" for one in partitions)))
+        stay = agreed(len(partitions), "stays", "stay")
+        said.append(f"{named(partitions)} of {topic} {stay} pinned by its moves: `{unpin}` ends that")
+    return Done(None, "\n".join(said), tuple(said))
 
 
 def _set(limits: Limits, app: str) -> Done:

@@ -587,6 +587,23 @@ def test_limits_are_taken_away_by_at_most_0_and_the_fleet_is_left_alone() -> Non
             ACTIONS["set_growth"].run(site.coordinator, {**given, "app": "biling"}, PERSON, dry_run=dry_run)
 
 
+def test_whoever_takes_the_limits_away_is_told_which_pins_of_growth_stay() -> None:
+    site = uneven_site()
+    assert look(site).decision.kind is Kind.MOVE
+    (stay,) = pins(site)
+    other = next(p for p, owner in site.node().assignments.items() if owner == "b-1" and p != stay)
+    overrides.set_pins(site.coordinator, "orders", "b-1", [other], actor=PERSON)  # a person's own
+    given = {"app": APP, "most": 0, "act": False, "why": ""}
+    said = [
+        "billing has no limits of growth; `autoscale` leaves it alone",
+        f"partition {stay} of orders stays pinned by its moves: `unpin orders --partition {stay}` ends that",
+    ]
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=True) == said
+    assert ACTIONS["set_growth"].run(site.coordinator, given, PERSON, dry_run=False).text == "\n".join(said)
+    assert set(pins(site)) == {stay, other}
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said[:1]
+
+
 def test_the_form_and_the_command_set_limits_and_look() -> None:
     site = fleet_site(BUSY)
     given = {"app": APP, "least": 2, "most": 5, "act": False, "why": "evening"}
