@@ -13,6 +13,7 @@ from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
 from coordinator_tasks.service import (
+    autoscale,
     directives,
     fleet,
     overrides,
@@ -233,8 +234,9 @@ def _admits(c: Coordinator, given: Given) -> Iterator[str]:
     yield f"{consumer} {'may get partitions again' if drains else 'is not drained'}"
     if app:
         fleet.with_consumer(c, app, consumer)
-        there = consumer in fleet.fleet_of(c, app).consumers
-        yield f"{consumer} {'is in' if there else 'returns to'} the fleet {app}"
+        before = fleet.fleet_of(c, app).consumers
+        yield f"{consumer} {'is in' if consumer in before else 'returns to'} the fleet {app}"
+        yield from autoscale.may_shrink(c, app, len({*before, consumer}))
     yield from redeployment.drains_again(c, consumer)
     yield from upgrades.drains_again(c, consumer)
 

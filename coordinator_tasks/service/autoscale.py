@@ -18,6 +18,7 @@ from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Seen, de
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member, TopicConfig
 from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.core.ports import Check, Delete, Operation
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.service import fleet as fleets
@@ -103,6 +104,17 @@ def end_growth(c: Coordinator, app: str) -> None:
         return [] if found is None else [Delete(c.paths.growth(app), found.version)], None
 
     compare_and_set(c.zk, c.paths.growth(app), attempt)
+
+
+def may_shrink(c: Coordinator, app: str, count: int) -> Iterator[str]:
+    """That growth may drain one of this fleet's consumers, once they are so many. Limits that cannot be read are left out."""
+    with suppress(*UNREADABLE):
+        growth = growth_store.find(c, app)
+        if growth is not None and growth.limits.act and growth.limits.least < count:
+            yield (
+                f"{app} shrinks by its load: `autoscale` may drain one of its {counted(count, 'consumer')} again; limits of growth with "
+                f"a --min of {count} keep them"
+            )
 
 
 def pinned_by_growth(c: Coordinator, growth: Growth) -> dict[str, list[int]]:

@@ -604,6 +604,21 @@ def test_whoever_takes_the_limits_away_is_told_which_pins_of_growth_stay() -> No
     assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said[:1]
 
 
+def test_who_returns_a_consumer_is_told_that_growth_may_drain_one_again() -> None:
+    site = known_site(act=True)
+    site.starts("b-3")
+    directives.drain(site.coordinator, "b-3", by=PERSON.named, why="new host")
+    given = {"consumer": "b-3", "app": APP}
+    admitted = ["b-3 may get partitions again", "b-3 returns to the fleet billing"]
+    again = "billing shrinks by its load: `autoscale` may drain one of its 3 consumers again; limits of growth with a --min of 3 keep them"
+    lines = partial(ACTIONS["undrain"].lines, site.coordinator, given, PERSON, dry_run=True)
+    assert lines() == [*admitted, again]
+    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True, least=3))
+    assert lines() == admitted
+    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=False))
+    assert lines() == admitted
+
+
 def test_the_form_and_the_command_set_limits_and_look() -> None:
     site = fleet_site(BUSY)
     given = {"app": APP, "least": 2, "most": 5, "act": False, "why": "evening"}
