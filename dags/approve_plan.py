@@ -1,7 +1,7 @@
 """Asks a person whether a plan that exceeds the site's budget may be done."""
 
 from airflow.sdk import DAG
-from coordinator_plugin.approval import ApplyApprovalOperator, PlanApprovalOperator
+from coordinator_plugin.approval import PlanApprovalOperator
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.dagparts import cluster_dag, digest_param, notifiers, topic_param
 
@@ -17,8 +17,7 @@ def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
     params = {"topic": topic_param(), "digest": digest_param()}
     with cluster_dag(cluster, "approve_plan", DOCS, params, schedule=None, max_active_runs=50) as dag:
-        ask = PlanApprovalOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))
-        ask >> ApplyApprovalOperator(task_id="apply_approval", cluster=cluster.name, question=ask.task_id)
+        PlanApprovalOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))
     return dag
 
 

@@ -1,4 +1,4 @@
-"""The question whether a plan that exceeds the site's budget is done, as Airflow's own approval, and what follows.
+"""The question whether a plan that exceeds the site's budget is done, as Airflow's own approval, and its answer.
 
 The text has names and figures of consumers and topics in a code block, in which Markdown makes no link and no image.
 """
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from coordinator_plugin.airflow_versions import WAITING
-from coordinator_plugin.base_operators import ClusterOperator, actor_of
+from coordinator_plugin.base_operators import ClusterOperator, PassingError, actor_of
 from coordinator_plugin.links import ClusterPageLink
-from coordinator_plugin.question import answer_of, one_line
+from coordinator_plugin.question import one_line
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.errors import ApprovalVoid
 from coordinator_tasks.core.names import check_topic
@@ -63,6 +63,11 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
             self.ask(coordinator, topic, digest)
         with suppress(*WAITING):  # Airflow's own wait, which a change of the plan cannot end
             super().execute(context)
+        self.wait(context)
+
+    def wait(self, context: Context) -> NoReturn:
+        """Wait for the answer, which Airflow keeps, in the triggerer."""
+        topic, digest = _plan(context)
         trigger = QuestionTrigger(
             cluster=self.cluster,
             topic=topic,
@@ -92,33 +97,31 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         self.assigned_users = [{"id": one, "name": one} for one in c.budget.approvers] or None
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Keep a person's rejection, so that the plan is not asked about again; the default after a time-out is none."""
-        who = _person(event)
-        if event.get("chosen_options") == [self.REJECT] and who:
-            with self.coordinator() as coordinator, suppress(ApprovalVoid):
-                _answer(coordinator, context, event, granted=False)
+        """Write a person's answer; the default after a time-out is none. An approval wakes `rebalance`, which does the plan.
+
+        The answer comes from Airflow's record of the question, which only this task may read, and not from an XCom, which others may write.
+        """
+        granted = event.get("chosen_options") == [self.APPROVE]
+        if granted or (event.get("chosen_options") == [self.REJECT] and _person(event)):
+            try:
+                with self.coordinator() as coordinator:
+                    self._write(coordinator, context, event, granted=granted)
+            except PassingError as error:  # another try of the task would ask the person again
+                self.log.warning("holding: %s", error)
+                self.wait(context)
         return super().execute_complete(context, event)
 
-
-class ApplyApprovalOperator(ClusterOperator):
-    """Writes a person's approval; the next run of `rebalance`, which that wakes, does the plan. `question`: the task that asked."""
-
-    def __init__(self, *, question: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.question = question
-
-    def execute(self, context: Context) -> str:
-        """Approve in the name of the person, only while exactly this plan waits."""
-        answer = answer_of(context, self.question)
-        if answer["chosen_options"] != [PlanApprovalOperator.APPROVE]:
-            raise AirflowSkipException(f"the answer of {self.question!r} approves nothing")
-        with self.coordinator() as coordinator:
-            try:
-                who = _answer(coordinator, context, answer, granted=True)
-            except ApprovalVoid as error:
-                raise AirflowSkipException(error.told) from error
-        self.log.info("the plan is approved by %s", who)
-        return who
+    def _write(self, c: Coordinator, context: Context, event: Mapping[str, Any], *, granted: bool) -> None:
+        topic, digest = _plan(context)
+        person = _person(event)
+        names = [name for name in (person.get("name"), person.get("id")) if name] or ["nobody"]
+        actor = replace(actor_of(context), who=names[0])
+        asked = recording(c, "approve" if granted else "reject", topic, actor)
+        try:
+            approving.answer(asked, topic, digest, granted=granted, by=names, why="")
+        except ApprovalVoid as error:
+            raise AirflowSkipException(error.told) from error
+        self.log.info("the plan is %s by %s", "approved" if granted else "rejected", names[0])
 
 
 def _plan(context: Context) -> tuple[str, str]:
@@ -128,15 +131,6 @@ def _plan(context: Context) -> tuple[str, str]:
 def _person(answer: Mapping[str, Any]) -> dict[str, str]:
     """Airflow's user who has answered: `id` and `name`; empty = nobody, it was the default."""
     return dict(answer.get("responded_by_user") or {})
-
-
-def _answer(c: Coordinator, context: Context, answer: Mapping[str, Any], *, granted: bool) -> str:
-    topic, digest = _plan(context)
-    person = _person(answer)
-    names = [name for name in (person.get("name"), person.get("id")) if name] or ["nobody"]
-    actor = replace(actor_of(context), who=names[0])
-    asked = recording(c, "approve" if granted else "reject", topic, actor)
-    return approving.answer(asked, topic, digest, granted=granted, by=names, why="").by
 
 
 def _block(lines: tuple[str, ...]) -> str:

@@ -314,7 +314,7 @@ class Forms:
 
     def _answered(self, plan: Mapping[str, str]) -> Callable[[], Told]:
         """The run in which a person answers: `reconcile` begins it for a plan that waits, a person for any other one."""
-        client, dag, task = self.airflow.client, "approve_plan", "apply_approval"
+        client, dag, task = self.airflow.client, "approve_plan", "ask"
         asked = [one["conf"] for one in client.dag_runs(dag)]
         if plan["digest"] != self.site.words["{digest}"] or plan in asked:
             return self._begun(dag, task, plan)
@@ -359,8 +359,7 @@ class Forms:
             return Told(False, f"{task} of {dag} has not ended {late}", run)
         if state == "success":
             return Told(True, "\n".join(xcom(client, dag, run, task)), run)
-        tried = "ask" if dag == "approve_plan" else task
-        path = f"/dags/{dag}/dagRuns/{run}/taskInstances/{tried}/logs/1"
+        path = f"/dags/{dag}/dagRuns/{run}/taskInstances/{task}/logs/1"
         return Told(False, json.dumps(client.request("GET", path, params={"full_content": True})), run)
 
     def _approve(self, run: str) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from coordinator_plugin import hook, question
 
 from coordinator_tasks.core.codecs.codec import encode_state
@@ -51,6 +51,23 @@ def test_a_question_that_was_marked_as_success_isolates_nobody() -> None:
     with pytest.raises(
         AirflowSkipException, match="'ask' has no answer: it was marked as success; clear it to ask again"
     ):
+        apply.execute(cast(Any, {"ti": ti}))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "isolate",
+        ["isolate"],
+        {"chosen_options": "isolate", "responded_by_user": {"id": "1", "name": "ada"}},
+        {"chosen_options": ["isolate"], "responded_by_user": "ada"},
+        {"chosen_options": ["isolate"], "responded_by_user": {"id": "1", "name": ["ada"]}},
+    ],
+)
+def test_an_xcom_that_is_no_answer_is_refused_in_one_sentence(answer: object) -> None:
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: answer)
+    apply = question.ApplyAnswerOperator(task_id="apply_answer", question="ask")
+    with pytest.raises(AirflowFailException, match="the XCom of 'ask' is no answer to its question; clear it to ask"):
         apply.execute(cast(Any, {"ti": ti}))
 
 
