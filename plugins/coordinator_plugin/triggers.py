@@ -201,7 +201,9 @@ class RegistrationTrigger(ZooKeeperTrigger):
 class QuestionTrigger(HITLTrigger):
     """Waits for a person's answer about a topic; answers with the default at the time-out, or when the problem has ended.
 
-    `digest`: the plan that is to be approved; empty = the topic is stuck, or has partitions without an owner.
+    `digest`: the plan that is to be approved; empty = the topic is stuck, or has partitions without an owner. The first look
+    comes after `poke_interval`: Airflow fails a task that goes on before the scheduler has noted that it waits
+    (apache/airflow#72716), and its next try would ask again.
     """
 
     def __init__(self, *, cluster: str, topic: str, consumer: str, digest: str = "", **kwargs: Any) -> None:
@@ -220,13 +222,13 @@ class QuestionTrigger(HITLTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Resumes the task with the answer."""
         while True:
+            await asyncio.sleep(self.poke_interval)
             event = await self._handle_response()  # type: ignore[no-untyped-call]
             if event is None and (await self._withdrawn() or self._late()):
                 event = await self._handle_timeout()
             if event is not None:
                 yield event
                 return
-            await asyncio.sleep(self.poke_interval)
 
     def _late(self) -> bool:
         return self.timeout_datetime is not None and self.timeout_datetime < datetime.now(UTC)

@@ -196,6 +196,24 @@ def test_a_question_stands_to_its_time_out_while_zookeeper_is_away(borrowed: Ope
     assert asyncio.run(scenario(0.1)) is True
 
 
+def test_an_answer_that_is_there_already_is_taken_after_a_pause_in_which_airflow_notes_the_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[float | str] = []
+
+    class Answered(Asked):
+        async def _handle_response(self) -> Any:
+            order.append("looks")
+            return TriggerEvent("isolate")
+
+    async def sleep(seconds: float) -> None:
+        order.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    assert asyncio.run(first(Answered("a"))).payload == "isolate"
+    assert order == [0.02, "looks"]
+
+
 def test_a_stored_question_is_the_same_again() -> None:
     path, arguments = Asked("a").serialize()
     assert path == "coordinator_plugin.triggers.QuestionTrigger"
