@@ -293,7 +293,9 @@ class Oracle:
                 self.expect("epochs never fall", who not in asked, told)
 
     def _forget_committer(self, at: tuple[str, int, int]) -> str:
-        self._of(*at[:2]).token = None
+        progress = self._of(*at[:2])
+        progress.tainted |= progress.overwritten  # the newer position was in that entry alone
+        progress.token = None
         return self._committers.pop(at)
 
     def _directive(self, consumer: str, path: str, node: Znode | None) -> None:

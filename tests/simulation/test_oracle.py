@@ -388,6 +388,21 @@ def test_a_recovery_that_adopts_an_owner_forgets_who_else_has_committed_at_its_e
         assert (at in oracle._committers) is not another
 
 
+@pytest.mark.parametrize("overwritten", [True, False])
+def test_records_may_come_twice_below_a_commit_that_was_overwritten_before_a_recovery_forgot_it(
+    overwritten: bool,
+) -> None:
+    with settled() as world:
+        _with_records(world)
+        oracle, node = world.oracle, world.oracle.nodes["orders"]
+        other = next(one for one in world.consumers if one.consumer != node.assignments[0])
+        oracle._committers[node.topic_id, 0, node.since[0]] = other.name
+        progress = oracle.progress[node.topic_id, 0]
+        progress.overwritten = overwritten
+        oracle._new_generation("orders", replace(node, epoch=node.epoch + 1, generation="another"), "step#99")
+        assert (progress.token, progress.tainted) == (None, overwritten)
+
+
 @pytest.mark.parametrize(("read", "asked", "holds"), [(False, False, True), (False, True, False), (True, False, False)])
 def test_a_new_generation_is_above_what_its_writer_could_know_of(read: bool, asked: bool, holds: bool) -> None:
     with settled() as world:
