@@ -129,7 +129,7 @@ def _hooks(given: argparse.Namespace) -> Hooks:
 def _how(given: argparse.Namespace) -> SparkSettings:
     kafka = RunFolder(Path(given.run_folder)).kafka
     return SparkSettings(
-        options=once("--option", map(_pair, given.option)),
+        options=once("--option", map(_pair, given.option), str.lower),  # as Spark takes them
         pipeline={**_from_environment(os.environ), **once("--set", map(_pair, given.set))},
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",

@@ -3,18 +3,23 @@
 import argparse
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from coordinator_tasks.core.errors import Refused
 
 
-def once(argument: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The pairs of an option that may be given several times, by name; raises `Refused` for a name that comes twice."""
+def once(argument: str, pairs: Iterable[tuple[str, str]], same: Callable[[str], str] = str) -> dict[str, str]:
+    """The pairs of an option that may be given several times, by name; raises `Refused` for a name that comes twice.
+
+    `same`: name → what is equal for two ways of writing it, such as `str.lower`.
+    """
     found: dict[str, str] = {}
+    names: set[str] = set()
     for name, value in pairs:
-        if name in found:
+        if same(name) in names:
             raise Refused(f"{argument} {name} is given twice; give it once")
+        names.add(same(name))
         found[name] = value
     return found
 

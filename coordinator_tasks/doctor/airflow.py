@@ -3,6 +3,7 @@
 The API is there wherever a browser reaches Airflow, and tells what its services see. Only reads.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,6 +22,7 @@ from coordinator_tasks.doctor.findings import Finding, Result, broken
 from coordinator_tasks.status_tokens import is_token
 
 LIMIT_S = 10.0
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
 CLOCKS_S = 1.0
 TOLD_WITHIN_S = 60.0
 """The watcher tells a change within seconds; a busy Airflow may store it later."""
@@ -82,7 +84,10 @@ class Site:
 
 
 class Api:
-    """One Airflow, and a token or a user and password of `environ`. Raises `BadSettings` if these cannot be used."""
+    """One Airflow, and a token or a user and password of `environ`. Raises `BadSettings` if these cannot be used.
+
+    An answer takes at most `MAX_ANSWER_BYTES` and, but for the first wait, about `LIMIT_S`: another one is `Unavailable`.
+    """
 
     def __init__(
         self, url: str, environ: Mapping[str, str] = os.environ, transport: httpx.BaseTransport | None = None
@@ -98,7 +103,8 @@ class Api:
         self.url = url.rstrip("/")
         self.apart_s = 0.0  # between the api-server's clock and this host's, at least, by its last answer
         self._environ = environ
-        self._http = httpx.Client(base_url=self.url, timeout=LIMIT_S, transport=transport)
+        plain = {"Accept-Encoding": "identity"}  # a compressed answer could be of any size
+        self._http = httpx.Client(base_url=self.url, headers=plain, timeout=LIMIT_S, transport=transport)
 
     def close(self) -> None:
         self._http.close()
@@ -118,16 +124,16 @@ class Api:
     def _sent(self, method: str, path: str, **options: Any) -> Json:
         try:
             asked_at = time.time()
-            answer = self._http.request(method, path, **options)
-            self._compare_clocks(answer.headers.get("date", ""), asked_at, time.time())
-            if answer.status_code in (401, 403):
-                raise NoAccess(
-                    f"Airflow refuses {path} to this user: give it the right to read it, or correct the log-in"
-                )
-            if answer.status_code == 404:
-                raise NodeMissing(f"Airflow at {self.url} has no {path}")
-            answer.raise_for_status()
-            return answer.json()
+            with self._http.stream(method, path, **options) as answer:
+                self._compare_clocks(answer.headers.get("date", ""), asked_at, time.time())
+                if answer.status_code in (401, 403):
+                    raise NoAccess(
+                        f"Airflow refuses {path} to this user: give it the right to read it, or correct the log-in"
+                    )
+                if answer.status_code == 404:
+                    raise NodeMissing(f"Airflow at {self.url} has no {path}")
+                answer.raise_for_status()
+                return json.loads(_body(answer))
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             said = _line(error) or type(error).__name__
             raise Unavailable(
@@ -184,6 +190,18 @@ def _is_address(url: str) -> bool:
     except httpx.InvalidURL:
         return False
     return url.startswith(("http://", "https://"))
+
+
+def _body(answer: httpx.Response) -> bytes:
+    """Raises `ValueError` for a longer one, and for one that does not end."""
+    found, until = bytearray(), time.monotonic() + LIMIT_S
+    for part in answer.iter_raw():
+        found += part
+        if len(found) > MAX_ANSWER_BYTES:
+            raise ValueError(f"its answer has more than {MAX_ANSWER_BYTES} bytes")
+        if time.monotonic() > until:
+            raise ValueError(f"its answer does not end within {LIMIT_S:g} s")
+    return bytes(found)
 
 
 def _unanswered(check: str, error: Exception) -> Finding:

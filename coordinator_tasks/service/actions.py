@@ -207,9 +207,9 @@ def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
     effect = tuple(_loses_at_once(c, given))
     until_at = c.clock.now() + for_s if for_s else 0.0
     found = directives.isolate(c, consumer, by=actor.named, why=given["why"], until_at=until_at)
-    said = f"{consumer} is isolated"
-    how_long = f" for {minutes:g} minutes" if minutes else ""
-    return Done(found, "\n".join((said, *effect)), (said + how_long,))
+    how_long = f" for {minutes:g} minutes" if minutes else f" for {for_s:g} s" if for_s else ""
+    said = f"{consumer} is isolated{how_long}"
+    return Done(found, "\n".join((said, *effect)), (said,))
 
 
 def _awaits(c: Coordinator, given: Given) -> Iterator[str]:

@@ -26,6 +26,11 @@ def test_a_setting_that_is_given_twice_is_refused(option: str) -> None:
         main._how(main._parse([*LEAST, option, "database=a", f"{option}=database=b"]))
 
 
+def test_an_option_of_the_source_is_given_twice_in_any_case() -> None:
+    with pytest.raises(Refused, match="--option minpartitions is given twice; give it once"):
+        main._how(main._parse([*LEAST, "--option", "minPartitions=4", "--option", "minpartitions=8"]))
+
+
 @pytest.mark.parametrize("option", ["--pipeline", "--pattern"])
 def test_a_pipeline_that_is_given_twice_is_refused(option: str) -> None:
     given = main._parse([*LEAST, option, "orders=shop:a", option, "clicks=shop:a", option, "orders=shop:b"])

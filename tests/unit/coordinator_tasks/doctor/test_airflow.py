@@ -1,8 +1,9 @@
 """What the doctor says of an Airflow, by what its API answers."""
 
 import copy
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -77,7 +78,8 @@ def asked(
         headers = {"Date": format_datetime(datetime.now(UTC) - timedelta(seconds=behind_s), usegmt=True)}
         if isinstance(found, int):
             return httpx.Response(found, headers=headers)
-        return httpx.Response(200, json=found, headers=headers)
+        body = found if isinstance(found, Iterator) else iter([json.dumps(found).encode()])
+        return httpx.Response(200, content=body, headers=headers)
 
     api = Api("http://airflow:8080/", environ or {USER: "ada", PASSWORD: "pw"}, httpx.MockTransport(answer))
     return list(examine(api, "main", lambda: Site(needed, changed or {}))), requests
@@ -327,6 +329,20 @@ def test_an_airflow_that_does_not_answer_or_refuses_the_log_in_is_one_finding() 
     assert len(health) == 4
     assert (refused.check, refused.result) == ("Airflow", Result.FAILED)
     assert "correct the log-in" in refused.says
+
+
+def test_an_answer_of_any_size_is_not_read_to_its_end() -> None:
+    endless = iter(lambda: b"[" * 65_536, None)
+    found, _ = asked(healthy() | {"/api/v2/plugins": endless})
+    unread = next(one for one in found if "has more than 16777216 bytes" in one.says)
+    assert unread.result is not Result.OK
+    assert of(found, "Airflow connection zookeeper_default").result is Result.OK
+
+
+def test_an_answer_that_drips_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator_tasks.doctor.airflow.LIMIT_S", 0.0)
+    found, _ = asked(healthy() | {"/api/v2/plugins": iter(lambda: b" ", None)})
+    assert "does not end within 0 s" in found[0].says
 
 
 def test_a_value_that_somebody_else_wrote_is_one_short_line() -> None:

@@ -85,6 +85,8 @@ def test_an_isolation_says_whose_partitions_nobody_else_takes(shop: Cluster) -> 
     assert said_of("isolate", shop, given, dry_run=True) == [loses]
     ACTIONS["drain"].run(shop.coordinator, {"consumer": "b", "why": ""}, PERSON, dry_run=False)
     assert ACTIONS["isolate"].run(shop.coordinator, given, PERSON, dry_run=False).text == f"a is isolated\n{alone}"
+    timed = given | {"for_s": 90}
+    assert ACTIONS["isolate"].run(shop.coordinator, timed, PERSON, dry_run=False).lines == ("a is isolated for 90 s",)
 
 
 class NoRegistry:
