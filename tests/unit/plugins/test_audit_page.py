@@ -79,9 +79,14 @@ def test_what_cannot_be_looked_at_is_said_and_hides_nothing_else(site: Site) -> 
     assert "Nothing is committed." in page
 
 
-def test_a_cluster_that_nobody_has_used_has_nothing_to_audit() -> None:
-    said = text_of(pages_of(Cluster()).get("/audit").text)
-    assert "Every partition has one owner, who runs it and commits it, or is on its way to one." in said
+def test_an_audit_of_no_topic_says_so() -> None:
+    client = pages_of(Cluster())
+    said = text_of(client.get("/audit").text)
+    assert "No topic is managed, so there is nothing to audit." in said
+    assert "Every partition has one owner" not in said
+    said = text_of(client.get("/audit?topic=none").text)
+    assert "Left out: none is not audited: KPC-012" in said
+    assert "No topic could be audited." in said
 
 
 def test_all_viewers_share_one_audit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
