@@ -65,6 +65,18 @@ def group_status(partitions: Iterable[LagStatus]) -> LagStatus:
     return min(max(partitions, default=LagStatus.OK), LagStatus.ERR)
 
 
+def furthest_s(partitions: Iterable[tuple[int, float | None]]) -> float | None:
+    """Of the lag and the seconds of partitions, the seconds of the one that is furthest behind; `None` = nobody knows them.
+
+    One without lag is 0 seconds behind, and says nothing of one with lag whose seconds are unknown.
+    """
+    found = list(partitions)
+    known = [seconds for lag, seconds in found if lag and seconds is not None]
+    if known:
+        return max(known)
+    return None if not found or any(lag for lag, _ in found) else 0.0
+
+
 def _rewound(looks: Sequence[Look]) -> bool:
     """Whether an offset went back, and did not reach its former place again."""
     for number in range(1, len(looks)):

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
+from coordinator_tasks.core.lag import furthest_s
 from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, State
 from coordinator_tasks.service import store, transitions
@@ -52,9 +53,9 @@ def lags(seen: Look) -> dict[str, TopicLag]:
     for topic, node in seen.nodes.items():
         said = [one for one in _owned(seen, topic) if one.lag_records is not None]
         known = [(one.lag_records or 0, one.rate or 0.0) for one in said]
-        late = [lag / rate if lag else 0.0 for lag, rate in known if rate > 0 or not lag]
+        late_s = furthest_s((lag, lag / rate if rate > 0 else None) for lag, rate in known)
         records = sum(lag for lag, _ in known) if known else None
-        found[topic] = TopicLag(len(node.assignments) - len(known), records, max(late, default=None))
+        found[topic] = TopicLag(len(node.assignments) - len(known), records, late_s)
     return found
 
 

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from coordinator_tasks.core.lag import LagStatus
+from coordinator_tasks.core.lag import LagStatus, furthest_s
 from coordinator_tasks.core.lag_moments import (
     EVERY_S,
     FRESH_S,
     KEPT,
     NOBODY,
-    UNKNOWN,
     LagMoment,
     seconds,
     statuses,
@@ -117,14 +116,12 @@ def _points(moment: LagMoment, topic: str, partition: int | None, place: int | N
     one = moment.topics.get(topic)
     if one is None:
         return {}
-    lags: dict[int, int] = {}
-    late: dict[int, int] = {}
+    found: dict[int, list[tuple[int, float | None]]] = {}
     for number, owner, lag, tenths in zip(one.partitions, one.owners, one.lags, one.late, strict=True):
         if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
             continue
-        lags[owner] = lags.get(owner, 0) + lag
-        late[owner] = max(late.get(owner, UNKNOWN), tenths)
-    return {owner: Point(moment.at, lag, seconds(late[owner])) for owner, lag in lags.items()}
+        found.setdefault(owner, []).append((lag, seconds(tenths)))
+    return {owner: Point(moment.at, sum(lag for lag, _ in each), furthest_s(each)) for owner, each in found.items()}
 
 
 @dataclass(slots=True)

@@ -233,8 +233,9 @@
   // The last point of each line is of now, and belongs to whoever is the owner now: a former owner's line ends with the move.
   const present = (answer) => {
     const found = new Map(), add = (name, lag, late) => {
-      const before = found.get(name) || { lag: 0, late: null };
-      found.set(name, { lag: before.lag + lag, late: late === null || late === "never" ? before.late : Math.max(before.late || 0, late) });
+      const before = found.get(name) || { lag: 0, late: 0 };
+      // Who has no lag says nothing of another partition whose seconds nobody knows.
+      found.set(name, { lag: before.lag + lag, late: !lag ? before.late : late === null || late === "never" ? before.late || null : Math.max(before.late || 0, late) });
     };
     const of = seen.data.partitions;
     for (let i = 0; i < of.partition.length; i += 1) {

@@ -4,6 +4,7 @@ At most `MAX_PARTITIONS` partitions of `MAX_TOPICS` topics have series of their 
 of a topic count all of its partitions.
 """
 
+from coordinator_tasks.core.lag import furthest_s
 from coordinator_tasks.exposition import Families
 from spark_apps.agent.ownership.figures import ConsumerFigures, TopicFigures
 
@@ -41,14 +42,12 @@ def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
 def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigures) -> None:
     labels = {**mine, "group": one.group, "topic": topic}
     lags = [partition.lag for partition in one.partitions.values() if partition.lag is not None]
-    late = [partition.lag_s for partition in one.partitions.values() if partition.lag_s is not None]
+    late_s = furthest_s((p.lag, p.lag_s) for p in one.partitions.values() if p.lag is not None)
     found.gauge("coordinator_consumer_partitions", "Partitions that it holds", labels, one.held)
     found.gauge("coordinator_consumer_acted_epoch", "The epoch that it acts on", labels, one.acted_epoch)
     known = sum(lags) if lags or not one.partitions else None
     found.gauge("coordinator_consumer_sum_lag", "Offsets to the log's end, of all its partitions", labels, known)
-    found.gauge(
-        "coordinator_consumer_max_lag_seconds", "The largest lag in seconds", labels, max(late) if late else None
-    )
+    found.gauge("coordinator_consumer_max_lag_seconds", "The largest lag in seconds", labels, late_s)
     found.counter(
         "coordinator_consumer_fences_total",
         "Ownerships that a newer owner has ended; its commits are fenced",

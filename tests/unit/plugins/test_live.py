@@ -263,6 +263,17 @@ def test_the_trend_has_records_and_seconds_by_owner_and_by_topic_of_a_consumer(s
     assert client.get(path, params={"consumer": "nobody"}).json()["series"] == []
 
 
+def test_the_trend_has_no_seconds_of_an_owner_while_nobody_knows_them_of_what_is_behind(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a"})
+    for read in (60, 120):
+        shop.clock.sleep(EVERY_S)
+        commit(shop, {0: 40}, lag=5)  # nothing is written, and it stands still
+        commit(shop, {1: read}, lag=0)
+        assert list(lag_moments.keep(shop.coordinator, ["orders"])) == []
+    (one,) = pages_of(shop).get("/api/v1/clusters/shop/trend", params={"topic": "orders"}).json()["series"]
+    assert (one["lag"], one["late_s"]) == ([5, 5], [None, None])
+
+
 def test_a_moment_of_an_unknown_version_is_said_and_hides_no_other(shop: Cluster) -> None:
     stable(shop, {0: "a"})
     minutes(shop, {0: 100})

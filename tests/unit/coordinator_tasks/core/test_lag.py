@@ -2,7 +2,16 @@
 
 import pytest
 
-from coordinator_tasks.core.lag import POINTS, WINDOW, EndPoints, LagStatus, Look, group_status, partition_status
+from coordinator_tasks.core.lag import (
+    POINTS,
+    WINDOW,
+    EndPoints,
+    LagStatus,
+    Look,
+    furthest_s,
+    group_status,
+    partition_status,
+)
 
 EVERY_S = 10.0
 WINDOW_S = WINDOW * EVERY_S
@@ -118,3 +127,18 @@ def test_the_points_are_bounded_and_reach_back_to_the_first() -> None:
     points = seen(*((100 * number, float(number)) for number in range(10_000)))
     assert len(points._points) <= POINTS
     assert points.behind_s(100 * 5_000, 9_999.0) == pytest.approx(4_999.0)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "seconds"),
+    [
+        ([], None),
+        ([(0, 0.0), (0, None)], 0.0),
+        ([(0, 0.0), (9, None)], None),
+        ([(0, 0.0), (9, None), (3, 2.0), (3, 4.0)], 4.0),
+    ],
+)
+def test_the_furthest_is_of_those_that_are_behind(
+    partitions: list[tuple[int, float | None]], seconds: float | None
+) -> None:
+    assert furthest_s(partitions) == seconds

@@ -164,6 +164,16 @@ def test_the_lag_is_what_owners_say_and_what_they_do_not_say_is_counted(backend:
 
 
 @pytest.mark.usefixtures("tagged")
+def test_a_topic_is_not_0_seconds_behind_because_nothing_is_written_any_more(backend: Backend) -> None:
+    site, of_topic = stable_site("a"), {"cluster": "shop", "topic": "orders"}
+    read = {p: {"lag_records": 0, "rate": 10.0} for p in range(3)}
+    lagging(site, {**read, 3: {"lag_records": 5_000, "rate": 0.0}})
+    stats.tell_figures(site.coordinator, unasked)
+    assert backend.of("coordinator.topic.lag", **of_topic) == [5_000]
+    assert backend.of("coordinator.topic.lag_seconds", **of_topic) == []
+
+
+@pytest.mark.usefixtures("tagged")
 def test_nobody_says_a_lag_so_there_is_none(backend: Backend) -> None:
     site, of_topic = stable_site("a"), {"cluster": "shop", "topic": "orders"}
     site.processes["a"].silence = Silence.SILENT

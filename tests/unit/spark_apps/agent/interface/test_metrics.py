@@ -57,6 +57,9 @@ def test_what_is_unknown_has_no_series() -> None:
     assert values(raw, "kafka_consumergroup_group_offset", partition="2") == [1.0]
     assert values(raw, "kafka_consumergroup_group_lag", partition="2") == []
     assert values(raw, "coordinator_consumer_max_lag_seconds") == [2.5]
+    behind = {0: PartitionFigures(90, 100, 10), 4: PartitionFigures(5, 5, 0, 0.0)}
+    unsaid = exposed(consumer({"orders": TopicFigures("g", 1, 1, behind)}))
+    assert values(unsaid, "coordinator_consumer_max_lag_seconds") == [], "who is at the end says nothing of the other"
     unknown = exposed(consumer({"orders": TopicFigures("g", 1, 1, {2: PartitionFigures(1)})}))
     assert values(unknown, "coordinator_consumer_sum_lag") == []
     nothing = exposed(consumer({"orders": TopicFigures("g", 1, 0)}))
