@@ -67,15 +67,17 @@ def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Q
 def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[Question]:
     """One for each topic with an alarm of the ownership audit, the worst kind first.
 
-    Partitions without an owner have their own questions.
+    Partitions without an owner have their own questions. It is another question only with another kind or culprit: the partitions and
+    epochs of one that commits again and again differ from minute to minute.
     """
-    told: dict[str, list[str]] = {}
+    told: dict[str, list[Finding]] = {}
     for one in sorted(disputes(found), key=lambda one: one.code):
-        told.setdefault(one.topic, []).append(one.told)
-    for topic, lines in told.items():
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+        told.setdefault(one.topic, []).append(one)
+    for topic, disputed in told.items():
+        about = sorted({f"{one.code} {one.who}" for one in disputed})
+        digest = hashlib.sha256("\n".join([topic, *about]).encode()).hexdigest()[:8]
         run_id = f"audit__{topic[:60]}__{digest}__{int(c.clock.now() // ASK_AGAIN_S)}"
-        yield Question(topic, "", "; ".join(lines), run_id, audit=True)
+        yield Question(topic, "", "; ".join(one.told for one in disputed), run_id, audit=True)
 
 
 def disputes(found: Audit) -> list[Finding]:

@@ -155,6 +155,20 @@ def test_two_owners_are_asked_about_before_a_stale_token(shop: Cluster) -> None:
     assert [one.topic for one in asked] == ["orders", "bills"]
 
 
+def test_a_dispute_is_the_same_question_whichever_partitions_it_is_about_now(shop: Cluster) -> None:
+    def asked(who: str, *partitions: int, topic: str = "orders") -> str:
+        says = f"{who} has committed {partitions}"
+        found = Audit((Finding(Kind.INTRUDER, topic, partitions, who, says, "mend", alarm=True),))
+        (one,) = questions_of_audit(shop.coordinator, found)
+        assert says in one.sentence
+        return one.run_id
+
+    assert asked("tool", 0, 1) == asked("tool", 3)
+    long = "t" * 60
+    others = {asked("tool", 0), asked("b", 0), asked("tool", 0, topic=f"{long}1"), asked("tool", 0, topic=f"{long}2")}
+    assert len(others) == 4
+
+
 def test_a_disputed_partition_is_asked_about_at_once_and_stays_the_same_question(shop: Cluster) -> None:
     c = shop.coordinator
     shop.join("a")
