@@ -22,16 +22,17 @@ from coordinator_tasks.cli import metrics_text
 from coordinator_tasks.cli.base import RUN, given_settings, opened
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.http_connections import BoundedHandler, BoundedServer, host_and_port
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.overview import ConsumerOverview
+from coordinator_tasks.service.overview import DRAINING, ConsumerOverview
 from coordinator_tasks.service.survey import Survey, Surveyor
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.status_tokens import StatusTokens
 
 METRICS_PATH, TARGETS_PATH = "/metrics", "/targets"
-_SCRAPED = ("live", "draining", "detached")
+_SCRAPED = (Presence.LIVE, DRAINING, Presence.DETACHED)
 
 commands = typer.Typer()
 log = logging.getLogger(__name__)
@@ -95,10 +96,14 @@ def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Eve
 
 
 def _targets(consumers: Iterable[ConsumerOverview]) -> Iterator[dict[str, object]]:
-    """Each consumer that may run something, in the form of Prometheus' HTTP service discovery."""
+    """Each consumer that may run something, in the form of Prometheus' HTTP service discovery.
+
+    One that is isolated while it lives may: only its own metrics say that its commits are fenced.
+    """
     for one in consumers:
         address = urlsplit(one.address)
-        if one.presence in _SCRAPED and address.netloc:
+        lives_on = one.presence == Presence.ISOLATED and one.health
+        if (one.presence in _SCRAPED or lives_on) and address.netloc:
             path = address.path.rstrip("/") + METRICS_PATH
             yield {"targets": [address.netloc], "labels": {"__scheme__": address.scheme, "__metrics_path__": path}}
 

@@ -17,9 +17,9 @@ from coordinator_tasks.cli.metrics import Page, keep_looking, serving
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.growth import Decision, Kind
 from coordinator_tasks.core.lag import LagStatus
-from coordinator_tasks.core.model import State
+from coordinator_tasks.core.model import Silence, State
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import autoscale
+from coordinator_tasks.service import autoscale, directives
 from coordinator_tasks.service.figures import TopicFigures
 from coordinator_tasks.service.overview import ConsumerOverview
 from coordinator_tasks.service.survey import PartitionLag, Survey, Surveyor
@@ -204,6 +204,16 @@ def test_the_targets_are_the_consumers_that_may_run_something() -> None:
         "targets": [member.address.removeprefix("http://")],
         "labels": {"__scheme__": "http", "__metrics_path__": "/metrics"},
     }
+
+
+def test_a_consumer_that_is_isolated_while_it_lives_is_a_target_and_one_that_is_silent_is_none() -> None:
+    site = stable_site("a", "b")
+    directives.isolate(site.coordinator, "b", by="ada", why="wrong results")
+    site.settles()
+    assert len(json.loads(look(site).targets)) == 2
+    site.processes["b"].silence = Silence.SILENT
+    (target,) = json.loads(look(site).targets)
+    assert target["targets"] == [site.processes["a"].member.address.removeprefix("http://")]
 
 
 def test_looks_follow_each_other_until_the_command_ends(monkeypatch: pytest.MonkeyPatch) -> None:
