@@ -14,7 +14,7 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
-from coordinator_plugin.clusters import Cluster, clusters
+from coordinator_plugin.clusters import Cluster
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -88,6 +88,23 @@ AskedFilter = Annotated[asked_for.Wanted, Depends(asked_for.wanted_of)]
 Readable = Annotated[tuple[Cluster, ...], Depends(readable_clusters)]
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The cluster of a page. `names`: of all clusters that the user may read."""
+
+    cluster: str
+    names: tuple[str, ...]
+
+
+def chosen(readable: Readable, cluster: str = "") -> Chosen:
+    """The cluster of the address, or the first one that the user may read, and the names of all that the user may read."""
+    name = cluster_of(cluster).name if cluster else readable[0].name
+    return Chosen(name, tuple(one.name for one in readable))
+
+
+OfChosen = Annotated[Chosen, Depends(chosen)]
+
+
 def make_app(reader: Reader | None = None) -> FastAPI:
     """The application; without the pages of its own documentation, which would be open to anyone."""
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
@@ -101,15 +118,13 @@ def make_app(reader: Reader | None = None) -> FastAPI:
     return app
 
 
-@router.get("/", dependencies=[OfCluster])
+@router.get("/")
 @router.get("/clusters/{cluster}", dependencies=[OfCluster])
-async def overview(request: Request, cluster: str = "") -> HTMLResponse:
+async def overview(request: Request, of: OfChosen) -> HTMLResponse:
     """The topics and the consumers of a cluster, and what moved last."""
-    name = cluster_of(cluster).name
-    found = await _read(request, name, pages.cluster_page)
+    found = await _read(request, of.cluster, pages.cluster_page)
     recent = [tell(one, found.now) for one in found.recent]
-    names = [one.name for one in clusters()]
-    return page(request, "overview.html", cluster=name, clusters=names, found=found, recent=recent, live=True)
+    return page(request, "overview.html", cluster=of.cluster, clusters=of.names, found=found, recent=recent, live=True)
 
 
 @router.get("/clusters/{cluster}/topics/{topic}", dependencies=[OfCluster])
@@ -230,16 +245,14 @@ def _given(request: Request, names: Collection[str]) -> dict[str, str]:
     return {name: value for name, value in request.query_params.items() if name in names and value.strip()}
 
 
-@router.get("/live", dependencies=[OfCluster])
+@router.get("/live")
 @router.get("/clusters/{cluster}/live", dependencies=[OfCluster])
-async def live_page(request: Request, cluster: str = "") -> HTMLResponse:
+async def live_page(request: Request, of: OfChosen) -> HTMLResponse:
     """Topics, partitions and consumers of a cluster, brought up to date every few seconds.
 
     The page asks for `live_data` again and again. It reads nothing itself, so it is there at once.
     """
-    name = cluster_of(cluster).name
-    names = [one.name for one in clusters()]
-    return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=name, clusters=names, live=False)
+    return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=of.cluster, clusters=of.names, live=False)
 
 
 @router.get("/clusters/{cluster}/ask/{action}", dependencies=[OfCluster])
@@ -287,14 +300,12 @@ async def trend_data(
     return data({**asked, "series": points, "left_out": left_out, "problems": list(trend.problems)})
 
 
-@router.get("/audit", dependencies=[OfCluster])
+@router.get("/audit")
 @router.get("/clusters/{cluster}/audit", dependencies=[OfCluster])
-async def audit(request: Request, cluster: str = "", topic: Topic = "") -> HTMLResponse:
+async def audit(request: Request, of: OfChosen, topic: Topic = "") -> HTMLResponse:
     """Who owns what, by ZooKeeper, by the consumers' own word and by the commits in Kafka."""
-    name = cluster_of(cluster).name
-    found = await audited(request, name, topic)
-    names = [one.name for one in clusters()]
-    return page(request, "audit.html", cluster=name, clusters=names, topic=topic, found=found, live=True)
+    found = await audited(request, of.cluster, topic)
+    return page(request, "audit.html", cluster=of.cluster, clusters=of.names, topic=topic, found=found, live=True)
 
 
 @data_router.get("/clusters/{cluster}/audit", dependencies=[OfCluster])

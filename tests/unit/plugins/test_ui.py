@@ -831,8 +831,25 @@ def test_who_may_not_read_the_dags_runs_may_not_read_what_they_did(
     client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
     for path in ("/", "/clusters/eu/topics/orders", "/runs/other/r"):
         assert client.get(path).status_code == 403
-    assert asked == ["GET rebalance", "GET rebalance__eu", "GET other"]
+    assert asked == ["GET rebalance", "GET rebalance__eu", "GET rebalance__eu", "GET other"]
     assert client.get("/clusters/none").status_code == 404
+
+
+def test_who_may_read_another_cluster_alone_is_led_there_and_sees_no_other_name(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    airflow_refuses(monkeypatch, lambda what: what in ("GET rebalance", "GET rebalance__us"))
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu,asia,us")
+    client = pages_of(shop, allowed=False)
+    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
+    for path in ("/", "/live", "/audit", "/clusters/asia", "/clusters/asia/live", "/clusters/asia/audit"):
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        here, other = ("asia", "eu") if "asia" in path else ("eu", "asia")
+        assert f"<strong>{here}</strong>" in answer.text
+        assert f"/clusters/{other}" in answer.text
+        assert not {"shop", "us"} & set(re.findall(r"clusters/(\w+)", answer.text))
+    assert client.get("/clusters/shop").status_code == 403
 
 
 def test_pages_let_nothing_foreign_in_and_are_not_kept(shop: Cluster) -> None:
