@@ -458,7 +458,15 @@ async def _refused(request: Request, error: Any) -> Response:
     status = HTTPStatus(error.status_code)
     if _asks_for_data(request):
         return data({"error": str(error.detail), "code": ""}, status)
-    return _problem(request, status, status.phrase, str(error.detail))
+    return _problem(request, status, status.phrase, str(error.detail), dag=_needed_dag(request))
+
+
+def _needed_dag(request: Request) -> str:
+    """The DAG whose runs a user needs to read for this page."""
+    named = request.path_params.get("dag_id", "")
+    with suppress(HTTPException):  # no page of such a cluster
+        return named or cluster_of(request.path_params.get("cluster", "")).dag_id(REBALANCE)
+    return REBALANCE
 
 
 async def _failed(request: Request, error: Any) -> Response:
@@ -475,7 +483,14 @@ async def _failed(request: Request, error: Any) -> Response:
 
 
 def _problem(
-    request: Request, status: HTTPStatus, title: str, sentence: str, code: str = "", *, live: bool = False
+    request: Request,
+    status: HTTPStatus,
+    title: str,
+    sentence: str,
+    code: str = "",
+    *,
+    live: bool = False,
+    dag: str = "",
 ) -> Response:
-    told: Mapping[str, Any] = {"title": title, "sentence": sentence, "code": code, "live": live}
+    told: Mapping[str, Any] = {"title": title, "sentence": sentence, "code": code, "live": live, "dag": dag}
     return page(request, "problem.html", status=status, cluster="", **told)

@@ -835,6 +835,27 @@ def test_who_may_not_read_the_dags_runs_may_not_read_what_they_did(
     assert client.get("/clusters/none").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "dag"),
+    [
+        ("/", "ours_rebalance"),
+        ("/clusters/eu", "ours_rebalance__eu"),
+        ("/runs/ours_drain/r", "ours_drain"),
+        ("/rebalances", "ours_rebalance"),
+    ],
+)
+def test_who_may_not_read_a_page_is_told_of_which_dag_to_ask(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch, path: str, dag: str
+) -> None:
+    airflow_refuses(monkeypatch, lambda _: True)
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
+    monkeypatch.setenv("COORDINATOR_DAG_PREFIX", "ours_")
+    client = pages_of(shop, allowed=False)
+    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
+    said = text_of(client.get(path).text)
+    assert f"Ask an administrator for permission to read the runs of the DAG {dag}." in said
+
+
 def test_who_may_read_another_cluster_alone_is_led_there_and_sees_no_other_name(
     shop: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
