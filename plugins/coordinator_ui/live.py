@@ -165,8 +165,8 @@ def _topic(
 
 
 def _unknown(standing: Iterable[Standing]) -> int:
-    """How many partitions have an owner who does not say how far behind they are."""
-    return sum(bool(one.owner) and math.isnan(one.lag) for one in standing)
+    """Of how many partitions nobody says how far behind they are: their owner does not, or they have none."""
+    return sum(math.isnan(one.lag) for one in standing)
 
 
 def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, float]:
@@ -243,8 +243,8 @@ def advice(
     statuses: Statuses,
 ) -> str:
     """Whether one more consumer would help, in a sentence; empty = nothing can be said."""
-    if math.isnan(lag) or not one.owners or one.removed:
-        return ""
+    if math.isnan(lag) or not one.owners or one.removed or one.unowned:
+        return _advice_of_unowned(one)
     unknown = _unknown(standing)
     left = _left_s(unknown, lag, rate, speed)
     if lag == 0 or _is_kept_up(lag, rate):
@@ -281,6 +281,13 @@ def _why_it_stands(one: TopicSummary, standing: Sequence[Standing], lag: float, 
             f"Another consumer is no answer yet: {counted(len(stalled), 'partition')} {stand} still. See Status first."
         )
     return ""
+
+
+def _advice_of_unowned(one: TopicSummary) -> str:
+    """What is said where others own something and nobody has some partitions; empty = it is not so."""
+    if not one.unowned or not one.owners:
+        return ""
+    return f"Another consumer would help if it may have them: nobody reads {counted(len(one.unowned), 'partition')}."
 
 
 def _advice_of_unknown(unknown: int) -> str:

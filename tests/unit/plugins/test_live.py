@@ -135,7 +135,8 @@ def test_the_log_of_a_consumer_that_is_gone_stays_linked(shop: Cluster) -> None:
 
 
 def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:
-    stable(shop, {0: "a"})
+    stable(shop, {0: "a", 1: "b", 2: "b", 3: "b"})
+    answers(shop, "b", dict.fromkeys((1, 2, 3), 0), rate=0.0)
     client = pages_of(shop)
     client.app.state.shared._fresh_s = -1.0  # type: ignore[attr-defined]
     path = "/api/v1/clusters/shop/live"
@@ -541,6 +542,15 @@ def test_where_an_owner_says_nothing_consumers_are_not_said_to_keep_up() -> None
     assert told["advice"] == (
         "It is not known whether another consumer would help: nobody says how far behind 2 partitions are."
     )
+
+
+def test_where_nobody_reads_partitions_consumers_are_not_said_to_keep_up(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a"})
+    answers(shop, "a", {0: 0, 1: 0})
+    (topic,) = now(shop)["topics"]
+    assert (topic["lag"], topic["lag_unknown"], topic["drain_s"]) == (0, 2, None)
+    assert topic["advice"] == "Another consumer would help if it may have them: nobody reads 2 partitions."
+    assert " 2–3 at least 0 " in text_of(pages_of(shop).get("/").text)
 
 
 @pytest.mark.parametrize(("rate", "left"), [(10.0, None), (60.0, "never")])
