@@ -12,6 +12,19 @@ from coordinator_tasks.core.names import is_consumer
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 
+MOST_REPORTS = 100
+"""As many as a consumer keeps of a topic, and of itself: a page shows them all."""
+MOST_CHARS = 2_000
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 3]}..."
+
+
+_SAID = Kind(lambda fields, name: _cut(fields.text(name)))
+_REPORTS = Kind(lambda fields, name: tuple(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
+"""What it says for persons: cut, for neither an error of Spark nor a hostile consumer may make a page of megabytes."""
+
 _TAKEN = Shape(
     Taken,
     {
@@ -52,7 +65,7 @@ _TOPIC = Shape(
         "actedEpoch": Item("acted_epoch", kinds.COUNT),
         "held": Item("held", kinds.by_partition(kinds.COUNT)),
         "queryAlive": Item("query_alive", kinds.FLAG),
-        "reports": Item("reports", kinds.TEXTS),
+        "reports": Item("reports", _REPORTS),
         "lastBatch": Item("last_batch", Kind(kinds.by_name(kinds.REAL).read, dict)),
         "running": Item("running", kinds.by_partition(_RUNNING.nested)),
         "stalls": Item("stalls", _STALLS, sparse=True),
@@ -65,8 +78,8 @@ _STATUS = Shape(
         "cluster": Item("cluster", kinds.TEXT),
         "incarnation": Item("incarnation", kinds.COUNT),
         "bootId": Item("boot_id", kinds.TEXT, ""),
-        "health": Item("health", kinds.TEXT),
-        "reports": Item("reports", kinds.TEXTS),
+        "health": Item("health", _SAID),
+        "reports": Item("reports", _REPORTS),
         "topics": Item("topics", kinds.by_name(_TOPIC.nested)),
     },
 )

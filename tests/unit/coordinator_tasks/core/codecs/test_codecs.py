@@ -581,6 +581,15 @@ def test_a_status_may_be_larger_than_a_znode() -> None:
     assert status_codec.decode_status("http://a", raw) == status
 
 
+def test_what_a_consumer_says_for_persons_is_cut() -> None:
+    long, many = "stuck: " + "x" * 5_000_000, tuple(map(str, range(100_000)))
+    status = ConsumerStatus("a", "c", 1, "b", long, {"t": TopicStatus("g", 1, reports=many)}, (long, "short"))
+    found = status_codec.decode_status("http://a", status_codec.encode_status(status))
+    shown = "stuck: " + "x" * 1_990 + "..."
+    assert (found.health, found.reports) == (shown, (shown, "short"))
+    assert found.topics["t"].reports == many[:100]
+
+
 @pytest.mark.parametrize("ago", [[], {"read": -1}, {"passed": 1e300}, {"read": "x"}, 7])
 def test_a_measure_that_cannot_be_true_keeps_no_release_from_being_read(ago: object) -> None:
     raw = json.loads(CASES["release"].write(CASES["release"].value))
