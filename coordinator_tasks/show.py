@@ -196,7 +196,8 @@ def history(found: Iterable[Rebalance]) -> str:
     """What moved, from whom to whom, why, and how long it took; newest first."""
     parts = []
     for one in found:
-        took = f"took {one.lasted_s:.1f} s" if one.ended_at else "not ended"
+        verb = "given up after" if one.given_up else "took"
+        took = f"{verb} {one.lasted_s:.1f} s" if one.ended_at else "not ended"
         head = f"{_time(one.began_at)}  {one.topic}  {one.rebalance}  {took}"
         runs = ", ".join(dict.fromkeys(_actor(run) for run in one.runs))
         lines = [head, f"  why: {one.cause}", f"  run by: {runs}"]

@@ -27,7 +27,8 @@ class Rebalance:
     """One rebalance of one topic: from its first plan until Stable, over all its runs.
 
     `states`: all states, the first is the one before it; `ended_at` is 0 until it ends; `moves` names a partition more
-    than once if it was planned again meanwhile. `pauses`: how long they stood still, once that is measured.
+    than once if it was planned again meanwhile. `pauses`: how long they stood still, once that is measured. `given_up`: the topic's
+    state was lost before the end, and another rebalance has begun at `ended_at`.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class Rebalance:
     moves: tuple[Move, ...]
     records: tuple[Record, ...]
     pauses: Pauses | None = None
+    given_up: bool = False
 
 
 def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
@@ -89,26 +91,31 @@ def newest(
     read = partial(newest_first, c.zk, c.paths.history(topic))
     found = chain(read(listed[-first:], first), read(listed[:-first], chunk))
     records = (decode_record(path, node.data, int(name)) for name, path, node in found)
+    later_at = 0.0
     for _, group in groupby(records, lambda record: record.rebalance):  # a topic has one rebalance at a time
-        yield summed_up(topic, [*group][::-1])
+        one = summed_up(topic, [*group][::-1], later_at)
+        later_at = one.began_at
+        yield one
 
 
-def summed_up(topic: str, group: list[Record]) -> Rebalance:
-    """The rebalance of these records, the oldest first."""
+def summed_up(topic: str, group: list[Record], later_at: float = 0.0) -> Rebalance:
+    """The rebalance of these records, the oldest first; the next one began at `later_at`, 0 = there is none."""
     first, last = group[0], group[-1]
     over = last.target is State.STABLE
+    given_up = bool(later_at) and not over
     return Rebalance(
         topic=topic,
         rebalance=first.rebalance,
         cause=first.cause,
         began_at=first.at,
-        ended_at=last.at if over else 0.0,
-        lasted_s=last.rebalance_s,
+        ended_at=last.at if over else later_at,
+        lasted_s=max(0.0, later_at - first.at) if given_up else last.rebalance_s,
         states=(first.source, *(record.target for record in group)),
         runs=tuple(dict.fromkeys(record.actor for record in group)),
         moves=tuple(move for record in group for move in record.moves),
         records=tuple(group),
         pauses=last.pauses,
+        given_up=given_up,
     )
 
 

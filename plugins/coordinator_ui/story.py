@@ -172,11 +172,13 @@ def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
         by_deed.setdefault(_deed(row), set()).update(row.partitions)
     nobody = one.records[-1].counts.get("assigned") == 0
     nothing = "Nobody was left to take a partition" if nobody else "No partition moved"
+    on_their_way = len(set().union(*by_deed.values()))
+    if one.given_up:
+        return f"{counted(on_their_way, 'partition')} on the way when the topic's state was lost; the next rebalance went on"
     if one.ended_at:
         parts = [f"{counted(len(numbers), 'partition')} {deed}" for deed, numbers in by_deed.items()]
         stood_still = f", {_longest_pause(one.pauses)}" if by_deed.keys() & _STAND_STILL else ""
         return f"{' and '.join(parts)}{stood_still}" if parts else nothing
-    on_their_way = len(set().union(*by_deed.values()))
     return f"{counted(on_their_way, 'partition')} on the way, for {words.duration(lasted_s)} so far"
 
 
@@ -251,7 +253,7 @@ def _closing_words(record: Record) -> str:
 def _phases(one: Rebalance, lasted_s: float) -> tuple[Phase, ...]:
     """The states between the first record and the end, by the times of the records."""
     ends = [record.at for record in one.records[1:]]
-    if not one.ended_at:
+    if not one.ended_at or one.given_up:
         ends.append(one.began_at + lasted_s)
     found: list[Phase] = []
     for record, end in zip(one.records, ends, strict=False):

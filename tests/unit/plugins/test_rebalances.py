@@ -26,12 +26,13 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicState,
 )
-from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import topics
+from coordinator_tasks.core.ports import Create, Delete, SetData
+from coordinator_tasks.service import topics, transitions
 from coordinator_tasks.service.history import rebalances
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import NASTY, a_hand_off, airflow_refuses, pages_of, register, task, text_of, write
+from tests.world.site import stable_site
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
 
@@ -350,6 +351,28 @@ def measured(shop: Cluster) -> None:
     path = shop.paths.record("orders", 2)
     found = Pauses((Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002), Pause(3, 900_000.25)))
     shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, found))])
+
+
+def test_a_rebalance_whose_state_was_lost_is_said_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
+    site = stable_site("a")
+    site.starts("b")
+    site.clock.advance(5)
+    transitions.plan(site.coordinator, ["orders"], PERSON)
+    assert site.state().state is State.CLOSING
+    site.zk.transact([Delete(site.paths.state("orders"))])
+    site.settles()
+    client = pages_of(site)
+    every = client.get("/api/v1/rebalances").json()["rebalances"]
+    assert all(one["ended"] for one in every)
+    (lost,) = [one for one in every if "lost" in one["headline"]]
+    assert lost["headline"] == "2 partitions on the way when the topic's state was lost; the next rebalance went on"
+    assert lost["seconds"] == lost["ended"] - lost["began"] > 0
+    said = text_of(client.get(f"/clusters/shop/topics/orders/rebalances/{lost['rebalance']}").text)
+    assert "Closing" in said
+    assert "so far" not in said
+    assert "it is under way" not in said
+    assert "under way" not in text_of(client.get("/rebalances").text)
 
 
 def test_the_headline_has_the_pause_and_not_the_time_that_confirmations_take(shop: Cluster) -> None:

@@ -1,5 +1,6 @@
 import pytest
 
+from coordinator_tasks import show
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
@@ -73,6 +74,19 @@ def test_an_unfinished_rebalance_has_no_end(shop: Cluster) -> None:
     write(shop, "r1", State.STABLE, State.CLOSING, 10.0, rebalance_s=0.0)
     (one,) = rebalances(shop.coordinator)
     assert one.ended_at == 0.0
+
+
+def test_a_rebalance_whose_state_was_lost_is_not_under_way_for_ever(shop: Cluster) -> None:
+    write(
+        shop, "lost", State.STABLE, State.CLOSING, 10.0, rebalance_s=0.0, moves=(Move(1, "a", "b", MoveKind.HANDOFF),)
+    )
+    rebalance(shop, "next", 14.0)
+    found = rebalances(shop.coordinator, ["orders"])
+    assert [(one.rebalance, one.ended_at, one.lasted_s, one.given_up) for one in found] == [
+        ("next", 17.0, 3.0, False),
+        ("lost", 14.0, 4.0, True),
+    ]
+    assert "lost  given up after 4.0 s" in show.history(found)
 
 
 def test_the_newest_rebalances_of_all_topics_each_whole(shop: Cluster) -> None:
