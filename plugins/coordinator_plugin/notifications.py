@@ -1,7 +1,8 @@
 """Tells a chat, or any receiver of JSON by HTTP, which topics are stuck, not owned or flapping, and why."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import httpx
 from airflow.sdk import BaseHook, BaseNotifier, Connection, Context
@@ -38,10 +39,8 @@ class StuckTopicsNotifier(BaseNotifier):
             self.log.warning("%s", line)
         if not self.http_conn_id:
             return
-        ti = context.get("ti")
-        about = f"{ti.dag_id}, task {ti.task_id}, run {ti.run_id}" if ti is not None else "the coordinator"
         try:
-            _post(BaseHook.get_connection(self.http_conn_id), "\n".join([f"{about}:", *lines]))
+            _post(BaseHook.get_connection(self.http_conn_id), "\n".join([f"{_about(context)}:", *lines]))
         except AirflowNotFoundException as error:
             self.log.error("nobody is told by HTTP: %s; add the connection, or correct notify_conn_id", error)  # noqa: TRY400
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
@@ -59,6 +58,18 @@ class StuckTopicsNotifier(BaseNotifier):
                 return list(sentences(coordinator)) or ["no topic is stuck now"]
         except CoordinatorError as error:
             return [f"the coordinator cannot read its topics: {error.told}"]
+
+
+def _about(context: Context) -> str:
+    """Why somebody is told."""
+    if (ti := context.get("ti")) is not None:
+        return f"{ti.dag_id}, task {ti.task_id}, run {ti.run_id}"
+    given = cast("Mapping[str, Any]", context)
+    if "deadline" not in given:
+        return "the coordinator"
+    run = given.get("dag_run")  # here it is JSON
+    which = f"run {run.get('dag_run_id')} of {run.get('dag_id')}" if isinstance(run, Mapping) else "a run"
+    return f"{which} has not ended within its deadline: see whether Airflow works, or is too busy. The topics"
 
 
 def _post(connection: Connection, text: str) -> None:

@@ -1,7 +1,7 @@
 """A receiver of HTTP is really told: of stuck topics, of those that nobody owns, of those that flap, and by a missed deadline."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -103,13 +103,19 @@ def test_a_connection_that_is_not_there_keeps_no_question_from_being_asked(monke
     StuckTopicsNotifier(http_conn_id="chta")(cast("Context", {}))
 
 
-def test_a_missed_deadline_tells_it_from_the_triggerer(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened(stuck_site(), monkeypatch)
+@pytest.mark.parametrize(
+    ("site", "said"), [(stuck_site, "orders is stuck in Closing"), (lambda: stable_site("a"), "no topic is stuck now")]
+)
+def test_a_missed_deadline_tells_it_from_the_triggerer(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, site: Callable[[], Site], said: str
+) -> None:
+    opened(site(), monkeypatch)
     monkeypatch.setenv("COORDINATOR_NOTIFY_CONN_ID", "chat")
     alert = dagparts.deadline(NamedCluster("main", "zookeeper_default", "kafka_default"))
     assert alert is not None
     assert isinstance(alert.callback, AsyncCallback)
-    trigger = CallbackTrigger(alert.callback.path, {**alert.callback.kwargs, "context": {"deadline": {}}})
+    missed = {"dag_run": {"dag_id": "rebalance__eu", "dag_run_id": "asset__1"}, "deadline": {"id": "1"}}
+    trigger = CallbackTrigger(alert.callback.path, {**alert.callback.kwargs, "context": missed})
 
     async def run() -> list[Any]:
         return [event.payload async for event in trigger.run()]
@@ -117,7 +123,8 @@ def test_a_missed_deadline_tells_it_from_the_triggerer(receiver: Receiver, monke
     states = [str(payload["state"]) for payload in asyncio.run(run())]
     assert states == ["running", "success"]
     ((_, text),) = receiver.posts
-    assert "orders is stuck in Closing" in text
+    assert text.startswith("run asset__1 of rebalance__eu has not ended within its deadline: ")
+    assert said in text
 
 
 def test_without_a_connection_there_is_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
