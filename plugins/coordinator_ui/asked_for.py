@@ -69,7 +69,8 @@ class Listed:
 
 def wanted_of(about: Text = "", action: Text = "", actor: Text = "", after: Text = "", before: Text = "") -> Wanted:
     """The filter of a request; raises `Refused` for a time that is none."""
-    return Wanted(about.strip(), action.strip().replace("-", "_"), actor.strip(), moment(after), moment(before))
+    named = action.strip().replace("-", "_").replace(" ", "_")  # as a command has it, or as the page shows it
+    return Wanted(about.strip(), named, actor.strip(), moment(after), moment(before))
 
 
 async def listed(request: Request, clusters: Collection[str], wanted: Wanted, limit: int, rest: str = "") -> Listed:

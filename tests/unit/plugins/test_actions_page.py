@@ -93,6 +93,7 @@ def test_a_name_that_was_given_stands_beside_the_operating_systems_user(shop: Cl
         ({"actor": "bob"}, [7, 5, 3, 1]),
         ({"actor": "manual__1", "about": "topic-6"}, [6]),
         ({"action": "set-strategy"}, [4]),
+        ({"action": "Set strategy"}, [4]),
         ({"about": "TOPIC-3"}, [3]),
         ({"after": "1970-01-11T10:11:40"}, [8, 7]),
         ({"before": "1970-01-11T10:01:40Z"}, [0]),
