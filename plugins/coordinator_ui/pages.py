@@ -202,9 +202,12 @@ def _consumers(c: Coordinator) -> Consumers:
 
 
 def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Of all topics at once: there may be thousands, and each one's row would go through all consumers."""
+    """Of all topics at once: there may be thousands, and each one's row would go through all consumers.
+
+    What a former owner still runs, such as one that is isolated while it lives, is counted by its new owner.
+    """
     found: dict[str, int] = {}
     for said in (topic for one in listed if one.health for topic in one.topics):
-        if said.lag_records is not None:
+        if said.lag_records is not None and (said.assigned or said.closing):
             found[said.topic] = found.get(said.topic, 0) + said.lag_records
     return found

@@ -69,6 +69,7 @@ from tests.unit.plugins.pages_site import (
     under_way,
     write,
 )
+from tests.world.site import stable_site
 
 # What the pages tell ---------------------------------------------------------------------------------------------------
 
@@ -154,6 +155,26 @@ def test_the_lag_on_the_overview_is_at_least_so_much_while_an_owner_says_nothing
     assert [row[-2] for row in show.consumers(listed).rows] == ["14", "at least 7"]
     says("b", 2, 3)
     assert lag() == "28"
+
+
+def test_the_lag_of_a_topic_counts_no_former_owner_that_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
+    site = stable_site("a", "b")
+
+    def behind(consumer: str, lag: int) -> ConsumerStatus:
+        process = site.processes[consumer]
+        said = process.answer(process.member)
+        assert isinstance(said, ConsumerStatus)
+        topic = said.topics["orders"]
+        running = {p: replace(one, lag_records=lag) for p, one in topic.running.items()}
+        return replace(said, topics={"orders": replace(topic, running=running)})
+
+    last = behind("a", 100)
+    directives.isolate(site.coordinator, "a", by="ada", why="bad host")
+    site.processes.pop("a")
+    site.settles()
+    site.statuses.answers |= {"a": last, "b": behind("b", 5)}
+    assert " none 20 " in text_of(pages_of(site).get("/").text), "that of b"
 
 
 def test_the_page_of_a_topic_leads_to_the_topics_of_its_own_cluster(shop: Cluster) -> None:
