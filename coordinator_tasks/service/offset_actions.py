@@ -63,8 +63,11 @@ def _undo_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
 
 
 def _undone(topic: str, found: offset_undo.Undo) -> Done:
+    if not found.offsets:
+        return Done(found, ONCE, (ONCE,))
     if not found.shifts:
-        return Done(found, "nothing to do: the reset is taken back already", (ONCE,))
+        text = f"nothing to do: the reset {found.rebalance} is taken back already"
+        return Done(found, text, (f"{topic}: {text}",))
     said = [f"this takes back {found.rebalance}", *(one.text for one in found.shifts)]
     if found.left_out:
         said.append(f"{named(found.left_out)}: left out, nothing was committed before that reset")

@@ -15,7 +15,8 @@ from coordinator_tasks.service.topics import configuration
 class Undo:
     """What takes back the resets of one rebalance: the offset of each partition before the first of them.
 
-    `left_out`: partitions that had no committed offset then, so that nothing can be restored. `shifts`: what is written.
+    `offsets`: none = another try of this task has done it. `left_out`: partitions that had no committed offset then, so that nothing can
+    be restored. `shifts`: what is written; none = it is taken back already.
     """
 
     rebalance: str
@@ -27,6 +28,9 @@ class Undo:
 def preview(c: Coordinator, topic: str, rebalance: str = "") -> Undo:
     """What `undo` would do; raises what it raises."""
     found = _undoable(c, topic, rebalance)
+    newest = next(_resets(c, topic), None)
+    if newest is not None and newest[1].undoes == found.rebalance:
+        return found
     return replace(found, shifts=positions.preview(c, topic, found.offsets))
 
 
@@ -35,7 +39,8 @@ def undo(c: Coordinator, topic: str, rebalance: str = "", *, why: str, actor: Ac
 
     An undo is a reset as well: it can be taken back if its own rebalance is named. Raises `NotManaged`, `Malformed`, what
     `positions.reset` raises, and `BadOffsets` if there is no such reset, if its record has no offsets, or if the newest reset
-    is an undo. A task of Airflow does it once: every other try returns no shifts.
+    is an undo. Nothing is done, and no shifts are returned, if the newest reset has taken back this one. A task of Airflow does
+    it once: every other try returns no shifts.
     """
     if positions.done_by(c, topic, actor):
         return Undo(rebalance, {})

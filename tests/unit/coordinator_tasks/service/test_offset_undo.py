@@ -7,11 +7,14 @@ import pytest
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.model import Actor, Explanation, Reason
 from coordinator_tasks.service import history, offset_undo, positions, transitions
+from coordinator_tasks.service.action import ONCE
+from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.topics import add_topic, remove_topic
 from tests.fakes.cluster import PERSON
 from tests.world.shop import Shop, open_shop
 
+GIVEN = {"topic": "orders", "rebalance": "", "why": ""}
 TASK = Actor("airflow", "ada", "undo_offsets", "run-1", "undo_offsets", 1)
 
 
@@ -59,6 +62,22 @@ def test_a_second_undo_is_refused_and_says_what_has_been_taken_back(shop: Shop) 
     assert shop.server.zxid == before
 
 
+def test_a_reset_that_is_taken_back_is_not_taken_back_again_and_the_dry_run_says_so(shop: Shop) -> None:
+    positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
+    first = newest(shop)
+    shop.settle()
+    offset_undo.undo(shop.coordinator, "orders", why="", actor=PERSON)
+    shop.settle()
+    shop.commit(0, 99)
+    before, given = shop.server.zxid, GIVEN | {"rebalance": first}
+    undo, run = ACTIONS["undo_offsets"], replace(TASK, run="run-2")
+    said = [undo.run(shop.coordinator, given, actor, dry_run=True) for actor in (PERSON, run)]
+    said += [undo.run(shop.coordinator, given, actor, dry_run=False) for actor in (PERSON, run)]
+    assert shop.server.zxid == before
+    assert {one.text for one in said} == {f"nothing to do: the reset {first} is taken back already"}
+    assert {one.lines for one in said} == {(f"orders: nothing to do: the reset {first} is taken back already",)}
+
+
 def test_a_task_that_is_tried_again_takes_back_once(shop: Shop) -> None:
     positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
     shop.settle()
@@ -66,6 +85,8 @@ def test_a_task_that_is_tried_again_takes_back_once(shop: Shop) -> None:
     shop.settle()
     epoch = shop.node.epoch
     assert not offset_undo.undo(shop.coordinator, "orders", why="", actor=replace(TASK, attempt=2)).shifts
+    again = ACTIONS["undo_offsets"].run(shop.coordinator, GIVEN, replace(TASK, attempt=2), dry_run=False)
+    assert again.lines == (ONCE,)
     assert shop.node.epoch == epoch
 
 
