@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile, islice
+from math import inf
 
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.model import Unmoved
@@ -11,7 +13,7 @@ from coordinator_tasks.service import history, upgrade_store, upgrades
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_REBALANCES = 200
-"""Of one topic: those since the upgrade began are read."""
+"""Of one topic: so many are read, from the end of the upgrade back, or from now."""
 SHOWN_STALLS = 50
 
 
@@ -54,7 +56,7 @@ class PartitionStall:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """`moved`: the moves since it began; `control`: topic → the longest stall of those that did not move meanwhile.
+    """`moved`: the moves while it was under way; `control`: topic → the longest stall of those that did not move meanwhile.
 
     `partitions`: all that the fleet had before anything moved, sorted. `waits`: what it waits for, and what to do; empty = it goes on.
     """
@@ -151,9 +153,13 @@ def _partitions(
 
 
 def _rebalances(c: Coordinator, upgrade: Upgrade) -> list[history.Rebalance]:
-    """Those since it began, the oldest first."""
-    found = [one for topic in upgrade.topics for one in history.rebalances(c, [topic], MAX_REBALANCES)]
-    return sorted((one for one in found if one.began_at >= upgrade.began_at), key=lambda one: one.began_at)
+    """Those that began while it was under way, the oldest first."""
+    ended_at = upgrade.since_at if upgrade.over else inf
+    found: list[history.Rebalance] = []
+    for topic in upgrade.topics:
+        newest = dropwhile(lambda one: one.began_at > ended_at, history.newest(c, topic))
+        found += islice(newest, MAX_REBALANCES)
+    return sorted((one for one in found if upgrade.began_at <= one.began_at <= ended_at), key=lambda one: one.began_at)
 
 
 def _counted(what: str, found: Sequence[MovedPartition | PartitionStall]) -> Iterator[str]:

@@ -1025,6 +1025,24 @@ def test_a_partition_that_was_planned_again_in_a_rebalance_is_counted_once(site:
     assert [one.partition for one in found.moved] == [one.partition for one in plan.moves]
 
 
+def test_the_report_of_an_upgrade_that_is_over_has_nothing_of_what_moved_since(
+    site: UpgradingSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to_v2(site, steps=(100,))
+    assert site.ends().phase is Phase.DONE
+    with_pauses(site)
+    before = upgrade_report.report(site.coordinator, APP)
+    rebalances = len({one.rebalance for one in site.history()})
+    directives.drain(site.coordinator, "b-3", by="kim", why="next week")
+    for _ in range(20):
+        site.turn()
+    with_pauses(site)
+    assert len({one.rebalance for one in site.history()}) > rebalances
+    assert upgrade_report.report(site.coordinator, APP) == before
+    monkeypatch.setattr(upgrade_report, "MAX_REBALANCES", rebalances)
+    assert upgrade_report.report(site.coordinator, APP) == before, "what moved since takes no place from it"
+
+
 def test_a_report_before_anything_has_moved_says_so(site: UpgradingSite) -> None:
     with pytest.raises(NotManaged):
         upgrade_report.report(site.coordinator, APP)
