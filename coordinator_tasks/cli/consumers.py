@@ -15,6 +15,7 @@ from coordinator_tasks.cli.base import (
     listed,
     opened,
 )
+from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.service import fleet as fleet_service
 from coordinator_tasks.service import overview
 from coordinator_tasks.service.actions import CONSUMER_ACTIONS
@@ -29,11 +30,13 @@ commands = typer.Typer()
 def status(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the consumers: live, isolated, draining or absent; address, incarnation, what they run and their lag.
 
-    Exit code 1 while a partition has no owner.
+    Exit code 1 while a partition has no owner, or a topic cannot be read.
     """
+    problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
         listed(overview.consumers(c), how_of(how, json), show.consumers)
-        exit_if_unowned(overview.unowned(c))
+        unowned = overview.unowned(c, problems)
+    exit_if_unowned(unowned, [f"{topic}: {problem.told}" for topic, problem in problems.items()])
 
 
 for panel, found in {

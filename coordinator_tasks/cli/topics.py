@@ -9,7 +9,6 @@ from coordinator_tasks.cli.base import (
     Format,
     Json,
     Output,
-    exit_if_left_out,
     exit_if_unowned,
     how_of,
     listed,
@@ -30,8 +29,8 @@ def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
     with opened(context) as c:
         found = overview.topics(c)
         listed(found, how_of(how, json), show.topics)
-        exit_if_unowned({one.topic: one.unowned for one in found if one.unowned})
-        exit_if_left_out([f"{one.topic}: {one.problem}" for one in found if one.problem])
+    unowned = {one.topic: one.unowned for one in found if one.unowned}
+    exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem])
 
 
 for action in (*TOPIC_ACTIONS, ACTIONS["reset_offsets"]):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core import topic_patterns
-from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import presence
@@ -139,17 +139,25 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
     )
 
 
-def unowned(c: Coordinator) -> dict[str, tuple[int, ...]]:
-    """Topic → its partitions that nobody has or is about to get; topics without any, or unreadable, are left out."""
-    found = {topic: unowned_in(view) for topic, view in _views(c)}
+def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, tuple[int, ...]]:
+    """Topic → its partitions that nobody has or is about to get; topics without any, or unreadable, are left out.
+
+    `problems` gets the topics that cannot be read.
+    """
+    found = {topic: unowned_in(view) for topic, view in _views(c, problems)}
     return {topic: partitions for topic, partitions in found.items() if partitions}
 
 
-def _views(c: Coordinator) -> Iterator[tuple[str, TopicView]]:
-    """The topics that can be read."""
+def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> Iterator[tuple[str, TopicView]]:
+    """The topics that can be read; `problems` gets the others."""
     for topic in transitions.topics(c):
-        with suppress(Malformed, Refused, LookAgain):  # `topics` shows such a problem
-            yield topic, store.load(c.zk, c.paths, topic).view
+        try:
+            view = store.load(c.zk, c.paths, topic).view
+        except (Malformed, Refused, LookAgain) as error:
+            if problems is not None:
+                problems[topic] = error
+            continue
+        yield topic, view
 
 
 def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
