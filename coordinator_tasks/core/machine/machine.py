@@ -91,7 +91,12 @@ def seek(
         return Decision(Verdict.HOLD, older)
     unknown = sorted(offsets.keys() - set(view.partitions))
     if unknown:
-        return Decision(Verdict.HOLD, f"topic {view.topic} has no {causes.listed(unknown)}")
+        them = agreed(len(unknown), "it", "them")
+        return Decision(
+            Verdict.HOLD,
+            f"{causes.listed(unknown)} {agreed(len(unknown), 'is', 'are')} not in its list yet; `reconcile` or `run` finds {them} "
+            "in Kafka within a minute: ask again then, or name other partitions",
+        )
     for partition, offset in sorted(offsets.items()):
         draft.seek(partition, offset)
     draft.kept = plan

@@ -83,6 +83,18 @@ def test_describe_names_a_topic_that_it_cannot_show_and_shows_the_others(run: Ru
     assert run("offsets", "describe", "--group", "g")[0] in (0, 1)
 
 
+def test_a_reset_of_partitions_that_kafka_has_got_since_says_who_lists_them(run: Run, shop: Shop) -> None:
+    shop.kafka.add_partitions("orders", 1)
+    assert len(run("offsets", "describe")[1].splitlines()) == 5
+    code, _, err = run("offsets", "reset", "--all-topics", "--to-latest", "--execute")
+    assert (code, err) == (
+        2,
+        "error: KPC-017: the offsets of topic 'orders' cannot be reset: partition 3 is not in its list yet; `reconcile` or "
+        "`run` finds it in Kafka within a minute: ask again then, or name other partitions\n",
+    )
+    assert run("offsets", "reset", "--topic", "orders:0,1,2", "--to-latest", "--execute")[0] == 0
+
+
 def test_an_import_reads_no_configuration_of_a_topic_that_is_not_in_the_file(
     run: Run, shop: Shop, tmp_path: Path
 ) -> None:
