@@ -54,7 +54,7 @@ def preview_rows(found: Iterable[Preview]) -> Table:
     """One row for each move; a topic without one has one row."""
     rows = []
     for one in found:
-        rows += [(one.topic, *_move_cells(move), one.problem or one.waits) for move in one.moves or (None,)]
+        rows += [(one.topic, *_move_cells(move), one.problem or one.waits or one.kept) for move in one.moves or (None,)]
     names = ("topic", "partition", "from", "to", "kind", "backlog", "pause", "reason", "waits")
     return Table(names, rows, "")
 

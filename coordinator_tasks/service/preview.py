@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.budget import counted_moves, why_over
 from coordinator_tasks.core.errors import UNREADABLE
-from coordinator_tasks.core.machine import what_if
+from coordinator_tasks.core.machine import causes, what_if
+from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Move, MoveKind
@@ -57,7 +58,7 @@ class Preview:
     """One topic. `counts`: consumer → its partitions then; `waits`: why it does not become Stable (empty = it does).
 
     `frozen`: what has an owner stays. `over`: in which ways it exceeds the budget. `learned_from`: how many earlier moves have a known
-    pause. `problem`: why the topic is left out.
+    pause. `problem`: why the topic is left out. `kept`: who leaves and keeps what it has, and why (empty = nobody does).
     """
 
     topic: str
@@ -70,6 +71,7 @@ class Preview:
     learned_from: int = 0
     problem: str = ""
     over: tuple[str, ...] = ()
+    kept: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -90,6 +92,7 @@ class Preview:
             lines.append(f"{self.topic}:   {self._learned}")
         lines += [f"{self.topic}:   why {named(which)}: {text}" for text, which in _reasons(self.moves).items()]
         lines += [f"{self.topic}:   {named(self.unowned)} would have no owner"] if self.unowned else []
+        lines += [f"{self.topic}:   {self.kept}"] if self.kept else []
         lines += [f"{self.topic}:   it would wait: {self.waits}"] if self.waits else []
         return tuple(lines)
 
@@ -144,7 +147,15 @@ def previewed(
 ) -> tuple[Site, tuple[Preview, ...]]:
     """The site after the change, and the price of it for these topics (none = all). Raises `Refused`."""
     after, wanted = _replayed(site, change, policy, topics)
-    return after, tuple(priced(one, site, past.get(one.topic, ())) for one in wanted)
+    return after, tuple(_with_kept(after, priced(one, site, past.get(one.topic, ()))) for one in wanted)
+
+
+def _with_kept(after: Site, found: Preview) -> Preview:
+    """The preview with who leaves and keeps partitions in the end; while the topic waits, they may still go."""
+    if found.waits:
+        return found
+    view, world = after.topics[found.topic], what_if.world_of(after, found.topic)
+    return replace(found, kept=causes.undrained(view, world, draft_of(view, "")))
 
 
 def _replayed(site: Site, change: Change, policy: Policy, topics: Collection[str]) -> tuple[Site, list[Outcome]]:
@@ -174,10 +185,10 @@ def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tup
     problems = tuple(Preview(t, problem=why) for t, why in left_out.items() if not topics or t in topics)
     if topics and not chosen:
         return problems
-    _, wanted = _replayed(site, change, c.policy, chosen)
+    after, wanted = _replayed(site, change, c.policy, chosen)
     # The history of a topic of which nothing moves is not read: there may be hundreds of topics.
     found = [priced(one, site, earlier_moves(c, one.topic) if one.moves else ()) for one in wanted]
-    return (*(with_budget(c, site, one) for one in found), *problems)
+    return (*(with_budget(c, site, _with_kept(after, one)) for one in found), *problems)
 
 
 def with_budget(c: Coordinator, site: Site, found: Preview) -> Preview:

@@ -8,11 +8,13 @@ from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
-from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, Pause, Pauses, RunningPartition
+from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, Pause, Pauses, RunningPartition, Silence
 from coordinator_tasks.core.pause_prediction import learned
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service import begun, directives, overrides, preview, transitions
 from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.sites import site_of
+from coordinator_tasks.show import preview_rows
 from tests.fakes.cluster import PERSON
 from tests.fakes.zookeeper import paths_read
 from tests.world.site import Process, Site, stable_site
@@ -109,6 +111,22 @@ def test_what_nobody_takes_over_is_told_as_stopped_with_the_reason() -> None:
     assert "pause" not in "".join(found.lines)
     assert "orders:   why partition 0: isolated: a (by ada: old disk)" in found.lines
     assert "orders:   partition 0 would have no owner" in found.lines
+
+
+def test_who_leaves_and_keeps_what_it_has_is_told_with_the_reason(shop: Site) -> None:
+    everybody = Change(leave=("a", "b"))
+    (found,) = preview.preview(shop.coordinator, everybody, ["orders"])
+    why = "no other consumer is there that may take them"
+    kept = f"a drains and keeps partitions 0, 1: {why}; b drains and keeps partitions 2, 3: {why}"
+    assert found.lines == ("orders: no partition would move; then a 2, b 2", f"orders:   {kept}")
+    assert preview_rows([found]).csv.splitlines()[1] == f'orders,,,,,,,,"{kept}"'
+    (simulated,) = preview.previewed(site_of(shop.coordinator)[0], everybody, shop.policy, {}, ["orders"])[1]
+    assert simulated.kept == kept
+    (moves,) = preview.preview(shop.coordinator, Change(leave=("a",)), ["orders"])
+    assert (len(moves.moves), moves.kept) == (2, "")
+    shop.processes["b"].silence = Silence.SILENT
+    (waits,) = preview.preview(shop.coordinator, Change(leave=("a",)), ["orders"])
+    assert (bool(waits.waits), waits.kept) == (True, "")
 
 
 def test_an_unreadable_topic_is_left_out_and_says_why(shop: Site) -> None:
