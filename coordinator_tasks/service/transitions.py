@@ -26,10 +26,12 @@ from coordinator_tasks.service import approvals, observe, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import Snapshot
 from coordinator_tasks.service.store import Stored
+from coordinator_tasks.service.topics import not_removed
 
 MAX_WRITES = 8  # of one topic in one call: a loss, a plan and what follows; the rest is for the next call
 MAX_RACES = 20  # lost races of one topic in one call
 _PREVIEW = Actor("preview")
+_FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
 
 
 class Outcome(StrEnum):
@@ -139,13 +141,16 @@ def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
 def explain(c: Coordinator, topic: str) -> Explanation:
     """Why every partition of a topic is where it is, and what its strategy would do with it now. Writes nothing.
 
-    Raises `NotManaged`, `Refused` (also for an error of a site's own strategy), `Malformed`, the `Unavailable` kinds.
+    Raises `NotManaged`, `Refused` (a topic that is removed, or an error of a site's own strategy), `Malformed`, the
+    `Unavailable` kinds.
     """
     c.zk.sync()
     stored = store.load(c.zk, c.paths, topic)
+    config = not_removed(stored.view.config)
     snapshot = observe.snapshot(c, topics(c), note=False)
     (view,) = observe.describe(c, [stored.view])
-    return machine.explain(_effective(c, view), snapshot.world_of(topic), c.policy)
+    found = machine.explain(_effective(c, view), snapshot.world_of(topic), c.policy)
+    return replace(found, summary=f"{_FROZEN}{found.summary}") if config.frozen else found
 
 
 def seek(

@@ -397,8 +397,21 @@ def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
     assert "is frozen" in run("freeze", "orders")[1]
     steps(run)
     assert "frozen: nothing moves" in run("topics")[1]
+    site.join("consumer-b")
+    explained = run("explain", "orders")[1]
+    assert explained.startswith("  frozen: what has an owner stays where it is; once it is unfrozen, balanced: 3 of 6 ")
     assert "is not frozen" in run("unfreeze", "orders")[1]
-    assert "frozen" not in run("topics")[1]
+    assert "frozen" not in run("topics")[1] + run("explain", "orders")[1]
+
+
+def test_a_topic_that_is_removed_is_not_explained_as_if_it_were_planned(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    run("remove-topic", "orders", "--yes")
+    code, out, err = run("explain", "orders")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: KPC-010: topic 'orders' is being removed, so nothing of it is assigned; add it again first\n"
+    )
 
 
 def test_partitions_are_pinned_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
