@@ -192,8 +192,8 @@ def moves(found: Iterable[Move]) -> str:
     return str(Table(("  moves", "partitions", "from", "to", "kind", "how"), rows, ""))
 
 
-def history(found: Iterable[Rebalance]) -> str:
-    """What moved, from whom to whom, why, and how long it took; newest first."""
+def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
+    """What moved, from whom to whom, why, and how long it took; newest first. `left_out`: something could not be read."""
     parts = []
     for one in found:
         verb = "given up after" if one.given_up else "took"
@@ -213,7 +213,7 @@ def history(found: Iterable[Rebalance]) -> str:
             lines += [f"  {text}" for text in said if text]
             lines += [f"  left out: {text}" for text in one.pauses.left_out]
         parts.append("\n".join(lines))
-    return "\n\n".join(parts) or "nothing has happened yet"
+    return "\n\n".join(parts) or ("no rebalance could be shown" if left_out else "nothing has happened yet")
 
 
 def history_rows(found: Iterable[Rebalance]) -> Table:
@@ -234,8 +234,11 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
     return Table(names, rows, "")
 
 
-def asked(found: Iterable[Asked], about: str = "") -> Table:
-    """Who asked for what, and what each field was before; newest first. A record has a row for each field."""
+def asked(found: Iterable[Asked], about: str = "", *, left_out: bool = False) -> Table:
+    """Who asked for what, and what each field was before; newest first. A record has a row for each field.
+
+    `left_out`: something could not be read.
+    """
     rows = []
     for one in found:
         head = (_time(one.at), _who(one.actor), one.action, one.about, one.why or NOBODY)
@@ -245,7 +248,7 @@ def asked(found: Iterable[Asked], about: str = "") -> Table:
         ]
     headers = ("at", "who", "action", "about", "why", "changed", "before", "after")
     none = f"nobody has asked for anything about {about!r} yet" if about else "nobody has asked for anything yet"
-    return Table(headers, rows, none, merged=5)
+    return Table(headers, rows, "no request could be shown" if left_out else none, merged=5)
 
 
 def _who(actor: Actor) -> str:
@@ -260,8 +263,8 @@ def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
     return " / ".join(dict.fromkeys(said))
 
 
-def offsets(found: Iterable[PartitionOffset]) -> Table:
-    """The columns of `kafka-consumer-groups --describe`, in its order."""
+def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Table:
+    """The columns of `kafka-consumer-groups --describe`, in its order. `left_out`: a topic could not be read."""
     rows = [
         (
             one.group,
@@ -278,7 +281,8 @@ def offsets(found: Iterable[PartitionOffset]) -> Table:
         for one in found
     ]
     names = "group topic partition current-offset log-end-offset lag consumer-id host client-id"
-    return Table(names.split(), rows, "no topic is managed, so there are no offsets")
+    none = "no topic could be shown" if left_out else "no topic is managed, so there are no offsets"
+    return Table(names.split(), rows, none)
 
 
 def resets(found: Iterable[Reset]) -> Table:

@@ -62,7 +62,8 @@ def _findings(found: Audit, *, mend: bool = True) -> Table:
         for one in found.findings
     )
     headers = ("code", "topic", "partitions", "found", *(["to do"] if mend else []))
-    return Table(headers, rows, "every partition has one owner, who runs it and commits it, or is on its way to one")
+    healthy = "every partition has one owner, who runs it and commits it, or is on its way to one"
+    return Table(headers, rows, "nothing is wrong in what could be looked at" if found.problems else healthy)
 
 
 def _committers(found: Audit) -> Table:
@@ -72,4 +73,5 @@ def _committers(found: Audit) -> Table:
         for one in found.committers
     ]
     headers = ("topic", "committed by", "partitions", "which", f"changed {span}", f"records {span}")
-    return Table(headers, rows, "nothing is committed")
+    none = "nothing is committed in what could be looked at" if found.problems else "nothing is committed"
+    return Table(headers, rows, none)

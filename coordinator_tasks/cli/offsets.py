@@ -51,7 +51,8 @@ def describe(
     wanted = _topics(topic)
     problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
-        listed(group_offsets.described(c, wanted, group, problems), how_of(how, json), show.offsets)
+        found = group_offsets.described(c, wanted, group, problems)
+        listed(found, how_of(how, json), partial(show.offsets, left_out=bool(problems)))
     exit_if_left_out([f"{name}: {problem.told}" for name, problem in problems.items()])
 
 

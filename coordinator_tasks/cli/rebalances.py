@@ -122,12 +122,12 @@ def history(
     with opened(context) as c:
         if actions:
             told = asked.asked(c, topic or "", limit, problems)
-            listed(told, how_of(how, json), partial(show.asked, about=topic or ""))
+            listed(told, how_of(how, json), partial(show.asked, about=topic or "", left_out=bool(problems)))
         else:
             found = history_service.rebalances(c, [topic] if topic else (), limit, None if topic else problems)
             if topic and not found:
                 managed(c, [topic])
-            listed(found, how_of(how, json), show.history, show.history_rows)
+            listed(found, how_of(how, json), partial(show.history, left_out=bool(problems)), show.history_rows)
     exit_if_left_out(problems)
 
 

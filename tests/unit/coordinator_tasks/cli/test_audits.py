@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from coordinator_tasks.cli import main
+from coordinator_tasks.core.machine import audit as rules
 from tests.world.shop import Shop
 from tests.world.site import Site
 
@@ -50,7 +51,22 @@ def test_what_is_not_audited_is_said_and_has_exit_code_1(shop: Shop, run: Run) -
     code, out, err = run("audit")
     assert code == 1
     assert err.startswith("left out: the committed offsets of orders are not audited: Kafka does not answer\n")
-    assert "nothing is committed" in out
+    assert "nothing is committed in what could be looked at" in out
+
+
+def test_what_could_not_be_looked_at_is_not_called_healthy(
+    shop: Shop, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_all(shop)
+    monkeypatch.setattr(rules, "old_code", lambda *_: [])
+    assert run("audit")[1].startswith(
+        "every partition has one owner, who runs it and commits it, or is on its way to one\n"
+    )
+    shop.kafka.down = True
+    assert run("audit")[:2] == (
+        1,
+        "nothing is wrong in what could be looked at\n\nnothing is committed in what could be looked at\n",
+    )
 
 
 def test_a_cluster_without_topics_is_not_called_healthy(capsys: pytest.CaptureFixture[str]) -> None:

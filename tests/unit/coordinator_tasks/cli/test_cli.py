@@ -247,6 +247,18 @@ def test_a_record_that_cannot_be_read_hides_nothing_of_other_topics_and_requests
     assert run("history", "clicks")[0] == 4
 
 
+def test_a_list_of_which_everything_is_left_out_is_not_called_empty(run: Run, site: Site) -> None:
+    empty = ("nothing has happened yet\n", "nobody has asked for anything yet\n")
+    assert (run("history")[1], run("history", "--actions")[1]) == empty
+    for folder in (site.paths.history("orders"), site.paths.asked):
+        site.zk.ensure(folder)
+        site.zk.transact([Create(f"{folder}/0000000000", b"{")])
+    assert run("history")[:2] == (1, "no rebalance could be shown\n")
+    assert run("history", "--actions")[:2] == (1, "no request could be shown\n")
+    site.zk.transact([Create(site.paths.config("orders"), b"{")])
+    assert run("offsets", "describe")[:2] == (1, "no topic could be shown\n")
+
+
 def test_the_last_consumer_that_is_drained_keeps_everything_and_the_lists_say_so(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     run("drain", "consumer-a", "--why", "new host")
