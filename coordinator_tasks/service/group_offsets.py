@@ -17,7 +17,7 @@ from coordinator_tasks.service.topics import chosen_partitions, configuration, l
 class PartitionOffset:
     """One partition: `current_offset` is committed (`None` = nothing), `lag` counts offsets up to the log's end.
 
-    The end of a partition without a leader is `None`.
+    Where the log was truncated and ends before it, the lag is negative. The end of a partition without a leader is `None`.
     `consumer_id` is the owner with its incarnation, `client_id` the owner, `host` that of its interface; empty = no owner.
     """
 
@@ -100,7 +100,7 @@ def _of_topic(
             p,
             at,
             end,
-            None if at is None or end is None else max(0, end - at),
+            None if at is None or end is None else end - at,
             f"{owner}-{incarnation}" if owner else "",
             f"/{hosts[owner]}" if owner in hosts else "",
             owner,

@@ -39,6 +39,12 @@ def test_describe_shows_a_partition_without_a_leader_with_no_end(run: Run, shop:
     ]
 
 
+def test_describe_shows_a_log_that_ends_before_the_committed_offset_with_a_negative_lag(run: Run, shop: Shop) -> None:
+    shop.commit(0, 130)
+    rows = [line.split() for line in run("offsets", "describe", "--topic", "orders:0")[1].splitlines()[1:]]
+    assert rows == [["g", "orders", "0", "130", "100", "-30", "a-1", "/a", "a"]]
+
+
 def test_describe_takes_topics_partitions_and_a_group(run: Run, shop: Shop) -> None:
     shop.kafka.create_topic("clicks", 1)
     add_topic(shop.coordinator, "clicks", "web", actor=PERSON)
