@@ -36,6 +36,7 @@ from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.tables import visible
 
 commands = typer.Typer()
+MAX_LIMIT = 1_000_000  # rebalances or requests of one look back
 STEP_LEVEL = logging.WARNING
 """Commands write no lower level; a step of the loop is what `run` is for."""
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ def history(
         str | None,
         typer.Argument(help="One topic, or with --actions a consumer or fleet; none = all.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="So many rebalances or requests at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="So many rebalances or requests at most.")] = 20,
     actions: Annotated[bool, typer.Option("--actions", help=ACTIONS_HELP)] = False,
     how: Output = Format.TABLE,
     json: Json = False,

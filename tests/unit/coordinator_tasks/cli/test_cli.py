@@ -587,6 +587,7 @@ def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
         ),
         (("preview", "orders"), 2, "is not managed by cluster 'site' (it manages: none)"),
         (("history", "orders"), 2, "is not managed by cluster 'site' (it manages: none)"),
+        (("history", "--limit", "9" * 20), 2, "Input should be less than or equal to 1000000"),
         (("plan", "x" * 100_000), 2, " ... "),
         (("topics", "--output", "x" * 100_000), 2, " ... "),
         (("set-fleet", "f", "--application", "a\x1b[2J", "--consumer", "a"), 2, "has characters that cannot be shown"),
