@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from coordinator_tasks.core.errors import UNREADABLE, LookAgain
+from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, LookAgain
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.partition_text import agreed, counted, named
@@ -175,12 +175,14 @@ def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
     consumer = given["consumer"]
     directives.check_isolation(_isolated_s(given))
     directives.check_known(c, consumer)
-    held = overview.at_stake(c, consumer)
+    problems: dict[str, CoordinatorError] = {}
+    held = overview.at_stake(c, consumer, problems)
     alone = directives.without_taker(c, consumer, held)
     for topic, partitions in held.items():
         taken = ", and nobody else is there to take what it loses" if topic in alone else ""
         yield f"{consumer} loses at once {counted(len(partitions), 'partition')} of {topic}{taken}"
-    if not held:
+    yield from overview.not_known(consumer, problems)
+    if not held and not problems:
         yield f"{consumer} holds nothing"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from coordinator_tasks.core.errors import UNREADABLE, NotManaged
+from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, NotManaged
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, Directive, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
@@ -130,12 +130,14 @@ def given_away(
 
     `lives`: the registered consumers.
     """
-    held = overview.held(c, consumer)
+    problems: dict[str, CoordinatorError] = {}
+    held = overview.held(c, consumer, problems)
     for topic, partitions in held.items():
         until = kept_until(c, lives, topic, leaves)
         verb, end = ("keeps", until) if until else ("gives away", then)
         yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
-    if not held:
+    yield from overview.not_known(consumer, problems)
+    if not held and not problems:
         yield f"{consumer} holds nothing{then}"
 
 

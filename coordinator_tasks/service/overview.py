@@ -160,19 +160,28 @@ def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) 
         yield topic, view
 
 
-def held(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
-    """Topic → the partitions that this consumer has. Unreadable topics are left out."""
-    nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c))
+def held(
+    c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Topic → the partitions that this consumer has. Unreadable topics are left out; `problems` gets them."""
+    nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c), problems)
     return {topic: granted for topic, node in nodes.items() if (granted := _granted(consumer, node))}
 
 
-def at_stake(c: Coordinator, consumer: str) -> dict[str, tuple[int, ...]]:
+def at_stake(
+    c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
+) -> dict[str, tuple[int, ...]]:
     """Topic → what its isolation would take from this consumer: what it has, and what it is to close or to start.
 
-    Unreadable topics are left out.
+    Unreadable topics are left out; `problems` gets them.
     """
-    found = {topic: at_stake_of(view).get(consumer, ()) for topic, view in _views(c)}
+    found = {topic: at_stake_of(view).get(consumer, ()) for topic, view in _views(c, problems)}
     return {topic: partitions for topic, partitions in found.items() if partitions}
+
+
+def not_known(consumer: str, problems: Mapping[str, CoordinatorError]) -> Iterator[str]:
+    """What is said of topics that cannot be read, beside what the consumer has."""
+    return (f"what {consumer} has of {topic} is not known: {problem}" for topic, problem in problems.items())
 
 
 def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:

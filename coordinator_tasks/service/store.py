@@ -5,13 +5,12 @@ afterwards, an empty node is unreadable.
 """
 
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.codecs.packed import begins_packed
-from coordinator_tasks.core.errors import LookAgain, Malformed, NotManaged
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NotManaged
 from coordinator_tasks.core.machine.decision import Decision
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
@@ -99,13 +98,24 @@ def read_node(path: str, node: Node | None) -> TopicNode | None:
     return codec.decode_node(path, node.data)
 
 
-def load_nodes(zk: ZooKeeper, paths: Paths, topics: Collection[str]) -> dict[str, TopicNode]:
-    """The nodes of these topics; one that is missing or cannot be read is left out: `load` of that topic reports it."""
+def load_nodes(
+    zk: ZooKeeper, paths: Paths, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
+) -> dict[str, TopicNode]:
+    """The nodes of these topics; one that is missing or cannot be read is left out: `load` of that topic reports it.
+
+    `problems` gets those that cannot be read.
+    """
     found: dict[str, TopicNode] = {}
-    for topic, node in find_many(zk, {topic: paths.topic(topic) for topic in topics if is_topic(topic)}, {}).items():
-        with suppress(Malformed):
-            if topic_node := read_node(paths.topic(topic), node):
-                found[topic] = topic_node
+    unread = problems if problems is not None else {}
+    wanted = {topic: paths.topic(topic) for topic in topics if is_topic(topic)}
+    for topic, node in find_many(zk, wanted, unread).items():
+        try:
+            topic_node = read_node(wanted[topic], node)
+        except Malformed as error:
+            unread[topic] = error
+            continue
+        if topic_node is not None:
+            found[topic] = topic_node
     return found
 
 
