@@ -50,7 +50,8 @@ def audit(
 
 def _text(found: Audit) -> str:
     if not found.between_s and not found.findings:  # there was no topic to look at again
-        return "no topic could be audited" if found.problems else "no topic is managed, so there is nothing to audit"
+        none = "no topic is managed, or it is removed, so there is nothing to audit"
+        return "no topic could be audited" if found.problems else none
     who = _committers(found)
     to_do = dict.fromkeys(f"- {one.code}: {one.mend}" for one in found.findings)
     return "\n".join([str(_findings(found, mend=False)), *(["", "To do:", *to_do] if to_do else []), "", str(who)])

@@ -84,14 +84,17 @@ def compared(first: Look, second: Look | None = None, between_s: float = 0.0) ->
 
 
 def look(c: Coordinator, names: Collection[str] = ()) -> Look:
-    """Look once at these topics (none = all). Raises as `audit`."""
+    """Look once at these topics (none = all); what is removed is left out. Raises as `audit`."""
     found, views = Look(), list[TopicView]()
     c.zk.sync()
     for name in sorted(set(names or transitions.topics(c))):
         try:
-            views.append(store.load(c.zk, c.paths, name).view)
+            view = store.load(c.zk, c.paths, name).view
         except (Malformed, Refused, LookAgain) as error:
             found.problems.append(f"{name} is not audited: {error.told}")
+            continue
+        if not view.config.removed:  # nobody is to own anything of the others
+            views.append(view)
     snapshot = observe.snapshot(c, transitions.topics(c), note=False)
     try:
         found.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
