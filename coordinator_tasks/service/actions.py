@@ -253,14 +253,16 @@ def _would_restart(c: Coordinator, given: Given) -> Done:
     wanted = directives.would_expect_restart(
         c, consumer, within_s, moves=moves, by="nobody yet", why=given.get("why", "")
     )
-    return _restarts(c, consumer, wanted, overview.held(c, consumer))
+    problems: dict[str, CoordinatorError] = {}
+    return _restarts(c, consumer, wanted, overview.held(c, consumer, problems), problems)
 
 
 def _expect_restart(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer, (within_s, moves) = given["consumer"], _restart(given)
-    held, why = overview.held(c, consumer), given.get("why", "")
+    problems: dict[str, CoordinatorError] = {}
+    held, why = overview.held(c, consumer, problems), given.get("why", "")
     found = directives.expect_restart(c, consumer, within_s, moves=moves, by=actor.named, why=why)
-    return _restarts(c, consumer, found.restart, held)
+    return _restarts(c, consumer, found.restart, held, problems)
 
 
 def _restart(given: Given) -> tuple[float, bool]:
@@ -268,7 +270,11 @@ def _restart(given: Given) -> tuple[float, bool]:
 
 
 def _restarts(
-    c: Coordinator, consumer: str, wanted: PlannedRestart | None, held: Mapping[str, tuple[int, ...]]
+    c: Coordinator,
+    consumer: str,
+    wanted: PlannedRestart | None,
+    held: Mapping[str, tuple[int, ...]],
+    problems: Mapping[str, CoordinatorError],
 ) -> Done:
     if wanted is None:
         line = f"{consumer} is not expected to restart"
@@ -279,7 +285,8 @@ def _restarts(
         until = kept_until(c, lives, topic, [consumer]) if wanted.moves else ""
         does = agreed(len(which), *_meanwhile(until, moves=wanted.moves))
         lines.append(f"{consumer}: {named(which)} of {topic} {does}")
-    lines += [] if held else [f"{consumer} holds nothing"]
+    lines += overview.not_known(consumer, problems)
+    lines += [] if held or problems else [f"{consumer} holds nothing"]
     return Done(wanted, "\n".join(lines), tuple(lines))
 
 
