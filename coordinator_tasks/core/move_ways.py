@@ -17,9 +17,9 @@ HOW: Mapping[MoveKind, tuple[str, str]] = {
 
 
 def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
-    """(Giver, taker, kind) → its partitions, all sorted; an empty name is nobody's."""
+    """(Giver, taker, kind) → its partitions, all sorted, each once; an empty name is nobody's."""
     found: dict[tuple[str, str, MoveKind], list[int]] = {}
-    for move in sorted(moves, key=lambda move: (move.giver, move.taker, move.kind, move.partition)):
+    for move in sorted(set(moves), key=lambda move: (move.giver, move.taker, move.kind, move.partition)):
         found.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
     return found
 

@@ -1,5 +1,7 @@
 """The commands for committed offsets, as a person types them who knows `kafka-consumer-groups`."""
 
+import csv
+import io
 import json
 import os
 from collections.abc import Callable
@@ -99,6 +101,16 @@ def test_a_reset_of_partitions_that_kafka_has_got_since_says_who_lists_them(run:
         "`run` finds it in Kafka within a minute: ask again then, or name other partitions\n",
     )
     assert run("offsets", "reset", "--topic", "orders:0,1,2", "--to-latest", "--execute")[0] == 0
+
+
+def test_the_history_names_a_partition_once_that_was_reset_twice_in_a_rebalance(run: Run, shop: Shop) -> None:
+    shop.statuses.answers.clear()  # nothing is confirmed, so that the rebalance does not end
+    for place in ("--to-earliest", "--to-latest"):
+        assert run("offsets", "reset", "--topic", "orders:0,1", place, "--execute")[0] == 0
+    shown = [line.split() for line in run("history", "--limit", "1")[1].splitlines()]
+    assert ["0-1", "a", "a", "restart"] in shown
+    (row,) = csv.DictReader(io.StringIO(run("history", "--limit", "1", "-o", "csv")[1]))
+    assert row["partitions"] == "0-1"
 
 
 def test_an_import_reads_no_configuration_of_a_topic_that_is_not_in_the_file(
