@@ -14,7 +14,7 @@ from coordinator_tasks.service.group_offsets import PartitionOffset
 from coordinator_tasks.service.growth_replay import Happened
 from coordinator_tasks.service.history import Rebalance
 from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
-from coordinator_tasks.service.positions import Reset
+from coordinator_tasks.service.positions import RESET, Reset
 from coordinator_tasks.service.preview import Preview, PricedMove
 from coordinator_tasks.service.transitions import TopicReport
 from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible
@@ -207,6 +207,8 @@ def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
             rows.append((f"  {ranges(partitions)}", giver or NOBODY, taker or NOBODY, kind.value))
             reasons[ranges(partitions)] = _reasons(one, partitions)
         lines.append(str(Table(("  partitions", "from", "to", "kind"), rows, "  nothing moved")))
+        if without := _reset_without_owner(one):
+            reasons[ranges(without)] = _reasons(one, without)
         lines += [f"  why {which}: {text}" for which, text in reasons.items() if text]
         if one.pauses is not None:
             said = (pauses.moved_sentence(one.pauses), pauses.unmoved_sentence(one.pauses))
@@ -217,7 +219,10 @@ def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
 
 
 def history_rows(found: Iterable[Rebalance]) -> Table:
-    """One row for each rebalance and way that partitions went; one that moved nothing has one row."""
+    """One row for each rebalance and way that partitions went; one that moved nothing has one row.
+
+    Partitions that were reset while nobody had them have a row too.
+    """
     rows = []
     for one in found:
         took, runs = (
@@ -229,6 +234,8 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
             (ranges(which), giver, taker, kind.value, _reasons(one, which))
             for (giver, taker, kind), which in by_way(one.moves).items()
         ]
+        if without := _reset_without_owner(one):
+            ways.append((ranges(without), "", "", "", _reasons(one, without)))
         rows += [(*head, *way) for way in ways or [("", "", "", "", "")]]
     names = ("began", "topic", "rebalance", "took_s", "cause", "runs", "partitions", "from", "to", "kind", "why")
     return Table(names, rows, "")
@@ -261,6 +268,13 @@ def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
     wanted, plans = set(partitions), [record.plan for record in one.records if record.plan is not None]
     said = [reason.text for plan in plans for reason in plan.moves if wanted.intersection(reason.partitions)]
     return " / ".join(dict.fromkeys(said))
+
+
+def _reset_without_owner(one: Rebalance) -> list[int]:
+    """The partitions that a reset of offsets has sent elsewhere, and that moved in no way, because nobody had them."""
+    plans = [record.plan for record in one.records if record.plan is not None and record.plan.strategy == RESET]
+    asked = {partition for plan in plans for reason in plan.moves for partition in reason.partitions}
+    return sorted(asked - {move.partition for move in one.moves})
 
 
 def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Table:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks import show
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import transitions
+from coordinator_tasks.service import history, positions, transitions
 from coordinator_tasks.service.topics import add_topic
 from tests.fakes.cluster import PERSON
 from tests.world.shop import Shop
+from tests.world.site import stable_site
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -111,6 +113,18 @@ def test_the_history_names_a_partition_once_that_was_reset_twice_in_a_rebalance(
     assert ["0-1", "a", "a", "restart"] in shown
     (row,) = csv.DictReader(io.StringIO(run("history", "--limit", "1", "-o", "csv")[1]))
     assert row["partitions"] == "0-1"
+
+
+def test_the_history_says_where_a_reset_has_sent_partitions_that_nobody_has() -> None:
+    site = stable_site("a")
+    site.dies("a")
+    site.settles()
+    positions.reset(site.coordinator, "orders", "latest", [0, 2], why="late", actor=PERSON)
+    found = history.rebalances(site.coordinator, ["orders"], 1)
+    why = " / ".join(f"partition {p} continues at 0, was at 0: no change" for p in (0, 2))
+    assert show.history(found).splitlines()[-2:] == ["  nothing moved", f"  why 0,2: {why}"]
+    (row,) = csv.DictReader(io.StringIO(show.history_rows(found).csv))
+    assert (row["partitions"], row["from"], row["kind"], row["why"]) == ("0,2", "", "", why)
 
 
 def test_an_import_reads_no_configuration_of_a_topic_that_is_not_in_the_file(
