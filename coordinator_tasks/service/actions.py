@@ -49,11 +49,12 @@ def _described(c: Coordinator, given: Given) -> Iterator[str]:
 def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
     topic = given["topic"]
     # The configuration keeps the first number of partitions, and Kafka may have more by now.
-    wanted, _ = topics.would_add(c, *_added(given), **_how(given))
+    wanted, present = topics.would_add(c, *_added(given), **_how(given))
     config = topics.add_topic(c, *_added(given), **_how(given), actor=actor)
     size = counted(wanted.initial_partitions, "partition")
     text = f"topic {topic} is managed with {size}; the next plan assigns those without an owner"
-    return Done(config, text, (f"{topic} is managed from now on",))
+    new = present is None or present[0].removed
+    return Done(config, text, (f"{topic} {'is managed from now on' if new else 'stays as it is'}",))
 
 
 def _added(given: Given) -> tuple[str, str]:

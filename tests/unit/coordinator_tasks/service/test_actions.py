@@ -180,6 +180,8 @@ def test_the_dry_runs_of_a_removed_topic_say_that_nobody_reads_it_and_that_it_is
     given = {"topic": "orders", "group_id": "g", "start": "earliest", "strategy": ""}
     described = "orders has 4 partitions; group g, start earliest"
     assert said_of("add_topic", shop, given, dry_run=True) == [described, "orders is managed already"]
+    stays = [described, "orders is managed already", "orders stays as it is"]
+    assert said_of("add_topic", shop, given, dry_run=False) == stays
     assert said_of("remove_topic", shop, {"topic": "orders"}, dry_run=True) == ["nobody reads orders"]
     shop.zk.transact([SetData(shop.paths.topic("orders"), b"{")])
     (said,) = said_of("remove_topic", shop, {"topic": "orders"}, dry_run=True)
