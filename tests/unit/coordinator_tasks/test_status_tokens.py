@@ -1,6 +1,8 @@
 """Tokens from the settings and from a file that changes."""
 
 import logging
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.settings import settings_of
 from coordinator_tasks.status_tokens import StatusTokens
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 SITE = {"cluster": "main", "zookeeper": "zk:2181", "kafka": {"bootstrap.servers": "broker:9092"}}
 
 
@@ -81,3 +84,17 @@ def test_a_file_that_is_open_to_others_or_missing_is_refused(file: Path) -> None
 def test_a_token_and_a_file_of_tokens_are_not_both_set() -> None:
     with pytest.raises(Refused, match="set one of them"):
         settings_of({**SITE, "status_token": "one", "status_token_file": "/run/tokens"})
+
+
+@pytest.mark.parametrize("before", ["one", "one\n", "\none\n\n"])
+def test_the_documented_steps_change_the_token_of_every_file_that_is_read(file: Path, before: str) -> None:
+    text = PAGE.read_text(encoding="utf-8").split("\n### Change the status token\n", 1)[1].split("\n##", 1)[0]
+    steps = [block.strip() for block in text.split("```")[1::2]][1:]  # the first one makes the token
+    file.write_text(before)
+    tokens = StatusTokens(file=str(file))
+    found = []
+    for step in steps:
+        environment = {**os.environ, "TOKENS": str(file), "NEW": "two"}
+        subprocess.run(["bash", "-ec", step], env=environment, check=True, timeout=30)
+        found.append(tokens.all())
+    assert found == [("one", "two"), ("two", "one"), ("two",)]
