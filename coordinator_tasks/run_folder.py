@@ -57,6 +57,8 @@ class RunFolder:
                 found, link = folder.stat(), folder.lstat()
             except FileNotFoundError:
                 return ""
+            except OSError as error:
+                return f"the run folder {folder} cannot be looked at: {error.strerror}; choose another base folder, or correct it"
             if said := foreign(found) or foreign(link):
                 return f"the run folder {folder} {said}; choose another base folder, or chown this one"
         mode = stat.S_IMODE(found.st_mode)

@@ -94,6 +94,29 @@ class Attempts:
             self.next_at.pop(consumer, None)
 
 
+@dataclass(slots=True)
+class Alive:
+    """The file for a health check. On a disk that takes nothing, that check fails, and no consumer ends at once for it."""
+
+    path: Path
+    said: str = ""
+
+    def show(self) -> str:
+        """Touch the file; returns why it cannot be, empty = it can."""
+        try:
+            self.path.touch()
+        except OSError as error:
+            return f"{self.path} cannot be written: {error.strerror}"
+        return ""
+
+    def show_on(self) -> None:
+        """The same later: a problem is logged once, as long as it lasts."""
+        problem = self.show()
+        if problem and problem != self.said:
+            log.warning("%s; correct the folder's rights or its disk, a health check fails meanwhile", problem)
+        self.said = problem
+
+
 def look(
     c: Coordinator,
     host: Host,
@@ -195,12 +218,14 @@ def running(folder: RunFolder) -> bool:
         return False
     try:
         handle = os.open(folder.lock, os.O_RDWR)
-    except (FileNotFoundError, NotADirectoryError):  # a file beside the run folders
+    except OSError:  # a file beside the run folders, or a lock that is not ours: a launch says so
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:  # a disk without locks: a launch says so
+        return False
     finally:
         os.close(handle)
     return False
@@ -208,8 +233,9 @@ def running(folder: RunFolder) -> bool:
 
 def stop_all(host: Host, cluster: str) -> list[str]:
     """Pass a stop on to every consumer on this host and wait for their ends; returns those that still run."""
-    found = host.base / cluster
-    folders = {p.name: RunFolder(p) for p in sorted(found.iterdir())} if found.is_dir() else {}
+    folders: dict[str, RunFolder] = {}
+    with suppress(OSError):  # nothing was launched in a folder that is not there, or not ours
+        folders = {path.name: RunFolder(path) for path in sorted((host.base / cluster).iterdir())}
     left = {consumer: folder for consumer, folder in folders.items() if running(folder)}
     for folder in left.values():
         with suppress(OSError, ValueError):
@@ -225,9 +251,13 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
     """Launch missing consumers at intervals until `stop`.
 
     Launch nothing while ZooKeeper or the registry does not answer, or a needed node cannot be read; log that once.
-    Raises what refuses the first session; later it waits, because in a container all consumers would end with it.
+    Raises what refuses the first session, and `Refused` for a base folder that takes no file; later it waits, because in a
+    container all consumers would end with it.
     """
     make_folder(host.base)
+    alive = Alive(host.base / ALIVE)
+    if problem := alive.show():
+        raise Refused(f"{problem}; choose another base folder, or correct its rights")
     attempts, held, begun = Attempts(), "", False
     while not stop.is_set():
         try:
@@ -235,7 +265,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
                 begun = True
                 while not stop.is_set():
                     look(c, host, settings, attempts, time.monotonic(), stop.is_set)
-                    (host.base / ALIVE).touch()
+                    alive.show_on()
                     held = ""
                     stop.wait(LOOK_S)
         except CoordinatorError as error:
@@ -244,7 +274,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
             if str(error) != held:
                 held = str(error)
                 log.warning("launching nothing: %s", held)
-            (host.base / ALIVE).touch()
+            alive.show_on()
             stop.wait(LOOK_S)
 
 

@@ -58,3 +58,10 @@ def test_a_run_folder_that_others_may_change_is_refused(tmp_path: Path, mode: in
     folder.path.chmod(mode)
     with pytest.raises(Refused, match=rf"c1 may be changed by others \(mode {mode:o}\); run chmod 700 \S+/shop/c1"):
         folder.make()
+
+
+def test_a_run_folder_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "shop").touch()
+    assert (
+        "shop/c1 cannot be looked at: Not a directory; choose another" in RunFolder.of(tmp_path, "shop", "c1").problem()
+    )

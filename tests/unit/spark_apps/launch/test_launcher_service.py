@@ -97,6 +97,54 @@ def test_a_stray_file_beside_the_run_folders_keeps_no_consumer_from_being_stoppe
     assert not launcher_service.running(folder_of(host, "consumer-a"))
 
 
+def test_a_lock_that_cannot_be_opened_ends_neither_the_service_nor_the_others(
+    c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As that of a former user, whose folder was given to this one and not what is in it."""
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
+    folder_of(host, "consumer-a").make()
+    folder_of(host, "consumer-a").lock.mkdir()
+    assert look(c, host, SETTINGS, Attempts(), 0) == ("consumer-b",)
+    assert "consumer-a cannot be launched: launcher: the run folder" in caplog.text
+    assert launcher_service.stop_all(host, "site") == []
+    assert not launcher_service.running(folder_of(host, "consumer-b"))
+
+
+def test_a_file_in_place_of_the_clusters_folder_does_not_end_the_service(
+    c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
+    host.base.mkdir()
+    (host.base / "site").touch()
+    assert look(c, host, SETTINGS, Attempts(), 0) == ()
+    assert "consumer-a cannot be launched: the folder" in caplog.text
+    assert launcher_service.stop_all(host, "site") == []
+
+
+def test_a_disk_that_takes_nothing_more_does_not_end_the_service_and_is_said_once(
+    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds, stop, alive = list[int](), threading.Event(), host.base / launcher_service.ALIVE
+
+    def look(*_: object) -> None:
+        rounds.append(1)
+        alive.unlink(missing_ok=True)
+        if not alive.is_symlink():
+            alive.symlink_to("/no/such/folder/file")
+        if len(rounds) == 3:
+            stop.set()
+
+    monkeypatch.setattr(launcher_service, "open_coordinator", lambda _: nullcontext(c))
+    monkeypatch.setattr(launcher_service, "look", look)
+    monkeypatch.setattr(launcher_service, "LOOK_S", 0.01)
+    launcher_service.serve(host, SETTINGS, stop)
+    assert len(rounds) == 3
+    assert [one.getMessage() for one in caplog.records] == [
+        f"{alive} cannot be written: No such file or directory; correct the folder's rights or its disk, "
+        "a health check fails meanwhile"
+    ]
+
+
 def test_nobody_else_is_launched(c: Coordinator, zk: FakeZooKeeper, host: Host) -> None:
     everybody = ("live", "draining", "isolated", "silent", "ended")
     fleet.set_fleet(c, Fleet("sales", "app.py", everybody))
@@ -300,6 +348,18 @@ def test_a_base_folder_that_cannot_be_made_is_one_line(
     monkeypatch.setattr(logs, "set_up", lambda _: None)
     assert launcher_service.main(["--base", str(file), "--master", "local"]) == 2
     assert f"the folder {file} cannot be made: File exists" in capsys.readouterr().err
+
+
+def test_a_base_folder_that_takes_no_file_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / launcher_service.ALIVE).symlink_to("/no/such/folder/file")
+    monkeypatch.setattr(launcher_service, "settings_from_environment", lambda: SETTINGS)
+    monkeypatch.setattr(logs, "set_up", lambda _: None)
+    assert launcher_service.main(["--base", str(tmp_path), "--master", "local"]) == 2
+    err = capsys.readouterr().err
+    assert "cannot be written: No such file or directory; choose another base folder, or correct its rights" in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
