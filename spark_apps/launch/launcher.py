@@ -4,8 +4,9 @@ The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as 
 independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all its
 processes. If only some of them die, it ends the rest: half a consumer is worse than none. Then it writes
 `ended[incarnation] = reaped` into ZooKeeper, with the reason, so that others get the partitions of a killed consumer at
-once; while ZooKeeper is down, it tries again for `--report-limit` seconds. If a consumer was asked to stop or announces
-its leave, and still runs after `--stop-limit` seconds, the launcher kills it with all its processes.
+once; while ZooKeeper is down, it tries again for `--report-limit` seconds. A Python of its own does that (`--report`): the
+installation may have been upgraded meanwhile, and modules of two releases do not go together. If a consumer was asked to
+stop or announces its leave, and still runs after `--stop-limit` seconds, the launcher kills it with all its processes.
 
 A second launch while the first one lives changes nothing (`started` is false). See `run_folder` for the files.
 """
@@ -40,6 +41,7 @@ REPORT_PAUSE_MAX_S = 5.0
 LOG_LINES, LOG_BYTES = 1_000, 64 * 1024
 """The last error is searched in so many lines and bytes at the end of the log."""
 REFUSED_EXIT = 2
+PROGRAM = (sys.executable, "-m", "spark_apps.launch.launcher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,9 @@ class ConsumerState:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Launch and return 0, or say in one line why not and return 2."""
     try:
-        request = _parse(sys.argv[1:] if arguments is None else arguments)
+        request, only_report = _parse(sys.argv[1:] if arguments is None else arguments)
+        if only_report:
+            return 0 if report_end(request) else 1
         if "spark" in Path(request.command[0]).name:
             # Spark's scripts do not check JAVA_HOME, and would end with a trace of the JVM or the shell.
             os.environ["JAVA_HOME"] = str(find_java().home)
@@ -153,7 +157,24 @@ def _run(request: LaunchRequest, writer: int) -> int:
     except OSError as error:  # a full disk: others get the partitions all the same
         _say(f"{request.folder.ended} cannot be written: {error.strerror}")
     _say(f"all processes of {request.consumer} have ended, {reason or f'exit code {code}'}")
-    return 0 if report_end(request) else 1
+    return _report_apart(request)
+
+
+def _report_apart(request: LaunchRequest) -> int:
+    """Let a new Python report the end, with the modules that are installed now. A stop comes to this process, and not to that one."""
+    base = str(request.folder.path.parent.parent)
+    command = [
+        *(*PROGRAM, "--cluster", request.cluster, "--consumer", request.consumer, "--base", base),
+        *("--report-limit", f"{request.report_limit_s:g}", "--report"),
+    ]
+    try:
+        code = subprocess.run(command, check=False).returncode
+    except OSError as error:
+        _say(f"the end cannot be reported: {error}")
+        return 1
+    if code != 0:
+        _say(f"the end is not reported (exit code {code}): others wait until {request.consumer} counts as gone")
+    return code
 
 
 def _begin(folder: RunFolder) -> bool:
@@ -293,7 +314,8 @@ def _say(text: str) -> None:
         print(f"{stamp} launcher {visible_line(text)}", file=sys.stderr, flush=True)
 
 
-def _parse(arguments: Sequence[str]) -> LaunchRequest:
+def _parse(arguments: Sequence[str]) -> tuple[LaunchRequest, bool]:
+    """What to launch, and whether only its end is to be reported."""
     parser = argparse.ArgumentParser(
         prog="python -m spark_apps.launch.launcher", description=(__doc__ or "").splitlines()[0]
     )
@@ -309,13 +331,19 @@ def _parse(arguments: Sequence[str]) -> LaunchRequest:
     parser.add_argument(
         "--report-limit", type=seconds, default=3600.0, help="seconds to try to write the end into ZooKeeper"
     )
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="launch nothing, only report that the consumer of this run folder has ended",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: the command that runs the consumer")
     given = parser.parse_args(list(arguments))
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
-    if not command:
+    if not command and not given.report:
         raise Refused("no command is given; write it after --, for example: -- spark-submit app.py")
     folder = RunFolder.of(given.base.absolute(), given.cluster, given.consumer)
-    return LaunchRequest(given.cluster, given.consumer, folder, tuple(command), given.stop_limit, given.report_limit)
+    request = LaunchRequest(given.cluster, given.consumer, folder, tuple(command), given.stop_limit, given.report_limit)
+    return request, given.report
 
 
 if __name__ == "__main__":

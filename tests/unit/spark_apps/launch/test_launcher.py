@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,17 +51,19 @@ class Launched:
             "from spark_apps.launch import launcher\n"
             "launcher.DRIVER_GRACE_S = 1.0\n"
             "def told(request, incarnation):\n"
+            "    from coordinator_tasks.service import fleet\n"
             "    (request.folder.path / 'told').write_text(str(incarnation))\n"
             "    (request.folder.path / 'why').write_text(request.folder.reason())\n"
             "launcher._write_end = told\n"
+            "launcher.PROGRAM = (sys.executable, __file__)\n"
             "sys.exit(launcher.main())\n"
         )
         self.arguments = ["--cluster", "shop", "--consumer", "c1", "--base", str(base), *options, "--", *command]
 
-    def start(self) -> dict[str, object]:
+    def start(self, packages: Path = ROOT) -> dict[str, object]:
         done = subprocess.run(
             [sys.executable, str(self.patch), *self.arguments],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(packages)},
             capture_output=True,
             text=True,
             timeout=20,
@@ -320,6 +323,25 @@ def test_the_end_before_an_incarnation_is_not_reported(tmp_path: Path) -> None:
     eventually(lambda: "nothing to report" in launched.folder.log_tail())
     assert "wrong option" in launched.folder.log_tail()
     assert not (launched.folder.path / "told").exists()
+
+
+def test_an_end_is_reported_with_the_modules_that_are_installed_then(tmp_path: Path) -> None:
+    """The installation is upgraded while the consumer runs; the launcher has imported the former modules."""
+    packages = tmp_path / "packages"
+    for name in ("coordinator_tasks", "spark_apps"):
+        shutil.copytree(ROOT / name, packages / name, ignore=shutil.ignore_patterns("__pycache__"))
+    launched = Launched(tmp_path, sys.executable, "-c", DRIVER, str(RunFolder.of(tmp_path, "shop", "c1").path))
+    launched.start(packages)
+    eventually((launched.folder.path / "helper").exists)
+    errors = packages / "coordinator_tasks" / "core" / "errors.py"
+    errors.write_text(errors.read_text() + "\n\nclass OfTheNextRelease(Refused):\n    pass\n")
+    library = packages / "coordinator_tasks" / "service" / "fleet.py"
+    library.write_text("from coordinator_tasks.core.errors import OfTheNextRelease\n" + library.read_text())
+    os.kill(launched.number_in("helper"), signal.SIGKILL)
+    os.kill(int(launched.folder.lock.read_text()), signal.SIGTERM)
+    eventually(lambda: (launched.folder.path / "told").exists() or "not reported" in launched.folder.log_tail())
+    assert launched.number_in("told") == 7
+    assert "Traceback" not in launched.folder.log_tail()
 
 
 @pytest.fixture
