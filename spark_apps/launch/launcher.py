@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,6 +119,8 @@ def _stand_alone(request: LaunchRequest, writer: int) -> None:
     code = 1
     try:
         code = _run(request, writer)
+    except Exception:  # noqa: BLE001 - an edge: the log says why nobody looks after the consumer any more
+        traceback.print_exc()
     finally:
         os._exit(code)
 

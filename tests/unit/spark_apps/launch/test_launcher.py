@@ -325,6 +325,13 @@ def test_the_end_before_an_incarnation_is_not_reported(tmp_path: Path) -> None:
     assert not (launched.folder.path / "told").exists()
 
 
+def test_a_launcher_that_fails_says_why_in_the_log(consumer: Launched) -> None:
+    broken = "def fails(*_):\n    raise OSError('no more open files')\nlauncher.process_tree.reap = fails\n"
+    consumer.patch.write_text(consumer.patch.read_text().replace("sys.exit(", f"{broken}sys.exit("))
+    consumer.start()
+    eventually(lambda: "OSError: no more open files" in consumer.folder.log_tail(), 20)
+
+
 def test_an_end_is_reported_with_the_modules_that_are_installed_then(tmp_path: Path) -> None:
     """The installation is upgraded while the consumer runs; the launcher has imported the former modules."""
     packages = tmp_path / "packages"
