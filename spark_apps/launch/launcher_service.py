@@ -247,6 +247,14 @@ def stop_all(host: Host, cluster: str) -> list[str]:
     return sorted(left)
 
 
+def pause(stop: threading.Event) -> None:
+    """Until the next round, or a stop. Collects the launchers that have ended: the first process of a container is their parent."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    stop.wait(LOOK_S)
+
+
 def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
     """Launch missing consumers at intervals until `stop`.
 
@@ -267,7 +275,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
                     look(c, host, settings, attempts, time.monotonic(), stop.is_set)
                     alive.show_on()
                     held = ""
-                    stop.wait(LOOK_S)
+                    pause(stop)
         except CoordinatorError as error:
             if not begun and not isinstance(error, Unavailable | Malformed):
                 raise
@@ -275,7 +283,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
                 held = str(error)
                 log.warning("launching nothing: %s", held)
             alive.show_on()
-            stop.wait(LOOK_S)
+            pause(stop)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

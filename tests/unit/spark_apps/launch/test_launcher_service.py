@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -143,6 +144,44 @@ def test_a_disk_that_takes_nothing_more_does_not_end_the_service_and_is_said_onc
         f"{alive} cannot be written: No such file or directory; correct the folder's rights or its disk, "
         "a health check fails meanwhile"
     ]
+
+
+AS_THE_FIRST_PROCESS = """
+import sys, threading, time, psutil
+from pathlib import Path
+from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.service.fleet import Launch
+from coordinator_tasks.settings import Settings
+from spark_apps.launch import launcher_service, process_tree
+process_tree.become_subreaper()
+host = launcher_service.Host(Path(sys.argv[1]), "local", "true")
+settings = Settings("site", "zk:2181", {"bootstrap.servers": "broker:9092"})
+def away(_):
+    raise StoreUnavailable("away")
+launcher_service.open_coordinator, launcher_service.LOOK_S = away, 0.05
+for consumer in ("a", "b"):
+    one = Launch("sales", consumer, "app.py")
+    launcher_service.launch(one, RunFolder.of(host.base, "site", consumer), host, settings)
+stop, until_s = threading.Event(), time.monotonic() + 10
+print(len(psutil.Process().children()))
+threading.Thread(target=launcher_service.serve, args=(host, settings, stop)).start()
+while psutil.Process().children() and time.monotonic() < until_s:
+    time.sleep(0.05)
+print(len(psutil.Process().children()))
+stop.set()
+"""
+
+
+def test_launchers_that_have_ended_do_not_stay_below_the_first_process_of_a_container(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AS_THE_FIRST_PROCESS, str(tmp_path / "base")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == ["2", "0"]
 
 
 def test_nobody_else_is_launched(c: Coordinator, zk: FakeZooKeeper, host: Host) -> None:
