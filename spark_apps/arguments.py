@@ -49,19 +49,23 @@ def _listen(text: str) -> tuple[str, int]:
     return found
 
 
-def own_name(word: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The host in the URL for `--advertise host` or `--advertise address`; raises `Refused`.
+def own_name(word: str, listen: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The host in the URL for `--advertise host` or `--advertise address` of who listens at `listen`; raises `Refused`.
 
-    Other hosts cannot resolve the name of a pod. YARN's NodeManager gives its own name to the containers.
+    Other hosts cannot resolve the name of a pod. YARN's NodeManager gives its own name to the containers. Where a name has an
+    address of IPv6 too, that comes first, and nobody listens there: `[::]` takes both kinds, `0.0.0.0` only IPv4.
     """
     name = socket.gethostname()
     if word == HOST:
         return environ.get("NM_HOST") or name
+    kind, family, or_else = (
+        ("IP", socket.AF_UNSPEC, "") if ":" in listen else ("IPv4", socket.AF_INET, ", or --listen [::]:0")
+    )
     try:
-        address = str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+        address = str(socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
         raise Refused(
-            f"this host's name {name} has no IP address ({error}); give --advertise http://host:port"
+            f"this host's name {name} has no {kind} address ({error}); give --advertise http://host:port{or_else}"
         ) from error
     if ipaddress.ip_address(address).is_loopback:
         raise Refused(
@@ -152,7 +156,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         host=host,
         port=port,
         advertised="" if by_word else given.advertise,
-        own_name=own_name(given.advertise, environ) if by_word else "",
+        own_name=own_name(given.advertise, host, environ) if by_word else "",
         run_folder=given.run_folder,
         start_timeout_s=given.start_timeout,
         measure_bytes=given.measure_bytes,

@@ -121,6 +121,17 @@ def test_a_pod_is_asked_by_its_address_which_needs_no_resolving(monkeypatch: pyt
     assert (told.own_name, told.advertised) == ("10.88.0.7", "")
 
 
+def test_a_pod_with_addresses_of_both_kinds_is_asked_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {socket.AF_INET6: "fd00::7", socket.AF_INET: "10.88.0.7"}  # in the order of the resolver
+
+    def getaddrinfo(_name: str, _port: object, family: int = 0, type: int = 0) -> list[tuple[Any, ...]]:  # noqa: A002
+        return [(kind, type, 6, "", (address, 0)) for kind, address in both.items() if family in (0, kind)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    assert given("--listen", "0.0.0.0:0", "--advertise", "address").own_name == "10.88.0.7"
+    assert given("--listen", "[::]:0", "--advertise", "address").own_name == "fd00::7"
+
+
 def test_a_container_of_yarn_is_asked_by_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
     resolves(monkeypatch, "10.88.0.7")
     assert given("--advertise", "host", NM_HOST="node-3.example").own_name == "node-3.example"
@@ -139,5 +150,7 @@ def test_an_address_that_no_other_host_can_ask_is_refused(monkeypatch: pytest.Mo
         raise socket.gaierror("no such name")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(Refused, match=r"driver-pod has no IP address .no such name.; give --advertise"):
+    with pytest.raises(
+        Refused, match=r"has no IPv4 address .no such name.; give --advertise \S+, or --listen \[::\]:0"
+    ):
         given("--advertise", "address")
