@@ -117,6 +117,14 @@ def test_the_page_names_every_file_for_kubernetes_and_the_image_of_this_release(
     assert f"spark.kubernetes.container.image=partition-coordinator-kubernetes:{__version__}\n" in page
 
 
+def test_the_page_says_what_each_unit_of_systemd_needs() -> None:
+    """Of systemd.service: by default a process that is killed for want of memory stops its unit, with all consumers in it."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    said = page.split('<a id="under-systemd"></a>', 1)[1].split("\n\n", 1)[0]
+    assert {"KillMode=process", "KillMode=mixed", "TimeoutStopSec=100"} <= set(re.findall(r"`(\w+=\w+)`", said))
+    assert "Both need `OOMPolicy=continue`" in said
+
+
 def test_versions_are_those_of_the_frozen_requirements() -> None:
     tags = dict(image.split(":", 1) for image in bases())
     assert tags["apache/spark"].startswith(f"{pin('pyspark')}-")
