@@ -102,6 +102,14 @@ def test_airflow_on_kubernetes_launches_in_the_pool_that_is_always_there() -> No
     assert "COORDINATOR_LAUNCH_POOL" not in {one["name"] for one in values["env"]}
 
 
+def test_the_launchers_check_on_kubernetes_has_time_for_a_shell_on_a_busy_node() -> None:
+    for part in yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "launcher.yaml").read_text()):
+        if part["kind"] == "Deployment":
+            (container,) = part["spec"]["template"]["spec"]["containers"]
+            probe = container["livenessProbe"]
+            assert 5 <= probe["timeoutSeconds"] < probe["periodSeconds"]
+
+
 def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metrics() -> None:
     text = (ROOT / "docs" / "kubernetes" / "network-policies.yaml").read_text()
     for policy in yaml.safe_load_all(text):
