@@ -81,6 +81,10 @@ class RunFolder:
         self.leaving.unlink(missing_ok=True)
         self.ended.unlink(missing_ok=True)
 
+    def log_format(self) -> str:
+        """How log lines are written, as the consumer's settings say; empty = they do not say it."""
+        return _text(_read(self.settings), "log_format")
+
     def drawn(self) -> int:
         """The incarnation that the consumer has drawn since the last start; 0 = none."""
         try:

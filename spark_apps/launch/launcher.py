@@ -42,7 +42,8 @@ REPORT_PAUSE_MAX_S = 5.0
 LOG_LINES, LOG_BYTES = 1_000, 64 * 1024
 """The last error is searched in so many lines and bytes at the end of the log."""
 REFUSED_EXIT = 2
-PROGRAM = (sys.executable, "-m", "spark_apps.launch.launcher")
+LOGGER = "spark_apps.launch.launcher"
+PROGRAM = (sys.executable, "-m", LOGGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         request, only_report = _parse(sys.argv[1:] if arguments is None else arguments)
         if only_report:
+            _know(request)
             return 0 if report_end(request) else 1
         if "spark" in Path(request.command[0]).name:
             # Spark's scripts do not check JAVA_HOME, and would end with a trace of the JVM or the shell.
@@ -141,6 +143,7 @@ def _run(request: LaunchRequest, writer: int) -> int:
     if not begun:
         tell(started=False, pid=_lock_owner(request), log=str(request.folder.log), folder=str(request.folder.path))
         return 0
+    _know(request)
     process_tree.become_subreaper()
     state = ConsumerState(0)
     _on_stop(state)
@@ -311,10 +314,23 @@ def _lock_owner(request: LaunchRequest) -> int:
     return 0
 
 
+_fields: dict[str, str] = {}
+"""Of each line, which is JSON then; empty = lines are text."""
+
+
+def _know(request: LaunchRequest) -> None:
+    """Write lines as the consumer's settings say. Without `coordinator_tasks.logs`, so that the launcher stays small."""
+    if request.folder.log_format() == "json":
+        _fields.update(cluster=request.cluster, consumer=request.consumer)
+
+
 def _say(text: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    line = f"{stamp} launcher {visible_line(text)}"
+    if _fields:
+        line = json.dumps({"event": text, **_fields, "level": "info", "logger": LOGGER, "timestamp": stamp})
     with contextlib.suppress(OSError):  # a full disk: what it says is lost, and the consumer is still supervised
-        print(f"{stamp} launcher {visible_line(text)}", file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
 
 
 def _parse(arguments: Sequence[str]) -> tuple[LaunchRequest, bool]:

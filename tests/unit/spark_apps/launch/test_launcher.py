@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
-from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.run_folder import RunFolder, write_private
 from spark_apps.launch import launcher
 from spark_apps.launch.launcher import LaunchRequest, report_end
 from spark_apps.tracebacks import last_error
@@ -330,6 +330,22 @@ def test_a_launcher_that_fails_says_why_in_the_log(consumer: Launched) -> None:
     consumer.patch.write_text(consumer.patch.read_text().replace("sys.exit(", f"{broken}sys.exit("))
     consumer.start()
     eventually(lambda: "OSError: no more open files" in consumer.folder.log_tail(), 20)
+
+
+def test_every_line_of_the_launcher_is_json_where_the_settings_say_so(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, sys.executable, "-c", "raise SystemExit(3)")
+    launched.folder.make()
+    write_private(launched.folder.settings, {"log_format": "json"})
+    launched.start()
+    eventually(lambda: "nothing to report" in launched.folder.log_tail())
+    lines = [json.loads(line) for line in launched.folder.log_tail().splitlines()]
+    assert [one["event"] for one in lines] == [
+        "all processes of c1 have ended, exit code 3",
+        "it ended before it drew an incarnation: nothing to report",
+    ]
+    assert {(one["cluster"], one["consumer"], one["level"], one["logger"]) for one in lines} == {
+        ("shop", "c1", "info", "spark_apps.launch.launcher")
+    }
 
 
 def test_an_end_is_reported_with_the_modules_that_are_installed_then(tmp_path: Path) -> None:
