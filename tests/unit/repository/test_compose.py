@@ -102,12 +102,25 @@ def test_airflow_on_kubernetes_launches_in_the_pool_that_is_always_there() -> No
     assert "COORDINATOR_LAUNCH_POOL" not in {one["name"] for one in values["env"]}
 
 
+def launcher_on_kubernetes() -> dict[str, Any]:
+    parts = yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "launcher.yaml").read_text())
+    (spec,) = [part["spec"]["template"]["spec"] for part in parts if part["kind"] == "Deployment"]
+    (container,) = spec["containers"]
+    return dict(container)
+
+
 def test_the_launchers_check_on_kubernetes_has_time_for_a_shell_on_a_busy_node() -> None:
-    for part in yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "launcher.yaml").read_text()):
-        if part["kind"] == "Deployment":
-            (container,) = part["spec"]["template"]["spec"]["containers"]
-            probe = container["livenessProbe"]
-            assert 5 <= probe["timeoutSeconds"] < probe["periodSeconds"]
+    probe = launcher_on_kubernetes()["livenessProbe"]
+    assert 5 <= probe["timeoutSeconds"] < probe["periodSeconds"]
+
+
+def test_the_launcher_on_kubernetes_has_memory_for_several_consumers_and_says_what_its_limit_ends() -> None:
+    text = (ROOT / "docs" / "kubernetes" / "launcher.yaml").read_text()
+    limit = launcher_on_kubernetes()["resources"]["limits"]["memory"]
+    assert "spark.driver.memory=1g" in launcher_on_kubernetes()["args"]
+    assert int(limit.removesuffix("Gi")) >= 3 * (1 + 1)
+    assert "each needs its heap and 1 GiB beside it" in text
+    assert "singleProcessOOMKill" in text
 
 
 def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metrics() -> None:
