@@ -86,15 +86,35 @@ def test_a_token_and_a_file_of_tokens_are_not_both_set() -> None:
         settings_of({**SITE, "status_token": "one", "status_token_file": "/run/tokens"})
 
 
+def type_in(step: str, file: Path, **variables: str) -> int:
+    environment = {**os.environ, "TOKENS": str(file), **variables}
+    return subprocess.run(
+        ["bash", "-ec", step], env=environment, check=False, timeout=30, capture_output=True
+    ).returncode
+
+
+def documented_steps() -> list[str]:
+    """After the one that makes the token."""
+    text = PAGE.read_text(encoding="utf-8").split("\n### Change the status token\n", 1)[1].split("\n##", 1)[0]
+    return [block.strip() for block in text.split("```")[1::2]][1:]
+
+
 @pytest.mark.parametrize("before", ["one", "one\n", "\none\n\n"])
 def test_the_documented_steps_change_the_token_of_every_file_that_is_read(file: Path, before: str) -> None:
-    text = PAGE.read_text(encoding="utf-8").split("\n### Change the status token\n", 1)[1].split("\n##", 1)[0]
-    steps = [block.strip() for block in text.split("```")[1::2]][1:]  # the first one makes the token
     file.write_text(before)
     tokens = StatusTokens(file=str(file))
     found = []
-    for step in steps:
-        environment = {**os.environ, "TOKENS": str(file), "NEW": "two"}
-        subprocess.run(["bash", "-ec", step], env=environment, check=True, timeout=30)
+    for step in documented_steps():
+        assert type_in(step, file, NEW="two") == 0
         found.append(tokens.all())
     assert found == [("one", "two"), ("two", "one"), ("two",)]
+
+
+def test_a_host_where_the_new_token_was_not_typed_in_is_noticed_at_the_first_step(file: Path) -> None:
+    assert type_in(documented_steps()[0], file) != 0
+    assert file.read_text() == "one\n"
+
+
+def test_the_page_says_whose_the_file_has_to_be() -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split("\n### Change the status token\n", 1)[1].split())
+    assert "as the user whose process reads the file" in text.split("### ")[0]
