@@ -287,7 +287,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; 0 in the end, 1 if a consumer was left, 2 with one line for wrong settings."""
+    """Serve until SIGTERM or SIGINT; 0 in the end, 1 if a launcher was left, 2 with one line for wrong settings."""
     parser = argparse.ArgumentParser(prog="python -m spark_apps.launch.launcher_service")
     parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")
     parser.add_argument("--master", required=True, help="the Spark master")
@@ -313,8 +313,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logs.say_error(error.told, "launcher_service")
         return REFUSED_EXIT
     for consumer in left:
-        log.error("%s has not ended", consumer)
+        log.error("%s", why_left(RunFolder.of(host.base, settings.cluster, consumer)))
     return 1 if left else 0
+
+
+def why_left(folder: RunFolder) -> str:
+    """What is still to be done for a consumer at the end of the service."""
+    name = folder.path.name
+    if folder.exit_code() is None:
+        return f"{name} has not ended; its launcher still waits for it, see {folder.log}"
+    return f"{name} has ended, and ZooKeeper has not been told; its launcher still tries, see {folder.log}"
 
 
 def _pair(text: str) -> tuple[str, str]:

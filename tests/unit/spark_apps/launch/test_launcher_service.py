@@ -98,6 +98,15 @@ def test_a_stray_file_beside_the_run_folders_keeps_no_consumer_from_being_stoppe
     assert not launcher_service.running(folder_of(host, "consumer-a"))
 
 
+def test_a_consumer_whose_end_is_not_reported_yet_is_not_said_to_run(host: Host) -> None:
+    """ZooKeeper is away: its launcher tries on, and holds the lock."""
+    folder = folder_of(host, "consumer-a")
+    folder.begin()
+    assert "consumer-a has not ended; its launcher" in launcher_service.why_left(folder)
+    folder.write_ended(0, "", time.time())
+    assert "consumer-a has ended, and ZooKeeper has not been told; its launcher" in launcher_service.why_left(folder)
+
+
 def test_a_lock_that_cannot_be_opened_ends_neither_the_service_nor_the_others(
     c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
