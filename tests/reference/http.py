@@ -47,7 +47,7 @@ CONSUMER_ROUTES = (
     (
         "GET",
         "/v1/health",
-        "up or down in one word, without a token; 200 while it works, 503 when it leaves, failed or is stuck",
+        "up or down in one word, without a token; 200 while it works, 503 until it has registered, and when it leaves, has failed or is stuck",
     ),
     ("GET", "/v1/status", "the whole status as JSON; on another address than loopback only with the token"),
     ("POST", "/v1/topics/[TOPIC]", "a topic's node, for a consumer that has lost ZooKeeper; only with the token"),

@@ -10,7 +10,7 @@ from spark_apps.agent.ownership.figures import ConsumerFigures, TopicFigures
 
 MAX_PARTITIONS = 2_000
 MAX_TOPICS = 300
-_HEALTHY = ("ok", "detached")
+_HEALTHY = ("ok", "detached", "starting")
 
 
 def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:

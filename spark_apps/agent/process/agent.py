@@ -179,7 +179,9 @@ class Agent:
             return "leaving"
         if self._trouble:
             return f"stuck: {self._trouble}"
-        return "ok" if self._is_registered else "detached"
+        if self._is_registered:
+            return "ok"
+        return "detached" if self._registered else "starting"
 
     @property
     def _is_registered(self) -> bool:

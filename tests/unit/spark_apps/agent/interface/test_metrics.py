@@ -87,7 +87,12 @@ def test_the_consumer_and_its_topics_are_counted() -> None:
 
 
 def test_a_consumer_without_zookeeper_works_and_one_that_is_stuck_does_not() -> None:
-    for health, healthy, registered in (("detached", 1, 0), ("stuck: topic t", 0, 1), ("leaving", 0, 1)):
+    for health, healthy, registered in (
+        ("starting", 1, 0),
+        ("detached", 1, 0),
+        ("stuck: topic t", 0, 1),
+        ("leaving", 0, 1),
+    ):
         raw = exposed(consumer({}, health, bool(registered)))
         assert values(raw, "coordinator_consumer_healthy") == [healthy], health
         assert values(raw, "coordinator_consumer_registered") == [registered], health

@@ -409,6 +409,20 @@ def test_a_topic_node_that_was_never_written_is_not_reported_and_one_that_was_em
     assert not stage.reported("JSON")
 
 
+def test_until_it_has_registered_it_is_starting_and_not_up(stage: Stage) -> None:
+    """A rollout on Kubernetes goes on with the next pod when this one is up."""
+    assert stage.health == "starting"
+    stage.topics.acquiring = False
+    stage.write()
+    stage.agent.step()
+    assert stage.site.find(PATHS.member("a")) is None, "the query of the topic does not read yet"
+    assert stage.health == "starting"
+    stage.clock.advance(20.0)
+    stage.agent.step()
+    assert stage.site.find(PATHS.member("a")) is not None
+    assert stage.health == "ok"
+
+
 def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(stage: Stage) -> None:
     stage.own(0)
     stage.step()
