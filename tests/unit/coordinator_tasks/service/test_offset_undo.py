@@ -50,12 +50,18 @@ def test_a_reset_is_taken_back_and_the_undo_as_well_if_it_is_named(shop: Shop) -
     assert seeks(shop)[0] == 30
 
 
-def test_a_second_undo_is_refused_and_says_what_has_been_taken_back(shop: Shop) -> None:
+def taken_back(shop: Shop) -> str:
+    """The rebalance of a reset that an undo has taken back."""
     positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
     first = newest(shop)
     shop.settle()
     offset_undo.undo(shop.coordinator, "orders", why="", actor=PERSON)
     shop.settle()
+    return first
+
+
+def test_a_second_undo_is_refused_and_says_what_has_been_taken_back(shop: Shop) -> None:
+    first = taken_back(shop)
     before = shop.server.zxid
     with pytest.raises(Refused, match=f"has taken back {first} already; name the rebalance"):
         offset_undo.undo(shop.coordinator, "orders", why="", actor=PERSON)
@@ -63,11 +69,7 @@ def test_a_second_undo_is_refused_and_says_what_has_been_taken_back(shop: Shop) 
 
 
 def test_a_reset_that_is_taken_back_is_not_taken_back_again_and_the_dry_run_says_so(shop: Shop) -> None:
-    positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
-    first = newest(shop)
-    shop.settle()
-    offset_undo.undo(shop.coordinator, "orders", why="", actor=PERSON)
-    shop.settle()
+    first = taken_back(shop)
     shop.commit(0, 99)
     before, given = shop.server.zxid, GIVEN | {"rebalance": first}
     undo, run = ACTIONS["undo_offsets"], replace(TASK, run="run-2")
