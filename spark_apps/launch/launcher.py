@@ -166,7 +166,7 @@ def _run(request: LaunchRequest, writer: int) -> int:
     try:
         return 0 if report_end(request) else 1
     except (ImportError, AttributeError, TypeError) as error:
-        _say(f"the installation was changed since the start ({error}): a new Python reports the end")
+        _say(f"the modules of the start cannot report the end ({error}): a new Python does")
         return _report_apart(request)
 
 
