@@ -16,6 +16,7 @@ from typing import Any
 
 from coordinator_tasks.core.assignors import ASSIGNORS, Assignor, Problem, Strategies
 from coordinator_tasks.core.errors import BadStrategy
+from coordinator_tasks.core.partition_text import cut
 
 GROUP = "kafka_partition_coordinator.strategies"
 FAILURES = (Exception, SystemExit)
@@ -137,4 +138,4 @@ def one_line(error: BaseException) -> str:
         text = f"{kind}, whose own text fails"
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return (text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...") + where
+    return cut(text, _SHOWN) + where

@@ -67,3 +67,8 @@ def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
             raise ValueError(f"it names more than {most} partitions")
         found += range(begin, end + 1)
     return tuple(found)
+
+
+def cut(text: str, most: int) -> str:
+    """The text in so many characters at most; the last three of a longer one are dots."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."

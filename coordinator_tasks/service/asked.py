@@ -13,6 +13,7 @@ from typing import Any, cast
 from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.model import Actor, Asked, Change
+from coordinator_tasks.core.partition_text import cut
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat, ZooKeeper
 from coordinator_tasks.core.znodes import find_many, newest_paths, numbered
 from coordinator_tasks.service.coordinator import Coordinator
@@ -134,4 +135,4 @@ def _fields(data: bytes) -> dict[str, Any]:
 
 def _shown(value: Any) -> str:
     text = "" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 3] + "..."
+    return cut(text, MAX_CHARS)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from coordinator_tasks.core.errors import BadOffsets, Refused
 from coordinator_tasks.core.names import MAX_DIGITS, MAX_PARTITION
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import counted, cut
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_TEXT = 40
@@ -183,4 +183,4 @@ def _is_number(text: str, most: int) -> bool:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "...")
+    return repr(cut(text, MAX_TEXT))

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.stuck_topics import sentences
 from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.partition_text import cut
 
 LIMIT_S = 10.0
 SHOWN_CHARS = 2_000
@@ -79,6 +80,6 @@ def _post(connection: Connection, text: str) -> None:
         url = f"{url}:{connection.port}"
     headers = {"Authorization": f"Bearer {connection.password}"} if connection.password else {}
     shown = text.translate(_PLAIN)
-    body = {"text": shown if len(shown) <= SHOWN_CHARS else shown[: SHOWN_CHARS - 3] + "..."}
+    body = {"text": cut(shown, SHOWN_CHARS)}
     with httpx.stream("POST", url, json=body, headers=headers, timeout=LIMIT_S) as answer:
         answer.raise_for_status()  # its body, which may never end, is not read

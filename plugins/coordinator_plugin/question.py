@@ -17,7 +17,7 @@ from coordinator_plugin.steps import held_up
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, disputes, flapping, unowned_of
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
-from coordinator_tasks.core.partition_text import named, shown
+from coordinator_tasks.core.partition_text import cut, named, shown
 from coordinator_tasks.service import audit, directives, overview, transitions
 from coordinator_tasks.service.asked import done_by, recording
 from coordinator_tasks.service.coordinator import Coordinator
@@ -223,4 +223,4 @@ def takes(held: Mapping[str, Sequence[int]], alone: Collection[str] = ()) -> str
 def one_line(sentence: str) -> str:
     """The text as one line for a code block, in which Markdown makes no link and no image."""
     shown = "".join(letter if letter.isprintable() else " " for letter in sentence).strip()
-    return shown if len(shown) <= SHOWN_CHARS else shown[: SHOWN_CHARS - 3] + "..."
+    return cut(shown, SHOWN_CHARS)

@@ -9,6 +9,7 @@ from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.fields import Fields, read_json
 from coordinator_tasks.core.model import Committed, ConsumerStatus, RunningPartition, Stall, Taken, Token, TopicStatus
 from coordinator_tasks.core.names import is_consumer
+from coordinator_tasks.core.partition_text import cut
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 
@@ -18,7 +19,7 @@ MOST_CHARS = 2_000
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 3]}..."
+    return cut(text, MOST_CHARS)
 
 
 _SAID = Kind(lambda fields, name: _cut(fields.text(name)))
