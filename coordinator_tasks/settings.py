@@ -32,6 +32,7 @@ from coordinator_tasks.tls_files import TlsFiles
 PREFIX = "COORDINATOR_"
 CONTENT_VARIABLE = PREFIX + "SETTINGS_SECRET"
 FILE_DISCOVERY = "file:"
+HTTP_ALLOWED = "allowed"
 TOKEN_FENCE, TRANSACTIONAL_FENCE = "token", "transactional"
 
 
@@ -60,7 +61,13 @@ class Settings:
     status_key_password: str = field(default="", repr=False)
     """Pass phrase of an encrypted key."""
     status_ca: str = ""
-    """File in PEM: who has signed the consumers' certificates; empty = the authorities that httpx knows."""
+    """File in PEM: who has signed the consumers' certificates; empty = the authorities that httpx knows. With it, a consumer
+    that is registered with plain http is sent nothing.
+    """
+    status_http: str = ""
+    """`allowed` = with `status_ca`, consumers with plain http are asked all the same, with the token in clear: only while
+    consumers change to TLS.
+    """
     zookeeper_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
     session_timeout_s: float = 10.0
     """The session in ZooKeeper, after which a consumer counts as not registered."""
@@ -110,6 +117,8 @@ class Settings:
             )
         if self.status_token and self.status_token_file:
             raise BadSettings("both status_token and status_token_file are set; set one of them")
+        if self.status_http not in ("", HTTP_ALLOWED):
+            raise BadSettings(f"status_http is {self.status_http[:40]!r}; set it to {HTTP_ALLOWED}, or leave it out")
         # Each process has a working directory of its own, so the folder is one from the root.
         if self.discovery != "zookeeper" and not self.discovery.startswith(f"{FILE_DISCOVERY}/"):
             raise BadSettings(
@@ -121,6 +130,11 @@ class Settings:
             raise BadSettings(f"{self.log_format!r} is no format of log lines; set `log_format` to text or json")
         if self.log_url and (problem := why_no_template(self.log_url)):
             raise BadSettings(f"the setting log_url is {self.log_url[:80]!r}: {problem}")
+
+    @property
+    def https_only(self) -> bool:
+        """Whether consumers with plain http are sent nothing."""
+        return bool(self.status_ca) and self.status_http != HTTP_ALLOWED
 
     @property
     def interface_tls(self) -> TlsFiles:
@@ -140,7 +154,7 @@ _OBJECTS = {
     "budget": Budget(),
 }
 _GROUPS = {*_OBJECTS, *_TEXTS}
-_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget", "log_url")
+_OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget", "log_url", "status_http")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
@@ -261,7 +275,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     """A consumer's settings as in a settings file, with all secrets: for files of mode 0600 only."""
     found = asdict(settings)
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
-    del found["allowed"], found["budget"], found["log_url"]
+    del found["allowed"], found["budget"], found["log_url"], found["status_http"]
     # A consumer of an earlier release refuses the fields that it does not know.
     access = found["zookeeper_access"].items()
     found["zookeeper_access"] = {

@@ -63,7 +63,13 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
         ending.callback(zk.close)
         _ensure_folders(zk, paths)
         tokens = StatusTokens(settings.status_token, settings.status_token_file)
-        statuses = HttpStatusClient(settings.cluster, tokens, ca=settings.status_ca, limit_s=settings.ask_timeout_s)
+        statuses = HttpStatusClient(
+            settings.cluster,
+            tokens,
+            ca=settings.status_ca,
+            https_only=settings.https_only,
+            limit_s=settings.ask_timeout_s,
+        )
         ending.callback(statuses.close)
         yield Coordinator(
             paths=paths,
@@ -79,6 +85,7 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
             rules=rules_of(settings.rules),
             budget=settings.budget,
             log_url=settings.log_url,
+            https_only=settings.https_only,
         )
 
 

@@ -16,6 +16,7 @@ import httpx
 from coordinator_tasks.adapters.http_exchange import BadAnswer, NotConnected, Peer
 from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES, decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
+from coordinator_tasks.core.interface_addresses import PLAIN, is_plain
 from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
 from coordinator_tasks.private_files import stamp
@@ -46,7 +47,8 @@ class HttpStatusClient:
 
     `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` consumers are asked at a
     time. A compressed or too long answer is refused while it arrives. Without a token nothing is posted.
-    `ca`: the file of the authority that has signed the consumers' certificates; empty = the usual ones. Raises `Refused`.
+    `ca`: the file of the authority that has signed the consumers' certificates; empty = the usual ones. `https_only`: a
+    consumer that is registered with plain http is sent nothing, neither token nor request. Raises `Refused`.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class HttpStatusClient:
         tokens: StatusTokens | None = None,
         *,
         ca: str = "",
+        https_only: bool = False,
         limit_s: float = DEFAULT_LIMIT_S,
         connections: int = MAX_CONNECTIONS,
     ) -> None:
@@ -62,7 +65,7 @@ class HttpStatusClient:
         self._tokens = tokens or StatusTokens()
         self._not_told: set[str] = set()  # consumers that could not be handed a node, each logged once
         self._limit_s = limit_s
-        self._ca, self._stamp = ca, stamp(ca)
+        self._ca, self._stamp, self._https_only = ca, stamp(ca), https_only
         self._tls = _trusting(ca) if ca else None
         self._loop = asyncio.new_event_loop()
         # A slow name resolution blocks a thread: with few threads, other names would wait for it.
@@ -132,6 +135,9 @@ class HttpStatusClient:
 
     async def _status(self, member: Member) -> _Arrived:
         asked_s = time.monotonic()
+        if self._https_only and is_plain(member.address):
+            await self._reach(member)  # a refused connection proves its end, and sends nothing
+            raise BadAnswer(PLAIN)
         code, body = await self._peer(member.address).get(STATUS_PATH, self._authorization(), MAX_STATUS_BYTES)
         return _Arrived(code, body, asked_s, time.monotonic())
 
@@ -184,6 +190,8 @@ class HttpStatusClient:
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         path = f"/v1/topics/{check_topic(topic)}"
+        if self._https_only and is_plain(member.address):
+            return False
         if self._tokens.all():
             return self._run(self._post(member.address, path, node))
         if member.consumer not in self._not_told:

@@ -22,6 +22,7 @@ from coordinator_tasks.cli import metrics_text
 from coordinator_tasks.cli.base import RUN, given_settings, opened
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.interface_addresses import is_plain
 from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.http_connections import BoundedHandler, BoundedServer, host_and_port
@@ -82,7 +83,7 @@ def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Eve
         try:
             found = surveyor.look()
             looked_at, took_s = c.clock.now(), c.clock.monotonic() - began_s
-            page.targets = json.dumps(list(_targets(found.consumers))).encode()
+            page.targets = json.dumps(list(_targets(found.consumers, https_only=c.https_only))).encode()
             if problem:
                 log.warning("everything answers again")
             problem = ""
@@ -95,14 +96,17 @@ def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Eve
             return
 
 
-def _targets(consumers: Iterable[ConsumerOverview]) -> Iterator[dict[str, object]]:
+def _targets(consumers: Iterable[ConsumerOverview], *, https_only: bool) -> Iterator[dict[str, object]]:
     """Each consumer that may run something, in the form of Prometheus' HTTP service discovery.
 
+    `https_only`: Prometheus would send its token to plain http, so these are left out; `status` names them.
     One that is isolated while it lives may: only its own metrics say that its commits are fenced.
     """
     for one in consumers:
         address = urlsplit(one.address)
         lives_on = one.presence == Presence.ISOLATED and one.health
+        if https_only and is_plain(one.address):
+            continue
         if (one.presence in _SCRAPED or lives_on) and address.netloc:
             path = address.path.rstrip("/") + METRICS_PATH
             yield {"targets": [address.netloc], "labels": {"__scheme__": address.scheme, "__metrics_path__": path}}

@@ -100,7 +100,8 @@ def _java() -> Finding:
 
 def _tokens(settings: Settings) -> Iterator[Finding]:
     if settings.status_token or settings.status_token_file:
-        yield Finding("status token", Result.OK, "consumers' interfaces ask for it")
+        clear = "" if settings.status_ca else "; without status_ca it goes in clear to a consumer that registers http"
+        yield Finding("status token", Result.OK, f"consumers' interfaces ask for it{clear}")
         return
     yield Finding(
         "status token",

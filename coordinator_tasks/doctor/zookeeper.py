@@ -11,8 +11,9 @@ from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_rights import wrong_access_lists
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.codecs.member_codec import decode_claim
+from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_member
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess
+from coordinator_tasks.core.interface_addresses import is_plain
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.names import Paths, is_consumer, is_topic
 from coordinator_tasks.core.partition_text import counted, shown
@@ -30,6 +31,7 @@ JUTE_BYTES = 1024 * 1024 - 1
 ROOMY = 0.7
 """A node may have this share of the largest request: a transaction writes others beside it."""
 _SHOWN = 3
+_TLS = "status_certificate and status_key"
 _MOST_HISTORIES = 200
 _MOST_CHARS = 80
 
@@ -63,6 +65,7 @@ def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Find
         yield from _nodes(settings, zk, paths)
         yield _clocks(zk, paths)
         yield from _consumers_clocks(zk, paths)
+        yield from _plain_interfaces(settings, zk, paths)
         yield from _coordinators_clocks(zk, paths)
 
 
@@ -177,6 +180,35 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
         f"by ZooKeeper's clock {said}{more}",
         "synchronize the clocks (NTP) of all hosts",
     )
+
+
+def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+    """Consumers with plain http although the site has an authority for their interfaces."""
+    if not settings.status_ca:
+        return
+    check = "consumers' TLS"
+    plain = _plain_consumers(zk, paths)
+    if plain and settings.https_only:
+        says = f"{shown(plain)}: plain http is registered, and is sent nothing; plans wait for what they do not confirm"
+        yield Finding(check, Result.FAILED, says, f"give them {_TLS}, and restart one after the other")
+    elif plain:
+        says = f"{shown(plain)}: the status token goes there in clear (status_http is allowed)"
+        yield Finding(check, Result.WARNING, says, f"give them {_TLS}, then remove status_http and change the token")
+    elif not settings.https_only:
+        says = "every consumer has https, and status_http still lets plain http have the status token"
+        yield Finding(check, Result.WARNING, says, "remove status_http, and change the token")
+    else:
+        yield Finding(check, Result.OK, "every registered consumer has https")
+
+
+def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
+    names = [name for name in children(zk, paths.members) if is_consumer(name)]
+    found = []
+    for name, node in find_many(zk, {name: paths.member(name) for name in names}, {}).items():
+        with suppress(Malformed):  # `status` names it
+            if is_plain(decode_member(paths.member(name), node.data, node.stat.created_at).address):
+                found.append(name)
+    return sorted(found)
 
 
 def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ class Coordinator:
     `boot_id` is this host's: a refused connection to a loopback address proves an end only on the same boot; empty =
     unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added. `allowed`: what this host
     may launch. `rules`: what imports the site's own rules for upgrades, by name. `budget`: what a plan may move without a person's approval.
-    `log_url`: the site's address of a driver's log (`links.log_page`).
+    `log_url`: the site's address of a driver's log (`links.log_page`). `https_only`: no token goes to a consumer with plain http.
     """
 
     paths: Paths
@@ -34,3 +34,4 @@ class Coordinator:
     rules: Mapping[str, Callable[[], SiteRule]] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     log_url: str = ""
+    https_only: bool = False

@@ -345,3 +345,14 @@ def test_the_address_of_drivers_logs_is_checked_and_goes_to_no_consumer() -> Non
     assert "log_url" not in for_consumers({**plain_settings(settings), "log_url": template})
     with pytest.raises(Refused, match=r"log_url is 'http://h/\{id}': there is no placeholder \{id}; the known ones"):
         settings_from_environment({**LEAST, "COORDINATOR_LOG_URL": "http://h/{id}"})
+
+
+def test_with_an_authority_plain_http_is_refused_unless_it_is_allowed_and_no_consumer_is_told() -> None:
+    assert not settings_from_environment(LEAST).https_only
+    with_ca = {**LEAST, "COORDINATOR_STATUS_CA": "/ca.pem"}
+    assert settings_from_environment(with_ca).https_only
+    changing = settings_from_environment({**with_ca, "COORDINATOR_STATUS_HTTP": "allowed"})
+    assert not changing.https_only
+    assert "status_http" not in for_consumers({**plain_settings(changing), "status_http": "allowed"})
+    with pytest.raises(Refused, match="set it to allowed, or leave it out"):
+        settings_from_environment({**with_ca, "COORDINATOR_STATUS_HTTP": "true"})

@@ -25,20 +25,21 @@ def test_the_settings_and_those_of_their_groups_are_there_once() -> None:
     assert len(names) == len(set(names))
 
 
+OTHERS = {
+    "discovery": "file:/registry",
+    **dict.fromkeys(ACCOUNTS, "sasl:other;x509:CN=another,O=site"),
+    "budget.hours": "22:00-05:30;12:00-13:00",
+    "fence": "transactional",
+    "status_http": "allowed",
+    "log_url": "https://logs/{consumer}",
+    "log_format": "json",
+}
+
+
 def other(name: str, default: str) -> str:
     """A value that is not the default."""
-    if name == "discovery":
-        return "file:/registry"
-    if name in ACCOUNTS:
-        return "sasl:other;x509:CN=another,O=site"
-    if name == "budget.hours":
-        return "22:00-05:30;12:00-13:00"
-    if name == "fence":
-        return "transactional"
-    if name == "log_url":
-        return "https://logs/{consumer}"
-    if name == "log_format":
-        return "json"
+    if name in OTHERS:
+        return OTHERS[name]
     if default in ("true", "false"):
         return "true" if default == "false" else "false"
     return "7" if default.isdigit() else "other"

@@ -206,6 +206,12 @@ def test_the_targets_are_the_consumers_that_may_run_something() -> None:
     }
 
 
+def test_with_an_authority_prometheus_is_sent_to_no_plain_http() -> None:
+    site = stable_site("a")
+    site.coordinator = replace(site.coordinator, https_only=True)
+    assert json.loads(look(site).targets) == []
+
+
 def test_a_consumer_that_is_isolated_while_it_lives_is_a_target_and_one_that_is_silent_is_none() -> None:
     site = stable_site("a", "b")
     directives.isolate(site.coordinator, "b", by="ada", why="wrong results")

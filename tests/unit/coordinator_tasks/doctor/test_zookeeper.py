@@ -175,3 +175,23 @@ def test_a_topic_is_idle_since_its_node_has_named_no_owner(cluster: Cluster, mon
     cluster.clock.advance(50)
     monkeypatch.setattr("time.time", cluster.clock.now)
     assert zookeeper.idle_for(cast(Any, cluster.zk), cluster.paths) == {"idle": 50.0}
+
+
+@pytest.mark.parametrize(
+    ("address", "http", "result", "says"),
+    [
+        ("http://b:9007", "", Result.FAILED, "b: plain http is registered, and is sent nothing"),
+        ("http://b:9007", "allowed", Result.WARNING, "b: the status token goes there in clear"),
+        ("https://b:9007", "allowed", Result.WARNING, "every consumer has https, and status_http still"),
+        ("https://b:9007", "", Result.OK, "every registered consumer has https"),
+    ],
+)
+def test_a_consumer_with_plain_http_is_named_where_the_site_has_an_authority(
+    cluster: Cluster, address: str, http: str, result: Result, says: str
+) -> None:
+    registry = ZooKeeperRegistry(cluster.server.connect(), cluster.paths, cluster.clock)
+    registry.register(Member("b", 7, address, "boot"))
+    given = replace(settings(cluster), status_ca="/ca.pem", status_http=http)
+    (one,) = zookeeper._plain_interfaces(given, cast(Any, cluster.zk), cluster.paths)
+    assert (one.result, one.says.startswith(says)) == (result, True)
+    assert not list(zookeeper._plain_interfaces(settings(cluster), cast(Any, cluster.zk), cluster.paths))

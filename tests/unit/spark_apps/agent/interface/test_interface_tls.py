@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -46,8 +46,8 @@ def served(tls: TlsFiles | None, status: Callable[[], ConsumerStatus] = lambda: 
 
 
 @contextmanager
-def client(ca: Path | str) -> Iterator[HttpStatusClient]:
-    made = HttpStatusClient("c", StatusTokens(TOKEN), ca=str(ca))
+def client(ca: Path | str, *, https_only: bool = False) -> Iterator[HttpStatusClient]:
+    made = HttpStatusClient("c", StatusTokens(TOKEN), ca=str(ca), https_only=https_only)
     try:
         yield made
     finally:
@@ -72,10 +72,32 @@ def test_with_a_certificate_the_registered_address_is_https_and_all_works(author
         assert asking.post_topic(Member("a", 3, server.address, "boot"), "t", b"{}")
 
 
-def test_an_authority_of_the_site_does_not_end_plain_interfaces(authority: Authority) -> None:
+def test_while_consumers_change_to_tls_plain_interfaces_are_asked(authority: Authority) -> None:
     with served(None) as server, client(authority.ca) as asking:
         assert server.address.startswith("http://")
         assert ask(asking, server) == STATUS
+
+
+def test_with_an_authority_nothing_is_sent_to_plain_http(authority: Authority) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as rogue, client(authority.ca, https_only=True) as asking:
+        address = f"http://127.0.0.1:{rogue.getsockname()[1]}"
+        member = Member("a", 3, address, "boot")
+        answer = asking.ask([member])["a"]
+        assert isinstance(answer, Unreachable)
+        assert answer.silence is Silence.BROKEN
+        assert "registered with plain http" in answer.detail
+        assert "status_certificate" in answer.detail
+        assert not asking.post_topic(member, "t", b"{}")
+        rogue.settimeout(0.3)
+        with suppress(TimeoutError):
+            while True:
+                connection, _ = rogue.accept()
+                with connection:
+                    assert received(connection) == b"", "a connection tells whether anybody listens, and sends nothing"
+    with client(authority.ca, https_only=True) as asking:
+        gone = asking.ask([member])["a"]
+        assert isinstance(gone, Unreachable)
+        assert gone.silence is Silence.REFUSED, "a refused connection still tells that nobody is there"
 
 
 def refused(authority: Authority, pair: Pair, ca: Path | str) -> str:

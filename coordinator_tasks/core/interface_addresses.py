@@ -1,0 +1,11 @@
+"""Which addresses of consumers' interfaces may be asked. Pure."""
+
+PLAIN = (
+    "it is registered with plain http, and status_ca asks for TLS: nothing is sent to it; give it status_certificate and "
+    "status_key, and restart it"
+)
+
+
+def is_plain(address: str) -> bool:
+    """Whether what is sent there, such as the status token, can be read on the way."""
+    return not address.lower().startswith("https://")
