@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import httpx
-from coordinator_ui.routes import router
+from coordinator_ui.routes import make_app
 from fastapi.routing import APIRoute
 
 ROLES = ("viewer", "user", "op", "admin")
@@ -17,7 +17,7 @@ MAY_CHANGE_CONNECTIONS = {"viewer": False, "user": False, "op": True, "admin": T
 def pages(cluster: str, topic: str) -> list[str]:
     """An address of each route of the pages."""
     values = {"cluster": cluster, "topic": topic, "rebalance": "1-x", "dag_id": "rebalance", "action": "drain"}
-    paths = [route.path for route in router.routes if isinstance(route, APIRoute)]
+    paths = [route.path for route in make_app().routes if isinstance(route, APIRoute) and route.path != "/tile.js"]
     return [f"/coordinator{path.replace('{run_id:path}', 'r').format(**values)}" for path in paths]
 
 

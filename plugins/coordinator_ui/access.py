@@ -1,51 +1,119 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""Access to the pages: a user who may read the runs of a cluster's `rebalance` DAG may read the cluster's pages."""
+"""Access to the pages: a user who may read the runs of a cluster's `rebalance` DAG may read the cluster's pages.
+
+Every route gets its cluster from `Access`, which knows only clusters that the user may read. `named_cluster` stands before every route.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, NewType
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.clusters import cluster as find_cluster
 from coordinator_plugin.clusters import dag_id as named_here
-from fastapi import HTTPException, Request
+from fastapi import Depends, HTTPException, Request
 
-from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.service.actions import ACTIONS
 
 REBALANCE = "rebalance"
+ReadableCluster = NewType("ReadableCluster", str)
+"""The name of a cluster that the user of the request may read. Only `Access` makes one; `Reader` takes nothing else."""
 
 
-def may_read_cluster(request: Request, user: GetUserDep) -> None:
-    """Answers 401 without a valid session of Airflow, 404 for an unknown cluster, 403 without the permission."""
-    cluster = cluster_of(request.path_params.get("cluster", ""))
-    requires_access_dag("GET", DagAccessEntity.RUN, cluster.dag_id(REBALANCE))(request, user)
+class NotReadable(HTTPException):
+    """The user may not read the runs of this DAG."""
+
+    def __init__(self, dag: str) -> None:
+        super().__init__(HTTPStatus.FORBIDDEN, "Forbidden")
+        self.dag = dag
 
 
-def may_read_run(request: Request, user: GetUserDep) -> None:
-    """Answers 401 without a valid session of Airflow, 403 without the permission for the DAG in the path."""
-    requires_access_dag("GET", DagAccessEntity.RUN, str(request.path_params["dag_id"]))(request, user)
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The clusters that one user may read. `check` is Airflow's own check of a DAG's runs: it raises its refusal."""
 
+    check: Callable[[str], None]
 
-def readable_clusters(request: Request, user: GetUserDep) -> tuple[Cluster, ...]:
-    """The clusters whose pages this user may read. Answers 401 without a valid session of Airflow, 403 if there is none."""
-    found, refusal = [], HTTPException(403, "Forbidden")
-    for one in clusters():
+    def cluster(self, name: str = "") -> ReadableCluster:
+        """The cluster of this name (empty = the site's default). Raises 403, and 404 for an unknown name."""
+        found = next((one for one in clusters() if name in ("", one.name)), None)
+        if found is None:
+            known = ", ".join(self.all())
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND, f"the cluster {name[:60]!r} is not known here: choose one of {known}"
+            )
+        if not self._may_read(found):
+            raise NotReadable(found.dag_id(REBALANCE))
+        return ReadableCluster(found.name)
+
+    def all(self) -> tuple[ReadableCluster, ...]:
+        """Every cluster that the user may read. Raises 403 if there is none."""
+        every = clusters()
+        found = tuple(ReadableCluster(one.name) for one in every if self._may_read(one))
+        if not found:
+            raise NotReadable(every[0].dag_id(REBALANCE))
+        return found
+
+    def _may_read(self, one: Cluster) -> bool:
         try:
-            requires_access_dag("GET", DagAccessEntity.RUN, one.dag_id(REBALANCE))(request, user)
+            self.check(one.dag_id(REBALANCE))
         except HTTPException as error:
-            refusal = error
-        else:
-            found.append(one)
-    if not found:
-        raise refusal
-    return tuple(found)
+            if error.status_code != HTTPStatus.FORBIDDEN:
+                raise
+            return False
+        return True
 
 
-def cluster_of(name: str) -> Cluster:
-    """The cluster of this name (empty = the default); raises 404 for an unknown one."""
-    try:
-        return find_cluster(name)
-    except Refused as error:
-        raise HTTPException(404, str(error)) from error
+def access_of(request: Request, user: GetUserDep) -> Access:
+    """What the user of this request may read. Answers 401 without a valid session of Airflow."""
+
+    def check(dag_id: str) -> None:
+        requires_access_dag("GET", DagAccessEntity.RUN, dag_id)(request, user)
+
+    return Access(check)
+
+
+UserAccess = Annotated[Access, Depends(access_of)]
+
+
+def named_cluster(request: Request, access: UserAccess) -> ReadableCluster | None:
+    """The cluster that the address names, in its path or its query; `None` = it names none. Stands before every route.
+
+    Answers 403 or 404 unless the user may read every cluster that is named, and the runs of the DAG in the path.
+    """
+    if dag := str(request.path_params.get("dag_id", "")):
+        try:
+            access.check(dag)
+        except HTTPException as error:
+            raise NotReadable(dag) if error.status_code == HTTPStatus.FORBIDDEN else error from None
+    names = [str(request.path_params.get("cluster", "")), *request.query_params.getlist("cluster")]
+    found = [access.cluster(name) for name in names if name]
+    return found[0] if found else None
+
+
+def readable_clusters(access: UserAccess) -> tuple[ReadableCluster, ...]:
+    """Every cluster that the user may read. Answers 403 if there is none."""
+    return access.all()
+
+
+Named = Annotated[ReadableCluster | None, Depends(named_cluster)]
+Readable = Annotated[tuple[ReadableCluster, ...], Depends(readable_clusters)]
+
+
+def of_cluster(named: Named, access: UserAccess) -> ReadableCluster:
+    """The cluster of a page: the one that the address names, or the first one that the user may read."""
+    return named or access.all()[0]
+
+
+OfCluster = Annotated[ReadableCluster, Depends(of_cluster)]
+
+
+def rebalance_dag(cluster: ReadableCluster) -> str:
+    """The id of the cluster's `rebalance` DAG."""
+    return find_cluster(cluster).dag_id(REBALANCE)
 
 
 def action_of_dag(dag_id: str) -> str | None:
@@ -53,6 +121,6 @@ def action_of_dag(dag_id: str) -> str | None:
     return next((name for name, one in ACTIONS.items() if one.form and named_here(name) == dag_id), None)
 
 
-def cluster_of_dag(dag_id: str) -> Cluster | None:
-    """The cluster whose `rebalance` DAG this is."""
-    return next((one for one in clusters() if one.dag_id(REBALANCE) == dag_id), None)
+def cluster_of_dag(dag_id: str) -> str:
+    """The cluster whose `rebalance` DAG this is; empty = of none."""
+    return next((one.name for one in clusters() if one.dag_id(REBALANCE) == dag_id), "")

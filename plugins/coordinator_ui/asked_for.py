@@ -17,6 +17,7 @@ from coordinator_tasks.core.names import is_cluster, number_of
 from coordinator_tasks.service import asked
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_ui import words
+from coordinator_ui.access import ReadableCluster
 from coordinator_ui.listing import Text, moment
 from coordinator_ui.reading import Reader, each
 from coordinator_ui.shown import actor_data
@@ -73,7 +74,9 @@ def wanted_of(about: Text = "", action: Text = "", actor: Text = "", after: Text
     return Wanted(about.strip(), named, actor.strip(), moment(after), moment(before))
 
 
-async def listed(request: Request, clusters: Collection[str], wanted: Wanted, limit: int, rest: str = "") -> Listed:
+async def listed(
+    request: Request, clusters: Collection[ReadableCluster], wanted: Wanted, limit: int, rest: str = ""
+) -> Listed:
     """A page of the list. A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`."""
     places = places_of(rest)
     reader: Reader = request.app.state.reader

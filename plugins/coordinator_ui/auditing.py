@@ -12,6 +12,7 @@ from coordinator_tasks.core.machine.audit import Committer, Finding, Kind
 from coordinator_tasks.service import audit as service
 from coordinator_tasks.service.audit import Audit, Look
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_ui.access import ReadableCluster
 
 BETWEEN_S = service.BETWEEN_S
 FRESH_S = 15.0
@@ -44,7 +45,7 @@ class Audited:
         return {name: max(0, len(rows) - MOST_ROWS) for name, rows in both.items()}
 
 
-async def audited(request: Request, cluster: str, topic: str) -> Audited:
+async def audited(request: Request, cluster: ReadableCluster, topic: str) -> Audited:
     """The audit of a cluster, or of one of its topics. Raises the `Unavailable` kinds."""
     state = request.app.state
 

@@ -12,6 +12,7 @@ from fastapi import Query, Request
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.service.history import key_of
 from coordinator_ui import past
+from coordinator_ui.access import ReadableCluster
 from coordinator_ui.past import MOST_TEXT, Key, Page, Wanted
 from coordinator_ui.reading import Reader, each
 from coordinator_ui.story import Story, tell
@@ -54,7 +55,7 @@ def moment(text: str) -> float:
 
 
 async def listed(
-    request: Request, clusters: Collection[str], wanted: Wanted, limit: int, now: float, rest: str = ""
+    request: Request, clusters: Collection[ReadableCluster], wanted: Wanted, limit: int, now: float, rest: str = ""
 ) -> Listed:
     """A page of the list. A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`."""
     since = _place(rest) if rest else None

@@ -21,6 +21,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused, StoreUnavai
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import settings_of
 from coordinator_tasks.wiring import open_coordinator
+from coordinator_ui.access import ReadableCluster
 
 THREADS = 4
 PAGE_LIMIT_S = 8.0
@@ -112,7 +113,7 @@ class Reader:
         self._threads = threads
         self._failures: dict[str, _Failure] = {}
 
-    async def read(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
+    async def read(self, cluster: ReadableCluster, read: Callable[[Coordinator], T]) -> T:
         """The result of `read`. Raises its errors, and `StoreUnavailable` when the time is over."""
         self._raise_failure(cluster)
         if cluster not in self._pools:

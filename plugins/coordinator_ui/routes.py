@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
@@ -14,7 +14,7 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
-from coordinator_plugin.clusters import Cluster
+from coordinator_plugin.clusters import dag_id as named_here
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -31,12 +31,15 @@ from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import asked_for, live, pages, past, timeline
 from coordinator_ui.access import (
     REBALANCE,
+    NotReadable,
+    OfCluster,
+    Readable,
+    ReadableCluster,
+    UserAccess,
     action_of_dag,
-    cluster_of,
     cluster_of_dag,
-    may_read_cluster,
-    may_read_run,
-    readable_clusters,
+    named_cluster,
+    rebalance_dag,
 )
 from coordinator_ui.asking import form_of, query_of
 from coordinator_ui.auditing import FRESH_S, audit_data, audited
@@ -74,35 +77,17 @@ T = TypeVar("T")
 
 API = "/api/v1"
 """The data of the pages stands below it."""
-router = APIRouter(default_response_class=HTMLResponse)
-data_router = APIRouter(prefix=API, default_response_class=JSONResponse)
+router = APIRouter(default_response_class=HTMLResponse, dependencies=[Depends(named_cluster)])
+data_router = APIRouter(prefix=API, default_response_class=JSONResponse, dependencies=[Depends(named_cluster)])
 """The data of the pages for programs."""
-OfCluster = Depends(may_read_cluster)
-OfRun = Depends(may_read_run)
+code_router = APIRouter()
+"""Code without any data, for every user who is signed in."""
 Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 Topic = Annotated[str, Query(max_length=past.MOST_TEXT + 49)]
 Rest = Annotated[str, Query(alias="rest", max_length=400)]
 Filter = Annotated[Wanted, Depends(wanted_of)]
 AskedFilter = Annotated[asked_for.Wanted, Depends(asked_for.wanted_of)]
-Readable = Annotated[tuple[Cluster, ...], Depends(readable_clusters)]
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The cluster of a page. `names`: of all clusters that the user may read."""
-
-    cluster: str
-    names: tuple[str, ...]
-
-
-def chosen(readable: Readable, cluster: str = "") -> Chosen:
-    """The cluster of the address, or the first one that the user may read, and the names of all that the user may read."""
-    name = cluster_of(cluster).name if cluster else readable[0].name
-    return Chosen(name, tuple(one.name for one in readable))
-
-
-OfChosen = Annotated[Chosen, Depends(chosen)]
 
 
 def make_app(reader: Reader | None = None) -> FastAPI:
@@ -113,30 +98,30 @@ def make_app(reader: Reader | None = None) -> FastAPI:
     app.state.trends, app.state.shared, app.state.audits = Trends(), Shared(), Shared(FRESH_S)
     app.include_router(router)
     app.include_router(data_router)
+    app.include_router(code_router)
     app.add_exception_handler(AnyHTTPException, _refused)
     app.add_exception_handler(CoordinatorError, _failed)
     return app
 
 
 @router.get("/")
-@router.get("/clusters/{cluster}", dependencies=[OfCluster])
-async def overview(request: Request, of: OfChosen) -> HTMLResponse:
+@router.get("/clusters/{cluster}")
+async def overview(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
     """The topics and the consumers of a cluster, and what moved last."""
-    found = await _read(request, of.cluster, pages.cluster_page)
+    found = await _read(request, cluster, pages.cluster_page)
     recent = [tell(one, found.now) for one in found.recent]
-    return page(request, "overview.html", cluster=of.cluster, clusters=of.names, found=found, recent=recent, live=True)
+    return page(request, "overview.html", cluster=cluster, clusters=readable, found=found, recent=recent, live=True)
 
 
-@router.get("/clusters/{cluster}/topics/{topic}", dependencies=[OfCluster])
-async def topic(request: Request, cluster: str, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
+@router.get("/clusters/{cluster}/topics/{topic}")
+async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
     """Who owns which partition of a topic, and its rebalances."""
-    name = cluster_of(cluster).name
-    found = await _read(request, name, lambda c: pages.topic_page(c, topic, limit))
+    found = await _read(request, cluster, lambda c: pages.topic_page(c, topic, limit))
     if found.summary.problem and not found.rebalances and not found.problem:
         raise HTTPException(404, found.summary.problem)
     stories = [tell(one, found.now) for one in found.rebalances]
     more = min(limit * 5, MOST_SHOWN) if found.more and limit < MOST_SHOWN else 0
-    return page(request, "topic.html", cluster=name, found=found, stories=stories, more=more, live=True)
+    return page(request, "topic.html", cluster=cluster, found=found, stories=stories, more=more, live=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,20 +135,18 @@ class Whole:
     pages: Mapping[str, ConsumerPages]
 
 
-async def _whole(request: Request, cluster: str, topic: str, rebalance: str, now: float) -> Whole:
-    one = cluster_of(cluster)
-
+async def _whole(request: Request, cluster: ReadableCluster, topic: str, rebalance: str, now: float) -> Whole:
     def read(c: Coordinator) -> tuple[Rebalance, Sides, Mapping[str, ConsumerPages]]:
         found = pages.rebalance(c, topic, rebalance)
         return found, past.sides(c, found), pages.consumer_pages(c, found)
 
-    found, sides, links = await _read(request, one.name, read)
-    tasks = await run_in_threadpool(request.app.state.task_spans, one.dag_id(REBALANCE), found.runs)
-    return Whole(one.name, tell(found, now), sides, tasks, links)
+    found, sides, links = await _read(request, cluster, read)
+    tasks = await run_in_threadpool(request.app.state.task_spans, rebalance_dag(cluster), found.runs)
+    return Whole(cluster, tell(found, now), sides, tasks, links)
 
 
-@router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}", dependencies=[OfCluster])
-async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) -> HTMLResponse:
+@router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
+async def rebalance(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> HTMLResponse:
     """One rebalance: its moves and pauses, who was waited for, and each step."""
     now = time.time()
     whole = await _whole(request, cluster, topic, rebalance, now)
@@ -182,8 +165,8 @@ async def rebalance(request: Request, cluster: str, topic: str, rebalance: str) 
     )
 
 
-@data_router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}", dependencies=[OfCluster])
-async def rebalance_data(request: Request, cluster: str, topic: str, rebalance: str) -> Response:
+@data_router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
+async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> Response:
     """One rebalance, with everything that its page shows."""
     whole = await _whole(request, cluster, topic, rebalance, time.time())
     return data(rebalance_whole(whole.cluster, whole.story, whole.sides, whole.tasks, whole.pages))
@@ -195,7 +178,7 @@ async def rebalances(
 ) -> HTMLResponse:
     """The rebalances of all clusters that the user may read, newest first."""
     now = time.time()
-    found = await listed(request, [one.name for one in readable], wanted, limit, now, rest)
+    found = await listed(request, readable, wanted, limit, now, rest)
     asked = _given(request, FILTERS)
     return page(request, "rebalances.html", cluster="", found=found, asked=asked, rest=rest, now=now, live=not rest)
 
@@ -205,7 +188,7 @@ async def rebalances_data(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> Response:
     """The rebalances of all clusters that the user may read, newest first."""
-    found = await listed(request, [one.name for one in readable], wanted, limit, time.time(), rest)
+    found = await listed(request, readable, wanted, limit, time.time(), rest)
     rows = [rebalance_row(name, story) for name, story in found.found]
     return data({"rebalances": rows, "rest": found.rest or None, "problems": list(found.problems)})
 
@@ -215,7 +198,7 @@ async def actions(
     request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: asked_for.Rest = ""
 ) -> HTMLResponse:
     """Who asked for what in all clusters that the user may read, newest first."""
-    found = await asked_for.listed(request, [one.name for one in readable], wanted, limit, rest)
+    found = await asked_for.listed(request, readable, wanted, limit, rest)
     asked = _given(request, ASKED_FILTERS)
     return page(
         request,
@@ -235,7 +218,7 @@ async def actions_data(
     request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: asked_for.Rest = ""
 ) -> Response:
     """Who asked for what in all clusters that the user may read, newest first."""
-    found = await asked_for.listed(request, [one.name for one in readable], wanted, limit, rest)
+    found = await asked_for.listed(request, readable, wanted, limit, rest)
     rows = [asked_for.asked_row(name, one) for name, one in found.found]
     return data({"actions": rows, "rest": found.rest or None, "problems": list(found.problems)})
 
@@ -246,38 +229,37 @@ def _given(request: Request, names: Collection[str]) -> dict[str, str]:
 
 
 @router.get("/live")
-@router.get("/clusters/{cluster}/live", dependencies=[OfCluster])
-async def live_page(request: Request, of: OfChosen) -> HTMLResponse:
+@router.get("/clusters/{cluster}/live")
+async def live_page(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
     """Topics, partitions and consumers of a cluster, brought up to date every few seconds.
 
     The page asks for `live_data` again and again. It reads nothing itself, so it is there at once.
     """
-    return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=of.cluster, clusters=of.names, live=False)
+    return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=cluster, clusters=readable, live=False)
 
 
-@router.get("/clusters/{cluster}/ask/{action}", dependencies=[OfCluster])
-async def ask(request: Request, cluster: str, action: str) -> HTMLResponse:
+@router.get("/clusters/{cluster}/ask/{action}")
+async def ask(request: Request, cluster: OfCluster, action: str) -> HTMLResponse:
     """The form of an action, with fields filled in from the address. Nothing happens until a person presses its button."""
-    name = cluster_of(cluster).name
     try:
-        offered = await asyncio.wait_for(_read(request, name, choices), LISTS_LIMIT_S)
+        offered = await asyncio.wait_for(_read(request, cluster, choices), LISTS_LIMIT_S)
     except (CoordinatorError, TimeoutError):
         offered = {}  # what it would offer can be typed
     form = form_of(action, request.query_params, offered)
-    return page(request, "ask.html", scripts=("ask",), cluster=name, form=form, live=False)
+    return page(request, "ask.html", scripts=("ask",), cluster=cluster, form=form, live=False)
 
 
-@data_router.get("/clusters/{cluster}/live", dependencies=[OfCluster])
-async def live_data(request: Request, cluster: str, topic: Topic = "") -> Response:
+@data_router.get("/clusters/{cluster}/live")
+async def live_data(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
     """Topics, partitions and consumers now."""
-    _, whole = await _live(request, cluster_of(cluster).name, topic)
+    _, whole = await _live(request, cluster, topic)
     return data(whole)
 
 
-@data_router.get("/clusters/{cluster}/trend", dependencies=[OfCluster])
+@data_router.get("/clusters/{cluster}/trend")
 async def trend_data(
     request: Request,
-    cluster: str,
+    cluster: OfCluster,
     topic: Topic = "",
     partition: Annotated[int | None, Query(ge=0)] = None,
     consumer: Annotated[str, Query(max_length=MAX_ID_BYTES)] = "",
@@ -289,7 +271,7 @@ async def trend_data(
         trend = trends.of(c)
         return trend, trend.of_consumer(consumer) if consumer else trend.of_topic(topic, partition)
 
-    trend, series = await _read(request, cluster_of(cluster).name, read)
+    trend, series = await _read(request, cluster, read)
     shown = sorted(series.items(), key=lambda one: (-one[1][-1].at, -max(p.lag for p in one[1]), one[0]))[:MOST_SERIES]
     points = [
         {"name": name, "at": [p.at for p in one], "lag": [p.lag for p in one], "late_s": [p.late_s for p in one]}
@@ -301,21 +283,20 @@ async def trend_data(
 
 
 @router.get("/audit")
-@router.get("/clusters/{cluster}/audit", dependencies=[OfCluster])
-async def audit(request: Request, of: OfChosen, topic: Topic = "") -> HTMLResponse:
+@router.get("/clusters/{cluster}/audit")
+async def audit(request: Request, cluster: OfCluster, readable: Readable, topic: Topic = "") -> HTMLResponse:
     """Who owns what, by ZooKeeper, by the consumers' own word and by the commits in Kafka."""
-    found = await audited(request, of.cluster, topic)
-    return page(request, "audit.html", cluster=of.cluster, clusters=of.names, topic=topic, found=found, live=True)
+    found = await audited(request, cluster, topic)
+    return page(request, "audit.html", cluster=cluster, clusters=readable, topic=topic, found=found, live=True)
 
 
-@data_router.get("/clusters/{cluster}/audit", dependencies=[OfCluster])
-async def audit_json(request: Request, cluster: str, topic: Topic = "") -> Response:
+@data_router.get("/clusters/{cluster}/audit")
+async def audit_json(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
     """The ownership audit of a cluster, or of one of its topics."""
-    name = cluster_of(cluster).name
-    return data(audit_data(name, topic, await audited(request, name, topic)))
+    return data(audit_data(cluster, topic, await audited(request, cluster, topic)))
 
 
-@router.get("/tile.js", dependencies=[Depends(get_user)])
+@code_router.get("/tile.js", dependencies=[Depends(get_user)])
 async def tile() -> Response:
     """The script of the tile on Airflow's home page. It has no data, so any signed-in user may load it."""
     return script("tile")
@@ -324,7 +305,7 @@ async def tile() -> Response:
 @data_router.get("/summary")
 async def summary_data(request: Request, readable: Readable) -> Response:
     """What needs somebody now, in every cluster that the user may read: what the tile shows."""
-    names = [one.name for one in readable[:MOST_CLUSTERS]]
+    names = readable[:MOST_CLUSTERS]
     answers = await each(names, (_live(request, name, "") for name in names))
     found = [
         {"cluster": name, "problem": one.told} if isinstance(one, CoordinatorError) else live.summary(one[0])
@@ -333,7 +314,7 @@ async def summary_data(request: Request, readable: Readable) -> Response:
     return data({"clusters": found})
 
 
-async def _live(request: Request, cluster: str, topic: str) -> tuple[live.Now, dict[str, Any]]:
+async def _live(request: Request, cluster: ReadableCluster, topic: str) -> tuple[live.Now, dict[str, Any]]:
     """One look for all who look at the same time."""
     state = request.app.state
 
@@ -393,28 +374,45 @@ def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
 
 
 ActionResult = Annotated[Result | None, Depends(run_result)]
+
+
+def cluster_of_run(dag_id: str, result: ActionResult, access: UserAccess) -> ReadableCluster | None:
+    """The cluster that a run is about; `None` = of none of the site's. Answers 403 for one that the user may not read."""
+    if result is None:
+        name = cluster_of_dag(dag_id)
+        return access.cluster(name) if name else None
+    try:
+        return access.cluster(str(result.conf.get("cluster") or ""))
+    except NotReadable:
+        raise
+    except HTTPException:  # it is no longer one of the site's
+        return None
+
+
+OfRun = Annotated[ReadableCluster | None, Depends(cluster_of_run)]
 Times = Annotated[tuple[float, float], Depends(run_times)]
 
 
-@router.get("/runs/{dag_id}/{run_id:path}", dependencies=[OfRun])
-async def run(request: Request, dag_id: str, run_id: str, times: Times, result: ActionResult) -> HTMLResponse:
+@router.get("/runs/{dag_id}/{run_id:path}")
+async def run(
+    request: Request, dag_id: str, run_id: str, cluster: OfRun, times: Times, result: ActionResult
+) -> HTMLResponse:
     """What one run of a `rebalance` DAG moved, or the result of an action's run: the tab *Moved partitions* of the run."""
     if result is not None:
-        return _action_page(request, dag_id, run_id, result)
-    cluster = cluster_of_dag(dag_id)
+        return _action_page(request, dag_id, run_id, cluster, result)
     if cluster is None:
         return page(request, "run.html", cluster="", run_id=run_id, stories=[], problems=(), now={}, live=False)
-    seen, _ = await _live(request, cluster.name, "")
+    seen, _ = await _live(request, cluster, "")
     began_at, ended_at = times
     now = time.time()
     found = pages.RunPage()
     if began_at:
-        found = await _read(request, cluster.name, lambda c: pages.run_page(c, run_id, began_at, ended_at or now))
+        found = await _read(request, cluster, lambda c: pages.run_page(c, run_id, began_at, ended_at or now))
     stories = [part for one in found.rebalances if (part := only(tell(one, now), run_id)) is not None]
     return page(
         request,
         "run.html",
-        cluster=cluster.name,
+        cluster=cluster,
         run_id=run_id,
         stories=stories,
         problems=found.problems,
@@ -423,13 +421,11 @@ async def run(request: Request, dag_id: str, run_id: str, times: Times, result: 
     )
 
 
-def _action_page(request: Request, dag_id: str, run_id: str, result: Result) -> HTMLResponse:
+def _action_page(
+    request: Request, dag_id: str, run_id: str, cluster: ReadableCluster | None, result: Result
+) -> HTMLResponse:
     action = ACTIONS[action_of_dag(dag_id) or ""]
-    try:
-        cluster = cluster_of(str(result.conf.get("cluster") or "")).name
-        query = query_of(action.name, result.conf)
-    except HTTPException:  # it is no longer one of the site's
-        cluster = query = ""
+    query = query_of(action.name, result.conf) if cluster else ""
     return page(
         request,
         "action.html",
@@ -437,14 +433,14 @@ def _action_page(request: Request, dag_id: str, run_id: str, result: Result) -> 
         run_id=run_id,
         action=action,
         task=Actor("airflow", dag=dag_id, run=run_id, task=action.name),
-        cluster=cluster,
+        cluster=cluster or "",
         query=query,
-        result=result,
+        result=result if cluster else replace(result, lines=()),
         live=not result.over,
     )
 
 
-async def _read(request: Request, cluster: str, read: Callable[[Coordinator], T]) -> T:
+async def _read(request: Request, cluster: ReadableCluster, read: Callable[[Coordinator], T]) -> T:
     reader: Reader = request.app.state.reader
     return await reader.read(cluster, read)
 
@@ -458,15 +454,8 @@ async def _refused(request: Request, error: Any) -> Response:
     status = HTTPStatus(error.status_code)
     if _asks_for_data(request):
         return data({"error": str(error.detail), "code": ""}, status)
-    return _problem(request, status, status.phrase, str(error.detail), dag=_needed_dag(request))
-
-
-def _needed_dag(request: Request) -> str:
-    """The DAG whose runs a user needs to read for this page."""
-    named = request.path_params.get("dag_id", "")
-    with suppress(HTTPException):  # no page of such a cluster
-        return named or cluster_of(request.path_params.get("cluster", "")).dag_id(REBALANCE)
-    return REBALANCE
+    dag = error.dag if isinstance(error, NotReadable) else named_here(REBALANCE)
+    return _problem(request, status, status.phrase, str(error.detail), dag=dag)
 
 
 async def _failed(request: Request, error: Any) -> Response:

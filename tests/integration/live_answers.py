@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from coordinator_plugin.clusters import clusters
 from coordinator_ui import live, words
-from coordinator_ui.access import may_read_cluster, readable_clusters
+from coordinator_ui.access import Access, access_of
 from coordinator_ui.routes import make_app
 from coordinator_ui.trends import Trend, Trends
 
@@ -149,7 +148,6 @@ def pages_of(reader: Synthetic) -> Iterator[str]:
     with patch.dict("os.environ", COORDINATOR_CLUSTERS="shop"), patch.object(live, "look", reader.look):
         app = make_app(reader)  # type: ignore[arg-type]
         app.state.trends = reader
-        app.dependency_overrides[may_read_cluster] = lambda: None
-        app.dependency_overrides[readable_clusters] = clusters
+        app.dependency_overrides[access_of] = lambda: Access(lambda _dag: None)
         with served(app) as found:
             yield found

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 import pytest
@@ -26,6 +26,7 @@ from tests.airflow_access import (
     wait_for_dags,
 )
 from tests.integration.airflow_site import ROOT, cluster_of, eventually
+from tests.integration.one_cluster_manager import ONLY, OneClusterManager
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 TOPIC = "orders"
@@ -37,6 +38,8 @@ class Site:
 
     airflow: EmbeddedAirflow
     settings: Settings
+    clusters: tuple[str, str]
+    """The default one, and another one with the same connections."""
 
     def client(self, role: str) -> httpx.Client:
         """Signed in as an account of this role; without a role, as nobody."""
@@ -57,7 +60,8 @@ def site(
 ) -> Iterator[Site]:
     settings = cluster_of(zookeeper, kafka)
     ConfluentKafkaAdmin(settings.kafka).create_topic(TOPIC + settings.cluster, 2)
-    accounts = [f"{role}:{role}" for role in ROLES]
+    clusters = (settings.cluster, f"other-{settings.cluster[::-1]}")
+    accounts = [f"{role}:{role}" for role in ROLES] + [f"{ONLY}{name}:viewer" for name in clusters]
     airflow = airflow_factory(
         ROOT / "dags",
         ROOT / "plugins",
@@ -65,10 +69,13 @@ def site(
             "zookeeper_default": {"conn_type": "generic", "host": settings.zookeeper},
             "kafka_default": {"conn_type": "generic", "host": settings.kafka["bootstrap.servers"]},
         },
-        env={"COORDINATOR_CLUSTERS": settings.cluster, "COORDINATOR_DAGS_PAUSED": "true"},
-        settings={"core.simple_auth_manager_users": ",".join(accounts)},
+        env={"COORDINATOR_CLUSTERS": ",".join(clusters), "COORDINATOR_DAGS_PAUSED": "true"},
+        settings={
+            "core.auth_manager": f"{OneClusterManager.__module__}.{OneClusterManager.__name__}",
+            "core.simple_auth_manager_users": ",".join(accounts),
+        },
     )
-    made = Site(airflow, settings)
+    made = Site(airflow, settings, clusters)
     with made.client("admin") as admin:
         wait_for_dags(admin, eventually)
     yield made
@@ -134,3 +141,26 @@ def test_a_form_on_another_site_starts_nothing(site: Site, kind: str) -> None:
         assert "access-control-allow-origin" not in preflight.headers
         page = browser.get(site.pages()[0], headers=headers, cookies={"_token": token})
         assert "access-control-allow-origin" not in page.headers
+
+
+def test_who_may_read_one_cluster_gets_nothing_of_the_other_however_it_is_named(site: Site) -> None:
+    for name in site.clusters:
+        ConfluentKafkaAdmin(site.settings.kafka).create_topic(f"topic-of-{name}", 2)
+        with open_coordinator(replace(site.settings, cluster=name)) as c:
+            topics.add_topic(c, f"topic-of-{name}", f"readers-of-{name}", actor=Actor("command", "ada"))
+    for mine, other in (site.clusters, site.clusters[::-1]):
+        with site.client(f"{ONLY}{mine}") as client:
+            default = client.get("/coordinator/")
+            assert (default.status_code, f"topic-of-{mine}" in default.text, other in default.text) == (
+                200,
+                True,
+                False,
+            )
+            for path in airflow_access.pages(mine, f"topic-of-{mine}"):
+                answer = client.get(path, params={"cluster": other})
+                assert (answer.status_code, f"topic-of-{other}" in answer.text) == (403, False), path
+            named = [path for path in airflow_access.pages(other, f"topic-of-{other}") if other in path]
+            assert {client.get(path).status_code for path in named} == {403}
+            for path in airflow_access.pages(mine, f"topic-of-{mine}"):
+                answer = client.get(path)
+                assert other not in answer.text, path

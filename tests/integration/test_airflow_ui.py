@@ -14,8 +14,7 @@ import httpx
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
-from coordinator_plugin.clusters import clusters
-from coordinator_ui.access import may_read_cluster, readable_clusters
+from coordinator_ui.access import Access, access_of
 from coordinator_ui.reading import PAGE_LIMIT_S, Reader
 from coordinator_ui.routes import make_app
 from fastapi.testclient import TestClient
@@ -251,8 +250,7 @@ def test_a_zookeeper_that_dies_is_told_within_the_limit_and_is_read_again_when_i
         nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": "1"}
         settings = Settings("shop", own.connect_string, nowhere, session_timeout_s=4.0, answer_timeout_s=2.0)
         app = make_app(Reader(lambda name: (name, lambda: open_coordinator(settings))))
-        app.dependency_overrides[may_read_cluster] = lambda: None
-        app.dependency_overrides[readable_clusters] = clusters
+        app.dependency_overrides[access_of] = lambda: Access(lambda _dag: None)
         client = TestClient(app, root_path="/coordinator")
         assert client.get("/").status_code == 200
         own.kill()

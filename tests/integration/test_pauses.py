@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from coordinator_ui.access import may_read_cluster
+from coordinator_ui.access import Access, access_of
 from coordinator_ui.reading import Reader
 from coordinator_ui.routes import make_app
 from fastapi.testclient import TestClient
@@ -68,7 +68,7 @@ def measured(managed: Managed, name: str) -> tuple[Record, Record]:
 def shown_pauses(site: Site, rebalance: str) -> dict[int, float]:
     """Partition → its pause in seconds, as the page of the rebalance says it."""
     app = make_app(Reader(lambda name: (name, lambda: open_coordinator(site.settings))))
-    app.dependency_overrides[may_read_cluster] = lambda: None
+    app.dependency_overrides[access_of] = lambda: Access(lambda _dag: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COORDINATOR_CLUSTERS", site.cluster)
         path = f"/clusters/{site.cluster}/topics/{site.topic}/rebalances/{rebalance}"

@@ -13,7 +13,7 @@ def http() -> str:
         "HTTP routes",
         "## Pages in Airflow\n\nBelow `/coordinator` of Airflow's address. All are GET, and none answers without Airflow's own check of the user. "
         "[Which page answers which question](../data-api.md#what-a-person-finds-where).\n",
-        _table_of(_routes("router")),
+        _table_of((*_routes("router"), *_routes("code_router"))),
         "## Data of the pages\n\nJSON, with the same check of the user. Its [fields, filters and bounds](../data-api.md#the-data).\n",
         _table_of(_routes("data_router", DATA_PREFIX)),
         "## A consumer's interface\n\nHow it is protected: [security](../security.md). Its fields: [architecture](../architecture.md).\n",

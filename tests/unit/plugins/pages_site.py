@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from coordinator_plugin.clusters import clusters
 from coordinator_plugin.pages_address import PREFIX
 from coordinator_ui import access
-from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
+from coordinator_ui.access import Access, access_of
 from coordinator_ui.reading import Reader
 from coordinator_ui.routes import Result, make_app, run_result, run_times
 from coordinator_ui.timeline import Span
@@ -48,12 +47,14 @@ def task(name: str, run: str = "run 1/x", who: str = "") -> Actor:
     return Actor("airflow", who, "rebalance", run, name, 2)
 
 
-def write(shop: Cluster, source: State, target: State, at: float, *moves: Move, **more: Any) -> None:
+def write(
+    shop: Cluster, source: State, target: State, at: float, *moves: Move, topic: str = "orders", **more: Any
+) -> None:
     values = {"cause": "joined: b", "actor": task("plan"), "rebalance": "2-abc", **more}
     record = Record(
-        "orders", source, target, 2, "g", at=at, lasted_s=1.0, rebalance_s=at - 900_000.0, moves=moves, **values
+        topic, source, target, 2, "g", at=at, lasted_s=1.0, rebalance_s=at - 900_000.0, moves=moves, **values
     )
-    shop.zk.transact([Create(f"{shop.paths.history('orders')}/", encode_record(record), sequence=True)])
+    shop.zk.transact([Create(f"{shop.paths.history(topic)}/", encode_record(record), sequence=True)])
 
 
 def a_hand_off(shop: Cluster, **more: Any) -> None:
@@ -78,13 +79,16 @@ def pages_of(
 
     app = make_app(Reader(connect if isinstance(cluster, Cluster) else cluster, **reader))
     if allowed:
-        app.dependency_overrides[may_read_cluster] = lambda: None
-        app.dependency_overrides[may_read_run] = lambda: None
+        app.dependency_overrides[access_of] = everything
         app.dependency_overrides[run_times] = lambda: (900_000.0, 900_010.0)
         app.dependency_overrides[run_result] = lambda: result
-        app.dependency_overrides[readable_clusters] = clusters
     app.state.task_spans = lambda _dag_id, _actors: tuple(tasks)
     return TestClient(app, root_path="/airflow" + PREFIX)
+
+
+def everything() -> Access:
+    """The access of a user whom Airflow refuses nothing."""
+    return Access(lambda _dag: None)
 
 
 def airflow_refuses(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bool]) -> None:
@@ -106,7 +110,7 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", visible)
 
 
-def stable(shop: Cluster, owners: dict[int, str]) -> None:
+def stable(shop: Cluster, owners: dict[int, str], topic: str = "orders") -> None:
     node = TopicNode(
         "broker:9092",
         "readers",
@@ -117,9 +121,9 @@ def stable(shop: Cluster, owners: dict[int, str]) -> None:
         dict.fromkeys(owners, 1),
         incarnations=dict.fromkeys(owners.values(), 1),
     )
-    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
-    if shop.zk.find(shop.paths.state("orders")) is None:
-        shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
+    shop.zk.transact([SetData(shop.paths.topic(topic), encode_node(node))])
+    if shop.zk.find(shop.paths.state(topic)) is None:
+        shop.zk.transact([Create(shop.paths.state(topic), encode_state(TopicState(State.STABLE)))])
 
 
 def register(shop: Cluster, consumer: str, session: ZooKeeper | None = None, **more: Any) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from coordinator_ui import live, render
-from coordinator_ui.access import may_read_cluster
 from coordinator_ui.live import advice, drain_s
 from coordinator_ui.reading import Shared
 from coordinator_ui.topic_summary import TopicSummary
@@ -592,4 +591,3 @@ def test_the_live_page_is_a_frame_that_reads_nothing(shop: Cluster) -> None:
     assert page.status_code == 200
     assert "Cluster shop now" in text_of(page.text)
     assert page.headers["content-security-policy"].count("'sha256-") == 4, "three scripts and one style"
-    assert may_read_cluster in client.app.dependency_overrides  # type: ignore[attr-defined]

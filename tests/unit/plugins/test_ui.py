@@ -11,22 +11,18 @@ from html import escape, unescape
 from typing import Any
 
 import pytest
-from airflow.api_fastapi.core_api.security import get_user
 from coordinator_plugin.pages_address import PREFIX
 from coordinator_ui import pages, words
-from coordinator_ui.access import may_read_cluster, may_read_run, readable_clusters
+from coordinator_ui.access import ReadableCluster
 from coordinator_ui.reading import THREADS, Reader
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
 from coordinator_ui.render import MOST_IN_CELL, TEMPLATES
-from coordinator_ui.routes import Result, make_app, run_result
+from coordinator_ui.routes import Result, run_result
 from coordinator_ui.story import only, tell
 from coordinator_ui.topic_summary import summaries
-from fastapi.dependencies.models import Dependant
-from fastapi.routing import APIRoute
 
 from coordinator_tasks import show
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
-from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.history_codec import with_pauses
@@ -54,13 +50,11 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, record_end
 from coordinator_tasks.service.history import Rebalance, rebalances
 from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic
-from tests import reference
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import (
     NASTY,
     a_hand_off,
-    airflow_refuses,
     pages_of,
     register,
     stable,
@@ -803,97 +797,6 @@ def test_what_consumers_and_people_wrote_is_escaped_everywhere(shop: Cluster) ->
         )
 
 
-def routes() -> list[Any]:
-    return list(make_app(Reader()).routes)
-
-
-def uses(dependant: Dependant, call: object) -> bool:
-    return dependant.call is call or any(uses(one, call) for one in dependant.dependencies)
-
-
-@pytest.mark.parametrize("route", routes(), ids=lambda route: route.path)
-def test_every_route_only_reads_and_asks_airflow_who_it_is(route: Any) -> None:
-    assert isinstance(route, APIRoute), "a route that is none of ours has no check"
-    assert route.methods == {"GET"}
-    assert uses(route.dependant, get_user), "anyone could open it"
-    checks = (may_read_cluster, may_read_run, readable_clusters)
-    if route.path == "/tile.js":
-        return  # code without any data
-    assert any(uses(route.dependant, check) for check in checks), "any user could open it"
-
-
-@pytest.mark.parametrize("path", [*(one.path for one in routes()), METRICS_PATH, TARGETS_PATH])
-def test_the_reference_has_every_route(path: str) -> None:
-    assert f"| GET | `{path.replace(':path}', '}')}` |" in (reference.FOLDER / "http.md").read_text()
-
-
-@pytest.mark.parametrize(
-    "path", ["/", "/clusters/shop", "/clusters/none", "/clusters/shop/topics/orders", "/runs/rebalance/r"]
-)
-def test_a_stranger_gets_401_and_is_told_to_sign_in(shop: Cluster, path: str) -> None:
-    answer = pages_of(shop, allowed=False).get(path)
-    assert answer.status_code == 401
-    assert "Sign in to Airflow" in answer.text
-    assert "orders" not in answer.text
-
-
-def test_who_may_not_read_the_dags_runs_may_not_read_what_they_did(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-
-    def refused(what: str) -> bool:
-        asked.append(what)
-        return True
-
-    airflow_refuses(monkeypatch, refused)
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
-    client = pages_of(shop, allowed=False)
-    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
-    for path in ("/", "/clusters/eu/topics/orders", "/runs/other/r"):
-        assert client.get(path).status_code == 403
-    assert asked == ["GET rebalance", "GET rebalance__eu", "GET rebalance__eu", "GET other"]
-    assert client.get("/clusters/none").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("path", "dag"),
-    [
-        ("/", "ours_rebalance"),
-        ("/clusters/eu", "ours_rebalance__eu"),
-        ("/runs/ours_drain/r", "ours_drain"),
-        ("/rebalances", "ours_rebalance"),
-    ],
-)
-def test_who_may_not_read_a_page_is_told_of_which_dag_to_ask(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch, path: str, dag: str
-) -> None:
-    airflow_refuses(monkeypatch, lambda _: True)
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
-    monkeypatch.setenv("COORDINATOR_DAG_PREFIX", "ours_")
-    client = pages_of(shop, allowed=False)
-    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
-    said = text_of(client.get(path).text)
-    assert f"Ask an administrator for permission to read the runs of the DAG {dag}." in said
-
-
-def test_who_may_read_another_cluster_alone_is_led_there_and_sees_no_other_name(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    airflow_refuses(monkeypatch, lambda what: what in ("GET rebalance", "GET rebalance__us"))
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu,asia,us")
-    client = pages_of(shop, allowed=False)
-    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
-    for path in ("/", "/live", "/audit", "/clusters/asia", "/clusters/asia/live", "/clusters/asia/audit"):
-        answer = client.get(path)
-        assert answer.status_code == 200, path
-        here, other = ("asia", "eu") if "asia" in path else ("eu", "asia")
-        assert f"<strong>{here}</strong>" in answer.text
-        assert f"/clusters/{other}" in answer.text
-        assert not {"shop", "us"} & set(re.findall(r"clusters/(\w+)", answer.text))
-    assert client.get("/clusters/shop").status_code == 403
-
-
 def test_pages_let_nothing_foreign_in_and_are_not_kept(shop: Cluster) -> None:
     headers = pages_of(shop).get("/").headers
     assert "default-src 'none'" in headers["content-security-policy"]
@@ -968,8 +871,8 @@ def test_a_store_that_hangs_keeps_no_page_of_another_cluster_waiting(shop: Clust
 
     async def looks() -> None:
         reader = Reader(lambda name: (name, lambda: nullcontext(shop.coordinator)))
-        hanging = [asyncio.ensure_future(reader.read("far", wait)) for _ in range(THREADS)]
-        assert await asyncio.wait_for(reader.read("shop", lambda c: c), 2.0) is shop.coordinator
+        hanging = [asyncio.ensure_future(reader.read(ReadableCluster("far"), wait)) for _ in range(THREADS)]
+        assert await asyncio.wait_for(reader.read(ReadableCluster("shop"), lambda c: c), 2.0) is shop.coordinator
         free.set()
         await asyncio.gather(*hanging)
 
@@ -988,7 +891,9 @@ def test_pages_that_wait_for_a_thread_share_the_failure_of_their_store() -> None
 
     async def looks() -> list[object]:
         reader = Reader(lambda name: (name, opener), threads=1)
-        return await asyncio.gather(*(reader.read("shop", lambda c: c) for _ in range(3)), return_exceptions=True)
+        return await asyncio.gather(
+            *(reader.read(ReadableCluster("shop"), lambda c: c) for _ in range(3)), return_exceptions=True
+        )
 
     assert list(map(str, asyncio.run(looks()))) == ["away"] * 3
     assert opened == ["shop"]
@@ -1003,12 +908,12 @@ def test_what_a_form_no_longer_waits_for_is_not_begun(shop: Cluster) -> None:
 
     async def looks() -> None:
         reader = Reader(lambda name: (name, lambda: nullcontext(shop.coordinator)), threads=1)
-        first = asyncio.ensure_future(reader.read("shop", slow))
+        first = asyncio.ensure_future(reader.read(ReadableCluster("shop"), slow))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(reader.read("shop", lambda _: begun.append("form")), 0.05)
+            await asyncio.wait_for(reader.read(ReadableCluster("shop"), lambda _: begun.append("form")), 0.05)
         free.set()
         await first
-        await reader.read("shop", lambda _: begun.append("next"))
+        await reader.read(ReadableCluster("shop"), lambda _: begun.append("next"))
 
     asyncio.run(looks())
     assert begun == ["slow", "next"]
