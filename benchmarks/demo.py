@@ -21,7 +21,7 @@ from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.demo.stack import default_folders
 
 KINDS = {"join": "join", "drain": "drain", "kill": "kill -9, reported by the launcher"}
-STALLS = {"moved_stall_ms": "moved", "unmoved_stall_ms": "unmoved", "quiet_stall_ms": "before"}
+STALLS = {"moved_stall_ms": "total of moved", "unmoved_stall_ms": "total of unmoved", "quiet_stall_ms": "usual"}
 TIMES = {"to_plan_s": "to the plan, s", "to_stable_s": "to Stable, s"}
 TITLES = ("event", "moved", *(f"{name} p50 / max, ms" for name in STALLS.values()), *TIMES.values())
 TOTALS = ("consumed", "lost", "duplicated_by_clean_moves", "duplicated_by_kills", "unowned_records")

@@ -97,7 +97,7 @@ def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
     titles = [
         "",
         "events of each kind, at least",
-        "undisturbed",
+        "usual",
         *EVENTS.values(),
         "partitions that stay, at worst",
         "target",
@@ -106,8 +106,8 @@ def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
     killed = {name for of in results for name, kind in _cells(of, partitions) if kind == "crash"}
     return "\n".join(
         [
-            f"Milliseconds for which a partition stood still, beyond what it did undisturbed; median (worst). The plain loop "
-            f"ran our transitions, except where the row names Airflow. {partitions} partitions, {_where(first)}. "
+            f"Extra pause in milliseconds: the total for which a partition stood still, without the usual, for which it stands "
+            f"still undisturbed; median (worst). The plain loop ran our transitions, except where the row names Airflow. {partitions} partitions, {_where(first)}. "
             f"{_elsewhere(results)}{_when([call for of in results for call in of['calls']])}.",
             "",
             grid(titles, filter(None, rows), ("target",)),
@@ -155,11 +155,11 @@ def short_table(results: Sequence[Mapping[str, Any]]) -> str:
     sessions = {one: of["sessions_s"][one] for one, of, _ in shown}
     return "\n".join(
         [
-            f"Milliseconds for which a moved partition stood still, beyond what it did undisturbed; median (worst) of at least "
-            f"{events} events of each kind. {PARTITIONS} partitions, {tick_ms_of(first):g} ms between two records, "
+            f"Extra pause in milliseconds: the total for which a moved partition stood still, without the usual, for which it "
+            f"stands still undisturbed; median (worst) of at least {events} events of each kind. {PARTITIONS} partitions, {tick_ms_of(first):g} ms between two records, "
             f"{_machine(first)}, measured {days}. {_elsewhere(results)}".rstrip(),
             "",
-            f"| | undisturbed | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
+            f"| | usual | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
             "|---|--:|" + "--:|" * len(SHORT_EVENTS),
             *(_short_row(one, of, cells, first) for one, of, cells in shown),
             "",

@@ -70,13 +70,19 @@ class Moved:
     def inside(self) -> bool:
         """Whether the interval holds the pause."""
         return (
-            self.said is not None and self.pause_s is not None and self.said.low_s <= self.pause_s <= self.said.high_s
+            self.said is not None
+            and self.pause_s is not None
+            and self.said.total.low_s <= self.pause_s <= self.said.total.high_s
         )
 
     @property
     def row(self) -> dict[str, Any]:
         """For the file, in milliseconds."""
-        said = (self.said.median_s, self.said.low_s, self.said.high_s) if self.said is not None else (None,) * 3
+        said = (
+            (self.said.total.median_s, self.said.total.low_s, self.said.total.high_s)
+            if self.said is not None
+            else (None,) * 3
+        )
         names = ("median_ms", "low_ms", "high_ms", "pause_ms", "error_ms")
         times = zip(names, (*said, self.pause_s, self.error_s), strict=True)
         return {
@@ -150,7 +156,7 @@ def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: in
     """
     load, event = os.getloadavg()[0], "join" if change.join else "leave"
     (said,) = preview.preview(c, change, [TOPIC])
-    predicted = {one.partition: one.pause for one in said.moves}
+    predicted = {m.partition: m.pause if m.pause is not None and not m.pause.rough else None for m in said.moves}
     act()
     until(lambda: owners(c) == sharing, f"{sharing} consumers share the topic")
     pauses.complete_within(c, [TOPIC], MEASURE_S)
@@ -202,11 +208,11 @@ def summed_up(moves: Sequence[Moved]) -> dict[str, Any]:
         "judged": len(judged),
         "inside": sum(one.inside for one in judged),
         "share": round(sum(one.inside for one in judged) / len(judged), 3),
-        "below": sum(pause_s < said.low_s for said, pause_s in known),
-        "above": sum(pause_s > said.high_s for said, pause_s in known),
+        "below": sum(pause_s < said.total.low_s for said, pause_s in known),
+        "above": sum(pause_s > said.total.high_s for said, pause_s in known),
         "pause_ms_median": round(1000 * median(pause_s for _, pause_s in known), 1),
-        "interval_ms_median": round(1000 * median(said.high_s - said.low_s for said, _ in known), 1),
-        "off_ms_median": round(1000 * median(abs(said.median_s - pause_s) for said, pause_s in known), 1),
+        "interval_ms_median": round(1000 * median(said.total.high_s - said.total.low_s for said, _ in known), 1),
+        "off_ms_median": round(1000 * median(abs(said.total.median_s - pause_s) for said, pause_s in known), 1),
         "load_least": round(loads[0], 2),
         "load_median": round(median(loads), 2),
         "load_most": round(loads[-1], 2),

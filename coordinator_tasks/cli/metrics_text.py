@@ -92,15 +92,22 @@ def _add_happened(families: Families, labels: dict[str, str], happened: Happened
     )
     families.histogram(
         "coordinator_pause_seconds",
-        "Pauses of moved partitions in which records waited: the longest wait of a record",
+        "Total pauses of moved partitions in which records waited: from the giver's last record to the taker's first",
         labels,
         happened.pauses.cumulative(),
         happened.pauses.total,
     )
+    families.histogram(
+        "coordinator_pause_extra_seconds",
+        "The same beyond the usual, the longest that the partition stood still undisturbed just before",
+        labels,
+        happened.extras.cumulative(),
+        happened.extras.total,
+    )
     for result, count in (("at_least", happened.at_least), ("nothing_waited", happened.idle)):
         families.counter(
             "coordinator_pauses_other_total",
-            "Moved partitions without a measured pause: it is longer than known (at_least), or nothing waited (nothing_waited)",
+            "Moved partitions without a measured pause: only its bounds are known (at_least), or nothing waited (nothing_waited)",
             {**labels, "result": result},
             count,
         )

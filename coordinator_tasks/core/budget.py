@@ -26,7 +26,7 @@ class Budget:
     share: float = 0.0
     """A plan that moves more than this many percent of a topic's partitions waits for approval; 0 = no limit."""
     pause_s: float = 0.0
-    """A plan with a longer predicted pause (upper end of the interval), or with one that cannot be predicted yet, waits
+    """A plan with a longer predicted total pause (upper end of the interval), or with one that cannot be predicted yet, waits
     for approval; 0 = no limit.
     """
     hours: tuple[str, ...] = ()
@@ -82,11 +82,11 @@ def why_over(
 
 
 def _long_pauses(limit_s: float, kinds: set[MoveKind], pauses: Mapping[MoveKind, Prediction | None]) -> list[str]:
-    known = [found for kind in kinds if (found := pauses.get(kind)) is not None]
-    longest = max(known, key=lambda one: one.high_s, default=None)
+    known = [found for kind in kinds if (found := pauses.get(kind)) is not None and not found.rough]
+    longest = max((one.total for one in known), key=lambda one: one.high_s, default=None)
     budget = f"the budget is {milliseconds(limit_s)}"
     if longest is not None and longest.high_s > limit_s:
-        return [f"a pause of {longest.text} is predicted, and {budget}"]
+        return [f"a total pause of {longest.text} is predicted, and {budget}"]
     return [f"a pause cannot be predicted yet, and {budget}"] if len(known) < len(kinds) else []
 
 

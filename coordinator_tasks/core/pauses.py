@@ -1,5 +1,9 @@
 """How long moved partitions stood still, from ZooKeeper's times and what giver and taker say. Pure.
 
+Three numbers say it on every surface. *Total*: from the giver's last record, or the first that came after it, to the taker's first.
+*Usual*: the longest that the same partition stood still undisturbed just before, measured in the same way. *Extra*: the total without
+the usual, which is what the move has cost.
+
 No clock is compared with another one. Consumers say spans of time by clocks that never jump: the giver how long before its
 release it did something, the taker how long before its answer. ZooKeeper's time of the plan and of the release, and the times
 between which the coordinator was answered, bound each moment from both sides. The middle is stored, and half of the width as
@@ -11,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
-from coordinator_tasks.core.model import Pause, Pauses, Release, Stall, Taken, Unmoved
+from coordinator_tasks.core.model import Amount, Pause, Pauses, Release, Stall, Taken, Unmoved
 from coordinator_tasks.core.partition_text import counted
 
 TICK_S = 0.001
@@ -57,6 +61,7 @@ class Moved:
     """What is known of one moved partition. `planned_at`: ZooKeeper's time of the plan.
 
     `release` was written at `released_at`; `None` = it moved without one. `answered`: when the taker said what it has `taken`.
+    `read_at`: at or before the giver read the epoch that its last commit names; `None` = unknown.
     """
 
     partition: int
@@ -68,6 +73,21 @@ class Moved:
     taken: Taken
     answered: Span
     record_bytes: float | None = None
+    read_at: float | None = None
+
+    @property
+    def passed_from(self) -> float | None:
+        """From when on, at the earliest, the partition can have stood still, by the giver's last commit."""
+        last = self.taken.last_pass
+        return None if last is None or self.read_at is None else self.read_at + last.after_s * (1 - DRIFT)
+
+    @property
+    def usual_s(self) -> float | None:
+        """What the giver says in its release, or in its last commit."""
+        ago = self.release.ago if self.release is not None else None
+        if ago is not None and ago.usual_s is not None:
+            return ago.usual_s
+        return self.taken.last_pass.usual_s if self.taken.last_pass is not None else None
 
 
 def pause(moved: Moved) -> Pause | str:
@@ -77,7 +97,8 @@ def pause(moved: Moved) -> Pause | str:
     if problem:
         return problem
     size = None if moved.record_bytes is None else round(moved.record_bytes * taken.waited)
-    found = Pause(moved.partition, _middle(last), released_at, None, taken.waited, size)
+    usual_s = None if moved.usual_s is None else round(min(moved.usual_s, MOST_STALL_S), 4)
+    found = Pause(moved.partition, _middle(last), released_at, None, taken.waited, size, usual_s=usual_s)
     if taken.ago_s is None:
         if taken.waited:
             return f"{moved.taker} says that records of {which} waited, and of none that it has passed"
@@ -95,7 +116,7 @@ def pause(moved: Moved) -> Pause | str:
     if not taken.waited:
         return found
     if last is None:
-        return _with_wait(replace(found, least=True), first, Span(begin_at, begin_at), 0.0)
+        return _with_bounds(found, first, begin_at, moved.passed_from)
     read_at = max(begin_at, first.middle - taken.batch_s)
     begin, spread_s = last, 0.0
     if empty is not None:
@@ -106,6 +127,16 @@ def pause(moved: Moved) -> Pause | str:
     if begin.middle < moved.planned_at - MOST_STALL_S:
         return f"{moved.giver} says that {which} has stood still since {moved.planned_at - begin.middle:.0f} s before the plan"
     return _with_wait(found, first, begin, spread_s)
+
+
+def _with_bounds(found: Pause, first: Span, begin_at: float, passed_from: float | None) -> Pause:
+    """Without a word of the giver: at least since its plan or release, at most since the giver's last commit."""
+    bounded = passed_from is not None and passed_from <= first.high <= passed_from + MOST_STALL_S
+    if passed_from is None or not bounded:
+        return _with_wait(replace(found, least=True), first, Span(begin_at, begin_at), 0.0)
+    begin_at = max(begin_at, passed_from)  # a giver that still ran has committed since
+    found = _with_wait(replace(found, least=True), first, Span(begin_at, begin_at), 0.0)
+    return replace(found, most_s=max(found.wait_s or 0.0, round(first.high - passed_from, 4)))
 
 
 def _of_giver(moved: Moved) -> tuple[Span | None, Span | None, str]:
@@ -175,23 +206,44 @@ def merged(stored: Pauses | None, fresh: Pauses) -> Pauses:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """Of pauses in which records waited: how many, and their median, least and longest wait in seconds; `error_s`: of that."""
+class Longest:
+    """Of pauses in which records waited: the longest total, usual and extra.
+
+    `error_s`: of the longest total. `extra` and `usual_s`: `None` = unknown for a pause, so of all of them together as well.
+    `median_extra_s`: `None` = a pause is known only by its bounds.
+    """
 
     pauses: int
-    median_s: float
-    least_s: float
-    longest_s: float
+    total: Amount
     error_s: float
+    usual_s: float | None
+    extra: Amount | None
+    median_extra_s: float | None
 
 
-def spread(found: Iterable[Pause]) -> Spread | None:
-    """Sum up the waits that are known from both sides; `None` = there is none."""
-    waits = sorted((one.wait_s, one.error_s) for one in found if one.wait_s is not None and not one.least)
-    if not waits:
+def longest(found: Iterable[Pause]) -> Longest | None:
+    """Sum up the pauses; `None` = nothing waited in any."""
+    waited = [one for one in found if one.total is not None]
+    if not waited:
         return None
-    lengths = [wait_s for wait_s, _ in waits]
-    return Spread(len(waits), median(lengths), lengths[0], *waits[-1])
+    extras = [one.extra for one in waited if one.extra is not None]
+    usuals = [one.usual_s for one in waited if one.usual_s is not None]
+    known = len(extras) == len(waited)
+    exact = known and not any(one.least for one in waited)
+    return Longest(
+        len(waited),
+        _longest(one.total for one in waited if one.total is not None),
+        max((one.wait_s or 0.0, one.error_s) for one in waited)[1],
+        max(usuals) if known else None,
+        _longest(extras) if known else None,
+        round(median(one.least_s for one in extras), 4) if exact else None,
+    )
+
+
+def _longest(amounts: Iterable[Amount]) -> Amount:
+    some = list(amounts)
+    most = [one.most_s for one in some if one.most_s is not None]
+    return Amount(max(one.least_s for one in some), max(most) if len(most) == len(some) else None)
 
 
 def milliseconds(seconds: float) -> str:
@@ -206,19 +258,32 @@ def sentence(found: Pauses) -> str:
     return "; ".join(part for part in (moved_sentence(found), unmoved_sentence(found)) if part)
 
 
+def amount(found: Amount, error_s: float = 0.0) -> str:
+    """`858 ms`, `between 280 ms and 2.30 s`, `at least 280 ms`; `(±2.0 ms)` of what is known exactly."""
+    if found.most_s is None:
+        return f"at least {milliseconds(found.least_s)}"
+    if found.most_s > found.least_s:
+        return f"between {milliseconds(found.least_s)} and {milliseconds(found.most_s)}"
+    exact = milliseconds(found.least_s) if found.least_s else "none"
+    return f"{exact} (±{milliseconds(error_s)})" if error_s else exact
+
+
+def of_one(one: Pause) -> str:
+    """The three numbers of one partition."""
+    if one.total is None:
+        return "nothing waited"
+    total = f"total {amount(one.total, one.error_s)}"
+    if one.extra is None or one.usual_s is None:
+        return total
+    return f"extra pause {amount(one.extra)} ({total}, usual {milliseconds(one.usual_s)})"
+
+
 def moved_sentence(found: Pauses) -> str:
     """How many partitions moved, and how long they stood still."""
-    total = len(found.measured) + found.missing
-    parts = [f"{counted(total, 'partition')} moved"]
-    known = spread(found.measured)
+    parts = [f"{counted(len(found.measured) + found.missing, 'partition')} moved"]
+    known = longest(found.measured)
     if known is not None:
-        longest = f"longest pause {milliseconds(known.longest_s)} (±{milliseconds(known.error_s)})"
-        parts.append(longest if known.pauses == 1 else f"{longest}, median {milliseconds(known.median_s)}")
-    least = [one.wait_s for one in found.measured if one.least and one.wait_s is not None]
-    if least:
-        parts.append(
-            f"{len(least)} without a last record of the giver stood still for at least {milliseconds(max(least))}"
-        )
+        parts += _three(known)
     idle = sum(1 for one in found.measured if one.wait_s is None)
     if idle:
         parts.append(f"nothing waited in {idle}")
@@ -228,6 +293,15 @@ def moved_sentence(found: Pauses) -> str:
     if found.missing:
         parts.append(f"{found.missing} not measured")
     return "; ".join(parts)
+
+
+def _three(known: Longest) -> list[str]:
+    word = "" if known.pauses == 1 else "longest "
+    total = f"{word}total {amount(known.total, known.error_s)}"
+    if known.extra is None or known.usual_s is None:
+        return [total]
+    middle = f", median {milliseconds(known.median_extra_s)}" if known.pauses > 1 and known.median_extra_s else ""
+    return [f"{word}extra pause {amount(known.extra)}{middle}", f"{total}, usual {milliseconds(known.usual_s)}"]
 
 
 def unmoved_sentence(found: Pauses) -> str:

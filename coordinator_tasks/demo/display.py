@@ -9,12 +9,16 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from coordinator_tasks.core.pauses import sentence
+from coordinator_tasks.core.pauses import amount, sentence
 from coordinator_tasks.demo.checker import Verdict
 from coordinator_tasks.demo.report import EventReport, MoveStall
 
 REFRESHES_PER_S = 8
 PLAIN_WIDTH = 150
+WHY_EXTRA = (
+    "How long a partition stood still, by the sink's rows: total. A batch comes every half second, so a partition always stands "
+    "still between two of them: usual, as measured in the undisturbed seconds before. Extra = total - usual is what the move has cost."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,10 @@ class Display:
         """The moves, the stalls and the checks."""
         self.line()
         self._console.print(_moves_table(events))
+        self.line(WHY_EXTRA)
         for event in events:
-            self.line(_stall_line(event))
+            for text in _stall_lines(event):
+                self.line(text)
             if event.pauses is not None:
                 self.line(f"  the history says: {sentence(event.pauses)}")
         self.line()
@@ -121,12 +127,14 @@ def _moves_table(events: Sequence[EventReport]) -> Table:
     for name in ("partition", "from", "to", "kind"):
         table.add_column(name, no_wrap=True)
     table.add_column("cause", no_wrap=True, overflow="ellipsis", max_width=60)
-    table.add_column("stall ms", justify="right")
-    table.add_column("by the history", justify="right", no_wrap=True)
+    for name in ("extra ms", "total ms", "usual ms"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("total by the history", justify="right", no_wrap=True)
     for event in events:
         for move in event.moves:
             table.add_row(
-                *(str(move.partition), move.giver, move.taker, move.kind, escape(move.cause), f"{move.stall_ms:.0f}"),
+                *(str(move.partition), move.giver, move.taker, move.kind, escape(move.cause)),
+                *(f"{ms:.0f}" for ms in (move.extra_ms, move.total_ms, move.usual_ms)),
                 _by_the_history(move),
             )
         table.add_section()
@@ -134,15 +142,17 @@ def _moves_table(events: Sequence[EventReport]) -> Table:
 
 
 def _by_the_history(move: MoveStall) -> str:
-    if move.pause_ms is None:
+    if move.pause is None or move.pause.total is None:
         return "–"
-    return f"{'≥ ' if move.at_least else ''}{move.pause_ms:.0f} ±{move.error_ms:.0f}"
+    return amount(move.pause.total, move.pause.error_s)
 
 
-def _stall_line(event: EventReport) -> str:
+def _stall_lines(event: EventReport) -> tuple[str, ...]:
     return (
-        f"{event.kind} of {event.consumer}: plan after {event.to_plan_s:.1f} s, Stable after {event.to_stable_s:.1f} s; "
-        f"longest stall of {event.moved.partitions} moved partitions {event.moved.max_ms:.0f} ms "
-        f"(p50 {event.moved.p50_ms:.0f}), of {event.unmoved.partitions} unmoved {event.unmoved.max_ms:.0f} ms "
-        f"(p50 {event.unmoved.p50_ms:.0f}); undisturbed before: {event.quiet.max_ms:.0f} ms (p50 {event.quiet.p50_ms:.0f})"
+        f"{event.kind} of {event.consumer}: extra pause of {event.moved.partitions} moved partitions at most "
+        f"{event.moved_extra.max_ms:.0f} ms (median {event.moved_extra.p50_ms:.0f}), of {event.unmoved.partitions} unmoved "
+        f"{event.unmoved_extra.max_ms:.0f} ms (median {event.unmoved_extra.p50_ms:.0f})",
+        f"  total of the moved at most {event.moved.max_ms:.0f} ms (median {event.moved.p50_ms:.0f}), usual "
+        f"{event.quiet.max_ms:.0f} ms (median {event.quiet.p50_ms:.0f}); plan after {event.to_plan_s:.1f} s, Stable after "
+        f"{event.to_stable_s:.1f} s",
     )

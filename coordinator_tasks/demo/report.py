@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.core.model import Pause, Pauses, Record
-from coordinator_tasks.core.pauses import sentence
+from coordinator_tasks.core.pauses import of_one, sentence
 from coordinator_tasks.demo import stalls
 from coordinator_tasks.demo.checker import Verdict, moves_of
 from coordinator_tasks.demo.evidence import Event, Evidence
@@ -20,9 +20,10 @@ AFTER_STABLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class MoveStall:
-    """One partition's move in an event: its longest stall there by the rows, and its pause by the history (`None` = none).
+    """One partition's move in an event, by the rows: `total_ms` is its longest stall there, `usual_ms` its longest one in the
+    undisturbed window before, `extra_ms` the difference, not below 0.
 
-    `at_least`: nobody knows when the giver's last record passed, so the pause counts from the plan.
+    `pause`: what the history says of the same three (`None` = nothing).
     """
 
     event: str
@@ -31,18 +32,19 @@ class MoveStall:
     taker: str
     kind: str
     cause: str
-    stall_ms: float
-    pause_ms: float | None
-    error_ms: float | None
-    at_least: bool
+    total_ms: float
+    usual_ms: float
+    extra_ms: float
+    pause: Pause | None
 
 
 @dataclass(frozen=True, slots=True)
 class EventReport:
-    """One event: what moved, and the longest stalls of moved and unmoved partitions.
+    """One event: what moved, and how long moved and unmoved partitions stood still.
 
-    `quiet`: those of all partitions that begin and end in an undisturbed window before; `bystander`: those of the partitions
-    whose consumer neither gave nor took anything (there may be none). `pauses`: what the history says.
+    `quiet`: the longest stalls of all partitions that begin and end in an undisturbed window before. `moved`, `unmoved` and
+    `bystander` are totals; `bystander`: of the partitions whose consumer neither gave nor took anything (there may be none).
+    `moved_extra`, `unmoved_extra`: the same without what each partition stood still in that window. `pauses`: what the history says.
     """
 
     kind: str
@@ -52,6 +54,8 @@ class EventReport:
     unmoved: Spread
     quiet: Spread
     bystander: Spread
+    moved_extra: Spread
+    unmoved_extra: Spread
     to_plan_s: float
     to_stable_s: float
     pauses: Pauses | None
@@ -68,34 +72,33 @@ def _event(event: Event, evidence: Evidence, verdict: Verdict, found: dict[int, 
     moves = moves_of(event, evidence.records)
     here = stalls.longest(found, event.began_at, event.stable_at + AFTER_STABLE_S)
     quiet = stalls.longest(found, event.quiet_from_at, event.quiet_to_at, within=True)
+    extra = {partition: max(0.0, total_s - quiet.get(partition, 0.0)) for partition, total_s in here.items()}
     rest = found.keys() - moves.keys()
     involved = {name for giver, taker, _ in moves.values() for name in (giver, taker)}
     owners = {h.partition: h.consumer for h in verdict.held if h.from_at <= event.began_at < h.until_at}
     planned = [r.at for r in records if r.moves]
     cause = next((r.cause for r in records if r.moves), "")
     pauses = next((r.pauses for r in sorted(records, key=lambda r: -r.sequence) if r.pauses is not None), None)
-    known = {one.partition: one for one in pauses.measured if one.wait_s is not None} if pauses is not None else {}
+    known = {one.partition: one for one in pauses.measured} if pauses is not None else {}
     return EventReport(
         kind=event.kind,
         consumer=event.consumer,
         moves=tuple(
-            MoveStall(event.kind, p, giver, taker, kind.value, cause, _ms(here[p]), *_pause_ms(known.get(p)))
+            MoveStall(
+                event.kind, p, giver, taker, kind.value, cause, _ms(here[p]), _ms(quiet[p]), _ms(extra[p]), known.get(p)
+            )
             for p, (giver, taker, kind) in sorted(moves.items())
         ),
         moved=stalls.spread(here, moves.keys()),
         unmoved=stalls.spread(here, rest),
         quiet=stalls.spread(quiet, found.keys()),
         bystander=stalls.spread(here, [p for p in rest if owners.get(p) not in involved]),
+        moved_extra=stalls.spread(extra, moves.keys()),
+        unmoved_extra=stalls.spread(extra, rest),
         to_plan_s=round(min(planned) - event.began_at, 3) if planned else 0.0,
         to_stable_s=round(event.stable_at - event.began_at, 3),
         pauses=pauses,
     )
-
-
-def _pause_ms(one: Pause | None) -> tuple[float | None, float | None, bool]:
-    if one is None or one.wait_s is None:
-        return None, None, False
-    return _ms(one.wait_s), _ms(one.error_s), one.least
 
 
 def _ms(seconds: float) -> float:
@@ -119,11 +122,14 @@ def as_json(
         "checks": [
             {"name": c.name, "ok": c.ok, "found": c.found, "problems": list(c.problems)} for c in verdict.checks
         ],
-        "moves": [
-            {**asdict(move), "stall_ms": _unless_endless(move.stall_ms)} for event in events for move in event.moves
-        ],
+        "moves": [_move(move) for event in events for move in event.moves],
         "phases_s": phases,
     }
+
+
+def _move(move: MoveStall) -> dict[str, Any]:
+    of_rows = {name: _unless_endless(getattr(move, name)) for name in ("total_ms", "usual_ms", "extra_ms")}
+    return {**asdict(replace(move, pause=None)), **of_rows, "pause": None if move.pause is None else of_one(move.pause)}
 
 
 def _transition(record: Record) -> dict[str, Any]:
@@ -149,7 +155,9 @@ def _event_json(event: EventReport) -> dict[str, Any]:
         "kind": event.kind,
         "consumer": event.consumer,
         "moved": len(event.moves),
+        "moved_extra_ms": _spread_json(event.moved_extra),
         "moved_stall_ms": _spread_json(event.moved),
+        "unmoved_extra_ms": _spread_json(event.unmoved_extra),
         "unmoved_stall_ms": _spread_json(event.unmoved),
         "quiet_stall_ms": _spread_json(event.quiet),
         "bystander_stall_ms": {**_spread_json(event.bystander), "partitions": event.bystander.partitions},

@@ -5,8 +5,10 @@ whoever has made the topic Stable, by the plain loop and by `reconcile`. Each ad
 is there stays: any number of them have one effect.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeAlias
 
 from coordinator_tasks.core import pauses
@@ -38,6 +40,8 @@ AGAIN_S = 0.25
 Told: TypeAlias = Callable[[str, Pauses], None]
 """Is told what is new of a topic's pauses: each moved partition once, and once how what stayed was disturbed."""
 _CHUNK = 32
+_MOST_RECORDS = 500
+"""So many records are looked through for the epoch that a giver's last commit names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +215,7 @@ def _measured(
     c: Coordinator, ended: _Ended, answers: _Answers, ready: Mapping[int, RunningPartition], offset: Span
 ) -> Pauses:
     nodes = find_many(c.zk, {p: c.paths.partition(ended.topic, p) for p in ready})
+    written_at = _written_at(c, ended, ready.values())
     measured: list[Pause] = []
     left_out: list[str] = []
     for partition, running in ready.items():
@@ -231,6 +236,7 @@ def _measured(
                 running.taken,
                 answers.made(answers.by_consumer[move.taker], offset),
                 running.record_bytes,
+                written_at.get(running.taken.last_pass.epoch) if running.taken.last_pass is not None else None,
             )
         )
         if isinstance(found, str):
@@ -240,8 +246,28 @@ def _measured(
     epochs = [one.record.epoch for one in ended.written]
     told = {who: said.stalls for who in answers.by_consumer if (said := ended.status(who, answers)) is not None}
     unmoved, not_believed = pauses.unmoved(told, min(epochs), max(epochs), ended.moves, ended.last.record.rebalance_s)
+    if unmoved is not None and unmoved.before_s:
+        # A giver of an earlier release does not say what is usual: then the other partitions do.
+        measured = [replace(one, usual_s=unmoved.before_s) if one.usual_s is None else one for one in measured]
     kept = tuple(dict.fromkeys((*left_out, *not_believed)))[: pauses.MOST_LEFT_OUT]
     return Pauses(tuple(measured), len(ended.moves) - len(measured), unmoved, kept)
+
+
+def _written_at(c: Coordinator, ended: _Ended, running: Iterable[RunningPartition]) -> dict[int, float]:
+    """Epoch → ZooKeeper's time of its first record, of the epochs that the last commits of givers without a release name."""
+    said = [one.taken for one in running if one.taken is not None and one.taken.released_s is None]
+    wanted = {one.last_pass.epoch for one in said if one.last_pass is not None}
+    found: dict[int, float] = {}
+    if not wanted:
+        return found
+    records = newest_first(c.zk, c.paths.history(ended.topic), history.names(c, ended.topic), _CHUNK)
+    with suppress(Malformed):  # who looks at the history says it
+        for name, path, node in islice(records, _MOST_RECORDS):
+            record = decode_record(path, node.data, int(name))
+            if record.generation != ended.node.generation or record.epoch < min(wanted):
+                break
+            found[record.epoch] = node.stat.created_at
+    return found
 
 
 def _release_of(path: str, node: Node | None, planned: Record) -> tuple[Release | None, float | None]:

@@ -50,7 +50,9 @@ class PricedMove:
         """How long it stands still, for a person."""
         if self.kind is MoveKind.STOP:
             return "nobody reads on"
-        return f"pause {self.pause.text}" if self.pause is not None else "pause unknown"
+        if self.pause is None:
+            return "pause unknown"
+        return f"roughly {self.pause.text}" if self.pause.rough else self.pause.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +100,18 @@ class Preview:
 
     @property
     def _learned(self) -> str:
-        measured = counted(self.learned_from, "measured move")
-        if any(one.pause is None and one.kind is not MoveKind.STOP for one in self.moves):
-            has = measured if self.learned_from else "none"
-            return f"a pause is predicted from {MIN_MOVES} measured moves of the same kind on; this topic has {has}"
-        return f"pauses are predicted from {measured} of this topic"
+        measured = f"{counted(self.learned_from, 'measured move')} of this topic" if self.learned_from else "none"
+        moving = [one.pause for one in self.moves if one.kind is not MoveKind.STOP]
+        if any(one is None for one in moving):
+            return (
+                f"a pause is predicted from measured moves of the same kind; the history of this topic has {measured}"
+            )
+        if any(one is not None and one.rough for one in moving):
+            return (
+                f"roughly: the median of {measured}, with a wide range; from {MIN_MOVES} of the same kind on, the range holds "
+                "four of five pauses"
+            )
+        return f"pauses: the median of {measured}, and the range that holds four of five of them"
 
     @property
     def pauses(self) -> tuple[str, ...]:

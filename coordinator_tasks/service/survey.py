@@ -37,14 +37,15 @@ AUDIT_EVERY_S = 30.0
 class Happened:
     """What has happened with one topic since the first look.
 
-    `moves`: by kind; `pauses`: of moved partitions with waiting records, in seconds; `at_least`: pauses that are longer than
-    measured; `idle`: moved partitions where nothing waited; `waited`: records that waited; `stalls`: of each rebalance, the
+    `moves`: by kind; `pauses`: the totals of moved partitions with waiting records, in seconds; `extras`: the same without
+    the usual; `at_least`: pauses of which only bounds are known; `idle`: moved partitions where nothing waited; `waited`: records that waited; `stalls`: of each rebalance, the
     longest stall of a partition that stayed. `unowned_s`: seconds without an owner, of all partitions together.
     """
 
     rebalances: int = 0
     moves: Counter[str] = field(default_factory=Counter)
     pauses: Buckets = field(default_factory=lambda: Buckets(PAUSE_S))
+    extras: Buckets = field(default_factory=lambda: Buckets(PAUSE_S))
     at_least: int = 0
     idle: int = 0
     waited: int = 0
@@ -260,6 +261,8 @@ class _Open:
                 happened.at_least += 1
             else:
                 happened.pauses.add(one.wait_s)
+                if one.extra is not None:
+                    happened.extras.add(one.extra.least_s)
         if found.unmoved is not None and not self._stall_counted:
             self._stall_counted = True
             happened.stalls.add(found.unmoved.longest_s)

@@ -6,8 +6,9 @@ from itertools import dropwhile, islice
 from math import inf
 
 from coordinator_tasks.core.errors import Malformed, Refused
-from coordinator_tasks.core.model import Unmoved
+from coordinator_tasks.core.model import Pause, Unmoved
 from coordinator_tasks.core.partition_text import because, counted, named, shown
+from coordinator_tasks.core.pauses import milliseconds, of_one
 from coordinator_tasks.core.upgrade import Phase, Upgrade
 from coordinator_tasks.service import history, upgrade_store, upgrades
 from coordinator_tasks.service.coordinator import Coordinator
@@ -19,9 +20,9 @@ SHOWN_STALLS = 50
 
 @dataclass(frozen=True, slots=True)
 class MovedPartition:
-    """One move of a partition. `stall_s`: how long its longest waiting record waited because of the move.
+    """One move of a partition. `stall_s`: its total pause; `None` = nothing waited if `measured`, else it is unknown.
 
-    `stall_s` `None`: nothing waited if `measured`, else it is unknown. `error_s`, `least`: as in `Pause`.
+    `error_s`, `least`: as in `Pause`; `pause`: all three numbers (`None` = not measured).
     """
 
     topic: str
@@ -33,6 +34,7 @@ class MovedPartition:
     stall_s: float | None = None
     error_s: float = 0.0
     least: bool = False
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class UpgradeReport:
         for topic, one in self.control.items():
             said.append(
                 f"control: of {counted(one.partitions, 'partition')} of {topic} that did not move, {one.partition} of "
-                f"{one.consumer} stood still longest: {one.longest_s:.3f} s, and {one.before_s:.3f} s before"
+                f"{one.consumer} stood still longest: {milliseconds(one.longest_s)}, usual {milliseconds(one.before_s)}"
             )
         return said
 
@@ -114,7 +116,7 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
         # Of a partition that was planned again meanwhile, the last move has the pause.
         for move in {m.partition: m for m in mine}.values():
             pause = pauses.get(move.partition)
-            cost = (True, pause.wait_s, pause.error_s, pause.least) if pause is not None else ()
+            cost = (True, pause.wait_s, pause.error_s, pause.least, pause) if pause is not None else ()
             moved.append(MovedPartition(one.topic, move.partition, move.giver, move.taker, one.rebalance, *cost))
         unmoved = one.pauses.unmoved if one.pauses is not None else None
         if unmoved is not None and unmoved.longest_s > control.get(one.topic, unmoved).longest_s - 1e-9:
@@ -169,9 +171,8 @@ def _counted(what: str, found: Sequence[MovedPartition | PartitionStall]) -> Ite
 
 
 def _stalled(one: MovedPartition) -> str:
-    least = "at least " if one.least else ""
     who = f"{one.giver or 'nobody'} to {one.taker or 'nobody'}"
-    return f"{one.topic}/{one.partition} from {who}: {least}{one.stall_s or 0.0:.3f} s (± {one.error_s:.3f} s)"
+    return f"{one.topic}/{one.partition} from {who}: {of_one(one.pause)}" if one.pause is not None else ""
 
 
 def told(upgrade: Upgrade) -> str:

@@ -51,7 +51,7 @@ def tell_reports(cluster: str, reports: Iterable[TopicReport]) -> None:
 
 
 def pauses_told(cluster: str) -> Told:
-    """Sends each pause of a moved partition and the longest stall of what stayed as timings, and counts the records that waited."""
+    """Sends each total and extra pause of a moved partition and the longest stall of what stayed as timings, and counts the records that waited."""
     return partial(_tell_pauses, cluster)
 
 
@@ -59,6 +59,8 @@ def _tell_pauses(cluster: str, topic: str, found: Pauses) -> None:
     for one in found.measured:
         if one.wait_s is not None and not one.least:
             _timing("pause", one.wait_s, cluster, topic=topic)
+            if one.extra is not None:
+                _timing("pause_extra", one.extra.least_s, cluster, topic=topic)
     _count("pause_records", sum(one.records for one in found.measured), cluster, topic=topic)
     if found.unmoved is not None:
         _timing("unmoved_stall", found.unmoved.longest_s, cluster, topic=topic)

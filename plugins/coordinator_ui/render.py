@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 
 from coordinator_tasks.core.move_ways import HOW
 from coordinator_tasks.core.partition_text import counted
-from coordinator_tasks.core.pauses import milliseconds, sentence
+from coordinator_tasks.core.pauses import amount, longest, milliseconds, sentence
 from coordinator_ui import words
 
 _TURNS = re.compile("[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -95,6 +95,8 @@ def environment() -> Environment:
         "segment": lambda text: quote(str(text), safe=""),
         "ran": words.ran,
         "run_path": words.run_path,
+        "amount": amount,
+        "longest": longest,
         "stood_still": sentence,
         "task_path": words.task_path,
         "way": lambda kind: HOW[kind][0],

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator_tasks.core.model import Actor, Pause
+from coordinator_tasks.core.pauses import longest
 from coordinator_tasks.service.consumer_pages import ConsumerPages
 from coordinator_ui import words
 from coordinator_ui.past import Sides
@@ -14,7 +15,7 @@ from coordinator_ui.timeline import Span
 def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
     """One rebalance of a list."""
     pauses = story.pauses
-    waits = [one.wait_s for one in pauses.measured if one.wait_s is not None] if pauses is not None else []
+    worst = longest(pauses.measured) if pauses is not None else None
     return {
         "cluster": cluster,
         "topic": story.topic,
@@ -25,7 +26,8 @@ def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
         "headline": story.headline,
         "causes": list(story.causes),
         "actors": [actor_data(one) for one in story.runs],
-        "longest_pause": max(waits, default=None),
+        "longest_pause": None if worst is None else worst.total.least_s,
+        "longest_extra": None if worst is None or worst.extra is None else worst.extra.least_s,
         "records_waited": sum(one.records for one in pauses.measured) if pauses is not None else None,
     }
 
@@ -117,6 +119,9 @@ def _pause(one: Pause) -> dict[str, Any]:
         "wait": one.wait_s,
         "error": one.error_s,
         "at_least": one.least,
+        "at_most": one.most_s,
+        "usual": one.usual_s,
+        "extra": one.extra.least_s if one.extra is not None else None,
     }
 
 

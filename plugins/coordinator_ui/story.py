@@ -7,10 +7,10 @@ release is written, usually long before the coordinator asks.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.model import Actor, MoveKind, Pause, Pauses, Record, State
+from coordinator_tasks.core.model import Actor, Amount, MoveKind, Pause, Pauses, Record, State
 from coordinator_tasks.core.move_ways import by_way, way
 from coordinator_tasks.core.partition_text import counted
-from coordinator_tasks.core.pauses import milliseconds
+from coordinator_tasks.core.pauses import amount, longest
 from coordinator_tasks.service.history import Rebalance
 from coordinator_ui import words
 
@@ -103,11 +103,11 @@ class Story:
     def longest(self) -> tuple[Pause, ...]:
         """The partitions that stood still for longest."""
         found = self.pauses.measured if self.pauses is not None else ()
-        return tuple(sorted(found, key=lambda one: (-(one.wait_s or 0.0), one.partition))[:MOST_PAUSES])
+        return tuple(sorted(found, key=lambda one: (-_most_s(one), one.partition))[:MOST_PAUSES])
 
     @property
     def longest_pause(self) -> str:
-        """The longest pause in words: what nobody has measured, or knows only from below, may be longer."""
+        """The longest extra pause in words, or total where the usual is unknown; what nobody has measured may be longer."""
         return _longest_pause(self.pauses)
 
     @property
@@ -182,14 +182,21 @@ def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
     return f"{counted(on_their_way, 'partition')} on the way, for {words.duration(lasted_s)} so far"
 
 
+def _most_s(one: Pause) -> float:
+    """How long it stood still at most, as far as is known."""
+    return one.most_s or one.wait_s or 0.0
+
+
 def _longest_pause(found: Pauses | None) -> str:
     if found is None or not (found.measured or found.missing):
         return "pause not measured"
-    worst = max((one.wait_s for one in found.measured if one.wait_s is not None), default=None)
+    worst = longest(found.measured)
     if worst is None:
         return "pause not measured" if found.missing else "nothing waited"
-    longer = found.missing or any(one.least for one in found.measured)
-    return f"longest pause {'at least ' if longer else ''}{milliseconds(worst)}"
+    shown, what = (worst.total, "total pause") if worst.extra is None else (worst.extra, "extra pause")
+    if found.missing:
+        shown = Amount(shown.least_s, None)
+    return f"no {what}" if shown == Amount(0.0, 0.0) else f"{'longest ' * (worst.pauses > 1)}{what} {amount(shown)}"
 
 
 def _deed(row: MoveRow) -> str:

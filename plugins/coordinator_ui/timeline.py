@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coordinator_tasks.core.model import Actor, Pause, State
+from coordinator_tasks.core.pauses import amount
 from coordinator_ui import words
 from coordinator_ui.story import MoveRow, Story
 
@@ -95,7 +96,7 @@ def whole(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
 def handoffs(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
     """The moments between the givers' last records and the takers' first ones, by ZooKeeper's time. `None` = none is measured."""
     measured = [one for one in story.longest if one.first_at is not None or one.last_at is not None][:MOST_LANES]
-    times = [at for one in measured for at in (one.last_at, one.released_at, one.first_at) if at is not None]
+    times = [at for one in measured for at in (_begin_at(one), one.released_at, one.first_at) if at is not None]
     if not times:
         return None
     axis = _axis([min(times), max(times)])
@@ -128,16 +129,34 @@ def _paused(one: Pause, row: MoveRow | None, axis: _Axis, began_at: float) -> La
             Mark("released", axis.place(one.released_at), f"{giver} wrote its release: {said(one.released_at)}")
         )
     if one.first_at is not None:
-        begin_at = one.last_at if one.last_at is not None else one.released_at
+        begin_at = _begin_at(one)
         if begin_at is not None and begin_at < one.first_at:
-            what = "stood still" if one.wait_s is not None else "nothing waited"
-            text = f"{what} for {words.duration(one.first_at - begin_at)}"
-            parts.append(_part("stands" if one.wait_s is not None else "idle", axis, begin_at, one.first_at, text))
+            parts += _stands(one, axis, begin_at, one.first_at)
         marks.append(
             Mark("first", axis.place(one.first_at), f"{taker}'s first record passed the sink: {said(one.first_at)}")
         )
         parts.append(_part("takes", axis, one.first_at, axis.end_at, f"{taker} reads"))
     return Lane(f"{one.partition}: {_short(giver)} → {_short(taker)}", tuple(parts), tuple(marks))
+
+
+def _stands(one: Pause, axis: _Axis, begin_at: float, first_at: float) -> list[Part]:
+    """From `begin_at` to the first record of the taker: what is certain, and before it what is only possible."""
+    if one.total is None:
+        return [_part("idle", axis, begin_at, first_at, f"nothing waited for {words.duration(first_at - begin_at)}")]
+    if not one.least:
+        return [_part("stands", axis, begin_at, first_at, f"stood still for {words.duration(first_at - begin_at)}")]
+    text, certain_at = f"stood still for {amount(one.total)}", first_at - one.total.least_s
+    perhaps = [_part("perhaps", axis, begin_at, certain_at, text)] if begin_at < certain_at else []
+    return [*perhaps, _part("stands", axis, certain_at, first_at, text)]
+
+
+def _begin_at(one: Pause) -> float | None:
+    """When it began to stand still at the earliest: the giver's last record, its last commit, or what is known of its end."""
+    if one.last_at is not None:
+        return one.last_at
+    if one.least and one.first_at is not None and one.wait_s is not None:
+        return one.first_at - (one.most_s or one.wait_s)
+    return one.released_at
 
 
 def _confirmed(row: MoveRow, axis: _Axis, end_at: float) -> Lane:

@@ -26,7 +26,7 @@ from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Actor, Pause
-from coordinator_tasks.core.pauses import milliseconds
+from coordinator_tasks.core.pauses import amount, longest
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
@@ -512,9 +512,7 @@ def read(
 
 def stood(one: Pause) -> str:
     """How long the partition stood still, as a page says it."""
-    if one.wait_s is None:
-        return "nothing waited"
-    return f"{'at least ' if one.least else ''}{milliseconds(one.wait_s)}"
+    return "nothing waited" if one.total is None else amount(one.total, one.error_s)
 
 
 def filtered(browser: Browser, **fields: str) -> list[WebElement]:
@@ -559,12 +557,15 @@ def test_a_stranger_learns_who_asked_how_long_each_partition_stood_still_and_wha
     (row,) = [one for one in browser.find_all("table.cards tbody tr") if "eli" in one.text and "draining" in one.text]
     told = {one.get_attribute("data-label"): one.text for one in row.find_elements(By.TAG_NAME, "td")}
     assert told["Why"] == f"eli is draining (by {airflow.username}: new disk)"
-    assert told["Longest pause"].split("\n")[0] == stood(max(pauses.measured, key=lambda one: one.wait_s or 0.0))
+    worst = longest(pauses.measured)
+    assert worst is not None
+    assert worst.extra is not None
+    assert told["Longest extra pause"].split("\n")[0] == amount(worst.extra)
     assert told["Records waited"] == str(sum(one.records for one in pauses.measured))
     row.find_element(By.CSS_SELECTOR, "a").click()
     rows = browser.find_all("table[aria-labelledby=pauses] tbody tr")
     shown = [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")] for row in rows]
-    assert {int(cells[0]): (cells[4].split(" (")[0], int(cells[5])) for cells in shown} == {
+    assert {int(cells[0]): (cells[4], int(cells[7])) for cells in shown} == {
         one.partition: (stood(one), one.records) for one in pauses.measured
     }
     assert told_moves(browser.find("main")) == {(one.partition, "eli", "dee") for one in pauses.measured}

@@ -73,6 +73,7 @@ _AGO = Shape(
         "read": Item("read_s", kinds.optional(kinds.SPAN)),
         "passed": Item("passed_s", kinds.optional(kinds.SPAN)),
         "empty": Item("empty_s", kinds.optional(kinds.SPAN)),
+        "usual": Item("usual_s", kinds.optional(kinds.SPAN)),  # missing in releases of earlier versions
     },
 )
 _RELEASE = Shape(

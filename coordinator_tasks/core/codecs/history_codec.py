@@ -111,13 +111,19 @@ def _write_pauses(found: Pauses | None) -> dict[str, Any] | None:
         **columns,
         "records": [one.records for one in found.measured],
         "bytes": [one.size for one in found.measured],
-        "wait": [None if one.wait_s is None else round(one.wait_s * 1000, 1) for one in found.measured],
-        "error": [round(one.error_s * 1000, 1) for one in found.measured],
+        "wait": [_tenths(one.wait_s) for one in found.measured],
+        "error": [_tenths(one.error_s) for one in found.measured],
         "least": [one.partition for one in found.measured if one.least],
+        "most": [_tenths(one.most_s) for one in found.measured],
+        "usual": [_tenths(one.usual_s) for one in found.measured],
         "missing": found.missing,
         "unmoved": None if found.unmoved is None else _UNMOVED.write(found.unmoved),
         "leftOut": list(found.left_out),
     }
+
+
+def _tenths(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)
 
 
 def _read_pauses(fields: Fields, name: str) -> Pauses:
@@ -145,11 +151,15 @@ def _read_pauses(fields: Fields, name: str) -> Pauses:
 
     times = [seconds(which) for which in _TIMES]
     rest = (numbers_of("records"), numbers_of("bytes"), seconds("wait"), seconds("error"))
+    nothing = [None] * len(partitions)
+    later = (seconds(which) if which in inner.data else nothing for which in ("most", "usual"))
     measured = []
-    for partition, last, released, first, records, size, wait_s, error_s in zip(partitions, *times, *rest, strict=True):
+    for partition, last, released, first, records, size, wait_s, error_s, most_s, usual_s in zip(
+        partitions, *times, *rest, *later, strict=True
+    ):
         at, came, began = (None if one is None else round(base + one, 4) for one in (last, released, first))
-        least_of = partition in least
-        measured.append(Pause(partition, at, came, began, records or 0, size, wait_s, error_s or 0.0, least_of))
+        bounds = (partition in least, most_s, usual_s)
+        measured.append(Pause(partition, at, came, began, records or 0, size, wait_s, error_s or 0.0, *bounds))
     unmoved = kinds.optional(_UNMOVED.nested).read(inner, "unmoved")
     return Pauses(tuple(measured), inner.number("missing", 0), unmoved, inner.texts("leftOut"))
 

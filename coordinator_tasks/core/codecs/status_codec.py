@@ -7,7 +7,16 @@ from coordinator_tasks.core.codecs.codec import TOKEN
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.fields import Fields, read_json
-from coordinator_tasks.core.model import Committed, ConsumerStatus, RunningPartition, Stall, Taken, Token, TopicStatus
+from coordinator_tasks.core.model import (
+    Committed,
+    ConsumerStatus,
+    LastPass,
+    RunningPartition,
+    Stall,
+    Taken,
+    Token,
+    TopicStatus,
+)
 from coordinator_tasks.core.names import is_consumer
 from coordinator_tasks.core.partition_text import cut
 
@@ -26,6 +35,15 @@ _SAID = Kind(lambda fields, name: _cut(fields.text(name)))
 _REPORTS = Kind(lambda fields, name: tuple(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
 """What it says for persons: cut, for neither an error of Spark nor a hostile consumer may make a page of megabytes."""
 
+_LAST_PASS = Shape(
+    LastPass,
+    {
+        "n": Item("epoch", kinds.COUNT),
+        "a": Item("after_s", kinds.SPAN),
+        "u": Item("usual_s", kinds.optional(kinds.SPAN)),
+    },
+)
+_LAST_PASS_FIELD = kinds.measured(_LAST_PASS.nested)
 _TAKEN = Shape(
     Taken,
     {
@@ -33,6 +51,7 @@ _TAKEN = Shape(
         "ago": Item("ago_s", kinds.optional(kinds.SPAN)),
         "batch": Item("batch_s", kinds.SPAN, 0.0),
         "released": Item("released_s", kinds.optional(kinds.SPAN)),
+        "lastPass": Item("last_pass", _LAST_PASS_FIELD, sparse=True),  # missing in answers of earlier versions
     },
 )
 _STALL = Shape(
@@ -94,9 +113,9 @@ def decode_status(address: str, raw: bytes) -> ConsumerStatus:
 
 
 def encode_metadata(committed: Committed) -> str:
-    """The metadata string of a committed offset (Kafka allows 4,096 bytes; this is about 200)."""
+    """The metadata string of a committed offset (Kafka allows 4,096 bytes; this is about 250)."""
     token = committed.token or Token(0, 0)
-    body = {
+    body: dict[str, object] = {
         "v": VERSION,
         "g": token.generation,
         "e": token.epoch,
@@ -105,6 +124,8 @@ def encode_metadata(committed: Committed) -> str:
         "c": committed.cluster,
         "t": committed.topic_id,
     }
+    if committed.last_pass is not None:
+        body["p"] = _LAST_PASS.write(committed.last_pass)
     return json.dumps(body, separators=(",", ":"))
 
 
@@ -116,7 +137,8 @@ def decode_metadata(offset: int, metadata: str | None) -> Committed:
             return Committed(offset)
         fields = Fields("committed metadata", data)
         token = Token(fields.count("e"), fields.count("i"), fields.generation("g"))
-        ours = Committed(offset, token, fields.text("o"), fields.text("c"), fields.text("t"))
+        last_pass = _LAST_PASS_FIELD.read(fields, "p")
+        ours = Committed(offset, token, fields.text("o"), fields.text("c"), fields.text("t"), last_pass)
         return ours if is_consumer(ours.owner) else Committed(offset)
     except (ValueError, Malformed):
         return Committed(offset)

@@ -19,6 +19,7 @@ from coordinator_tasks.core.model.consumer import (
 )
 from coordinator_tasks.core.model.history import (
     Actor,
+    Amount,
     Asked,
     Change,
     Explanation,
@@ -50,6 +51,7 @@ from coordinator_tasks.core.model.topic import (
     Ago,
     Approval,
     Handoff,
+    LastPass,
     Release,
     Rollback,
     Seek,
@@ -72,6 +74,7 @@ __all__ = [
     "Absence",
     "Actor",
     "Ago",
+    "Amount",
     "Answer",
     "Approval",
     "Asked",
@@ -87,6 +90,7 @@ __all__ = [
     "Handoff",
     "IdClaim",
     "Isolation",
+    "LastPass",
     "Member",
     "Move",
     "MoveKind",

@@ -104,9 +104,11 @@ class Pause:
     - `last_at`: the giver's last record passed the sink; `released_at`: its release was written; `first_at`: the taker's
       first record passed the sink.
     - `records`, `size`: that waited for the taker's first batch, and their bytes where records are measured.
-    - `wait_s`: the longest wait of one of them because of the move; `None` = nothing waited. `least`: it waited at least so
-      long, since nobody can say when the giver's last record passed.
-    - `error_s`: the true wait lies within this of `wait_s`.
+    - `wait_s`, the total: the longest that one of them waited; `None` = nothing waited. `error_s`: the true wait lies within
+      this of `wait_s`.
+    - `least`: the giver did not say when its last record passed, so `wait_s` counts from the plan or the release. It waited
+      at most `most_s`, since the giver's last commit (`None` = unknown).
+    - `usual_s`: the longest that the same partition stood still in the ten to twenty seconds before (`None` = unknown).
     """
 
     partition: int
@@ -118,6 +120,33 @@ class Pause:
     wait_s: float | None = None
     error_s: float = 0.0
     least: bool = False
+    most_s: float | None = None
+    usual_s: float | None = None
+
+    @property
+    def total(self) -> "Amount | None":
+        """How long the partition stood still; `None` = nothing waited."""
+        if self.wait_s is None:
+            return None
+        return Amount(self.wait_s, self.most_s if self.least else self.wait_s)
+
+    @property
+    def extra(self) -> "Amount | None":
+        """The total without the usual; `None` = nothing waited, or the usual is unknown."""
+        return None if self.total is None or self.usual_s is None else self.total.beyond(self.usual_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Seconds, from `least_s` to `most_s` (`None` = nobody knows how many at most)."""
+
+    least_s: float
+    most_s: float | None
+
+    def beyond(self, usual_s: float) -> "Amount":
+        """What is left of it without the usual; not below 0."""
+        most_s = None if self.most_s is None else round(max(0.0, self.most_s - usual_s), 4)
+        return Amount(round(max(0.0, self.least_s - usual_s), 4), most_s)
 
 
 @dataclass(frozen=True, slots=True)

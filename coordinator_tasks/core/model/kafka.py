@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.model.topic import Token
+from coordinator_tasks.core.model.topic import LastPass, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,14 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed group offset, with what its metadata says; `token` is `None` if the metadata is empty or not ours."""
+    """A committed group offset, with what its metadata says; `token` is `None` if the metadata is empty or not ours.
+
+    `last_pass`: when these records had passed the sink; it counts for the measure of the pause alone.
+    """
 
     offset: int
     token: Token | None = None
     owner: str = ""
     cluster: str = ""
     topic_id: str = ""
+    last_pass: LastPass | None = field(default=None, compare=False)

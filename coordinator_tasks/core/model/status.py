@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from coordinator_tasks.core.model.topic import Token
+from coordinator_tasks.core.model.topic import LastPass, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +15,14 @@ class Taken:
     `waited`: records that waited for its first batch: the log's end as known then, minus where it began; 0 if it found
     nothing left before. `ago_s`: how long before this answer its first record had passed the sink (`None` = none has).
     `batch_s`: how long that batch took. `released_s`: from its read of the release until then (`None` = there was none).
+    `last_pass`: what the last commit of the owner before says.
     """
 
     waited: int
     ago_s: float | None = None
     batch_s: float = 0.0
     released_s: float | None = None
+    last_pass: LastPass | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,26 @@ class Ago:
     """How many seconds before it wrote a release its giver had done something, by a clock that never jumps.
 
     `read_s`: read the node with the hand-off. `passed_s`: its last record had passed the sink; `empty_s`: it last knew that
-    nothing was left beyond what it had read (`None` = never in this ownership).
+    nothing was left beyond what it had read (`None` = never in this ownership). `usual_s` is no time ago: the longest stall of the
+    partition in the ten to twenty seconds before.
     """
 
     read_s: float | None = None
     passed_s: float | None = None
     empty_s: float | None = None
+    usual_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastPass:
+    """When the committed records of a partition had passed the sink, in a form that outlives their consumer.
+
+    They passed `after_s` after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
+    """
+
+    epoch: int
+    after_s: float
+    usual_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,6 +220,8 @@ class Requests:
                 f"({entry.topic_id}) is ignored: the topic was recreated",
             )
         verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
+        if entry is not None and entry.token is not None and entry.token.epoch < held.token.epoch:
+            held.passes.before = entry.last_pass or held.passes.before
         if verdict is Judgement.FENCED and entry is not None:
             self._holdings.fence(held, entry.token)
             self._reports.add(

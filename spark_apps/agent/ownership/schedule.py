@@ -221,7 +221,8 @@ class Schedule:
 
     def _entry(self, held: OwnedPartition) -> Committed:
         offset = max(held.passed, held.commits.acknowledged or 0)
-        return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id)
+        last_pass = self._holdings.stalls.last_pass(held.passes, self._clock.monotonic(), pending=held.pending)
+        return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id, last_pass)
 
     def _recommit(self, now: float) -> Commit | None:
         ready = {

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from coordinator_tasks.core.model import Stall
+from coordinator_tasks.core.model import LastPass, Stall
+from spark_apps.agent.ownership.passes import Passes
 
 WINDOW_S = 30.0
 """Stalls count so long after an epoch was accepted, or until the next one."""
@@ -46,6 +47,15 @@ class Stalls:
     def read_at(self, epoch: int) -> float | None:
         """When a node of this epoch or a later one was first read; `None` = not yet."""
         return next((one.began for one in self._windows if one.epoch >= epoch), None)
+
+    def last_pass(self, passes: Passes, now: float, *, pending: bool) -> LastPass | None:
+        """When the last records of a partition had passed, or it was last known to be empty; `None` = not in this ownership.
+
+        `pending`: records are handed out and have not passed, so it stands still since the last pass.
+        """
+        at = passes.last_at if pending else max(passes.last_at, passes.empty_at)
+        window = next((one for one in reversed(self._windows) if one.began <= at), None)
+        return None if window is None else LastPass(window.epoch, round(at - window.began, 4), passes.usual(now))
 
     def kept_below(self, now: float) -> float:
         """Partitions that are owned since an older epoch count now."""

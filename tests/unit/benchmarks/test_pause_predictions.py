@@ -11,10 +11,10 @@ import pytest
 from benchmarks import pause_predictions
 from benchmarks.pause_predictions import Moved, summed_up
 from coordinator_tasks.core.machine.what_if import Change
-from coordinator_tasks.core.pause_prediction import Prediction
+from coordinator_tasks.core.pause_prediction import Interval, Prediction
 
 ROOT = Path(__file__).parents[3]
-SAID = Prediction(0.1, 0.05, 0.2, 9)
+SAID = Prediction(Interval(0.1, 0.05, 0.2), 9)
 
 
 def moved(pause_s: float | None, said: Prediction | None = SAID) -> Moved:

@@ -210,7 +210,7 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
         "[appendix](measurements-appendix.md#hand-offs-in-full)."
     )
     assert made.splitlines()[2:] == [
-        "|  | events of each kind, at least | undisturbed | join | clean leave | rolling restart | kill -9, reported by the launcher "
+        "|  | events of each kind, at least | usual | join | clean leave | rolling restart | kill -9, reported by the launcher "
         "| kill -9 that nobody reports | a host that is gone | partitions that stay, at worst | target |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
         "| eager `range` | 1 | 50 (60) | 3,000 (3,000) | – | – | 11,000 (11,000) | 11,000 (11,000) | 11,000 (11,000) | 2,940 | – |",
@@ -289,7 +289,7 @@ def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -
         "2 cores (another), 24 GiB."
     )
     assert rows == [
-        "| | undisturbed | join | clean leave | kill -9, reported by the launcher | kill -9 that nobody reports |",
+        "| | usual | join | clean leave | kill -9, reported by the launcher | kill -9 that nobody reports |",
         "|---|--:|--:|--:|--:|--:|",
         "| KIP-848, heartbeat 1 s | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
         "| ours, plain clients, under Airflow | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",

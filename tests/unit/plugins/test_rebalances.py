@@ -1,6 +1,7 @@
 """The list of all rebalances, one of them drawn on a time axis, and the same as data."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -378,7 +379,7 @@ def test_a_rebalance_whose_state_was_lost_is_said_to_have_ended(monkeypatch: pyt
 def test_the_headline_has_the_pause_and_not_the_time_that_confirmations_take(shop: Cluster) -> None:
     measured(shop)
     story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
-    assert story.headline == "3 partitions moved, longest pause 23 ms"
+    assert story.headline == "3 partitions moved, total pause 23 ms"
 
 
 EXACT = Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002)
@@ -393,12 +394,18 @@ IDLE = Pause(3, 900_000.25)
         (Pauses((), 3), "pause not measured"),
         (Pauses((IDLE,), 2), "pause not measured"),
         (Pauses((replace(IDLE, partition=2), IDLE)), "nothing waited"),
-        (Pauses((EXACT, IDLE)), "longest pause 23 ms"),
-        (Pauses((EXACT,), 1), "longest pause at least 23 ms"),
-        (Pauses((EXACT, BEHIND)), "longest pause at least 31.50 s"),
-        (Pauses((replace(BEHIND, wait_s=0.011), replace(EXACT, partition=4))), "longest pause at least 23 ms"),
+        (Pauses((EXACT, IDLE)), "total pause 23 ms"),
+        (Pauses((replace(EXACT, usual_s=0.02), IDLE)), "extra pause 3.0 ms"),
+        (Pauses((replace(EXACT, usual_s=0.03),)), "no extra pause"),
+        (Pauses((EXACT,), 1), "total pause at least 23 ms"),
+        (Pauses((EXACT, BEHIND)), "longest total pause at least 31.50 s"),
+        (Pauses((replace(BEHIND, wait_s=0.28, most_s=2.3, usual_s=0.5),)), "extra pause between 0.0 ms and 1.80 s"),
+        (Pauses((replace(BEHIND, wait_s=0.011), replace(EXACT, partition=4))), "longest total pause at least 23 ms"),
     ],
-    ids=["not yet", "all missing", "idle and missing", "idle", "exact", "one missing", "a crash", "a short crash"],
+    ids=[
+        *("not yet", "all missing", "idle and missing", "idle", "usual unknown", "extra", "no extra", "one missing"),
+        *("an older crash", "a crash", "a short crash"),
+    ],
 )
 def test_no_headline_takes_the_time_of_the_confirmations_for_a_pause(
     shop: Cluster, found: Pauses | None, said: str
@@ -410,7 +417,8 @@ def test_no_headline_takes_the_time_of_the_confirmations_for_a_pause(
     story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
     assert (story.headline, story.longest_pause) == (f"3 partitions moved, {said}", said)
     page = text_of(pages_of(shop).get("/rebalances").text)
-    assert f" {said.removeprefix('longest pause ').removeprefix('pause ')} " in page.partition(story.headline)[2]
+    short = re.sub("(longest |extra )*(total )?pause ", r"\2", said).replace("no extra pause", "none")
+    assert f" {short} " in page.partition(story.headline)[2]
 
 
 @pytest.mark.parametrize(
@@ -469,6 +477,19 @@ def test_marks_stand_where_their_times_are_on_the_axis(shop: Cluster) -> None:
     assert everything is not None
     assert [lane.label for lane in everything.bands] == ["plan", "start"]
     assert [line.text.split(":")[0] for line in everything.lines] == ["plan", "start", "settle"]
+
+
+def test_a_crash_has_a_bar_of_what_is_certain_and_before_it_of_what_is_possible(shop: Cluster) -> None:
+    a_hand_off(shop)
+    path, first_at = shop.paths.record("orders", 2), 900_000.5
+    crashed = Pause(1, None, None, first_at, 12, None, 0.28, 0.002, least=True, most_s=2.3, usual_s=0.5)
+    shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, Pauses((crashed,), 2)))])
+    chart = handoffs(tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0), (), 900_010.0)
+    assert chart is not None
+    perhaps, stands, takes = chart.lanes[0].parts
+    assert [part.kind for part in (perhaps, stands, takes)] == ["perhaps", "stands", "takes"]
+    assert stands.width / (perhaps.width + stands.width) == pytest.approx(0.28 / 2.3, abs=0.01)
+    assert stands.text == "stood still for between 280 ms and 2.30 s"
 
 
 def test_the_page_draws_the_chart_and_leads_to_the_tasks(shop: Cluster) -> None:

@@ -63,7 +63,7 @@ def test_the_number_of_series_is_what_it_says() -> None:
         for name, count in coordinator.items()
         if re.match(r"coordinator_(topic|moves|pause|unmoved|unowned|rebal)", name)
     )
-    assert 60 <= of_topics <= 75
+    assert 85 <= of_topics <= 100
 
 
 def test_the_buckets_are_those_of_the_code() -> None:

@@ -5,7 +5,7 @@ import pytest
 from coordinator_tasks.core.budget import Budget, counted_moves, why_over
 from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.core.model import Move, MoveKind
-from coordinator_tasks.core.pause_prediction import Prediction
+from coordinator_tasks.core.pause_prediction import Interval, Prediction
 from coordinator_tasks.core.pauses import milliseconds
 
 H, MIDNIGHT = MoveKind.HANDOFF, 86_400.0 * 20_000
@@ -40,13 +40,16 @@ def test_a_plan_and_its_budget(budget: Budget, count: int, expected: tuple[str, 
 
 
 def test_the_upper_end_of_the_longest_predicted_pause_counts() -> None:
-    short, long = Prediction(0.1, 0.05, 0.4, 20), Prediction(0.2, 0.1, 0.6, 20)
+    short, long = Prediction(Interval(0.1, 0.05, 0.4), 20), Prediction(Interval(0.2, 0.1, 0.6), 20)
     both = [*moves(1), *moves(1, MoveKind.BARRIER)]
     known = {H: short, MoveKind.BARRIER: long}
     assert why_over(Budget(pause_s=0.6), both, 10, known, MIDNIGHT) == ()
     (said,) = why_over(Budget(pause_s=0.5), both, 10, known, MIDNIGHT)
-    assert said == f"a pause of {long.text} is predicted, and the budget is {milliseconds(0.5)}"
+    assert said == f"a total pause of {long.total.text} is predicted, and the budget is {milliseconds(0.5)}"
     assert why_over(Budget(pause_s=0.5), moves(1), 10, known, MIDNIGHT) == ()
+    rough = {H: Prediction(short.total, 3, rough=True)}
+    (said,) = why_over(Budget(pause_s=0.5), moves(1), 10, rough, MIDNIGHT)
+    assert said.startswith("a pause cannot be predicted yet"), "a rough prediction lets nothing pass"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core import pauses
-from coordinator_tasks.core.model import Ago, Pause, Pauses, Release, Stall, Taken, Token, Unmoved
+from coordinator_tasks.core.model import Ago, LastPass, Pause, Pauses, Release, Stall, Taken, Token, Unmoved
 from coordinator_tasks.core.pauses import Moved, Span
 
 PLANNED, RELEASED = 1000.0, 1000.040
@@ -30,6 +30,7 @@ def test_the_moments_are_bounded_from_both_sides() -> None:
     assert (found.records, found.size, found.least) == (9, 900, False)
     assert found.wait_s is not None
     assert abs(found.wait_s - 0.040) <= found.error_s < 0.012
+    assert of(release=replace(RELEASE, ago=Ago(0.029, 0.019, 0.119, 0.012))).usual_s == 0.012
 
 
 def test_the_true_wait_lies_within_the_error_wherever_the_stamps_lie() -> None:
@@ -68,9 +69,37 @@ def test_without_a_word_of_the_giver_it_waited_at_least_since_the_plan_or_the_re
     assert killed.least
     assert killed.last_at is None
     assert killed.wait_s == pytest.approx(0.060, abs=0.003)
+    assert killed.most_s is None, "its giver is of an earlier release"
     older = of(release=replace(RELEASE, ago=None))
     assert older.least
     assert older.wait_s == pytest.approx(0.020, abs=0.003)
+
+
+KILLED = {"release": None, "released_at": None}
+"""Its taker's first record passes at 1000.060."""
+
+
+@pytest.mark.parametrize(
+    ("read_at", "after_s", "least_s", "most_s"),
+    [
+        (990.0, 8.2, 0.060, 1.860),  # the last commit is of 1.8 s before the plan
+        (990.0, 10.05, 0.010, 0.010),  # it ran on: it has committed 50 ms after the plan
+        (990.0, 99.0, 0.060, None),  # it cannot have committed after its taker's first record
+        (-4000.0, 1.0, 0.060, None),  # hours ago: a bound that says nothing
+        (None, 8.2, 0.060, None),  # nobody knows when its epoch was
+    ],
+    ids=["a crash", "it ran on", "a lie", "long ago", "an epoch that is pruned"],
+)
+def test_after_a_crash_the_last_commit_bounds_the_pause_from_above(
+    read_at: float | None, after_s: float, least_s: float, most_s: float | None
+) -> None:
+    taken = Taken(9, 2.0, 0.005, None, LastPass(5, after_s, 0.5))
+    found = of(**KILLED, taken=taken, read_at=read_at)
+    assert found.least
+    assert found.wait_s == pytest.approx(least_s, abs=0.004)
+    assert (found.most_s is None) is (most_s is None)
+    assert found.most_s == pytest.approx(most_s, abs=0.006)
+    assert found.usual_s == 0.5
 
 
 @pytest.mark.parametrize(
@@ -135,18 +164,32 @@ def test_the_longest_stall_stays_also_if_its_consumer_says_nothing_any_more() ->
         assert pauses.merged(Pauses((), 1, stored), Pauses((), 1, fresh)).unmoved == long
 
 
-def test_the_sentence_has_what_is_known_and_nothing_else() -> None:
-    waits = tuple(Pause(p, records=4, wait_s=wait_s, error_s=0.002) for p, wait_s in enumerate((0.018, 0.023, 0.018)))
+def test_the_sentence_has_the_three_numbers_and_what_else_is_known() -> None:
+    waits = tuple(
+        Pause(p, records=4, wait_s=wait_s, error_s=0.002, usual_s=0.02)
+        for p, wait_s in enumerate((0.018, 0.023, 0.021))
+    )
     found = Pauses(waits, unmoved=Unmoved(18, 0.004, 7, "c", 0.0035))
     assert pauses.sentence(found) == (
-        "3 partitions moved; longest pause 23 ms (±2.0 ms), median 18 ms; 12 records waited; "
-        "18 unmoved: longest stall 4.0 ms (just before: 3.5 ms)"
+        "3 partitions moved; longest extra pause 3.0 ms, median 1.0 ms; longest total 23 ms (±2.0 ms), usual 20 ms; "
+        "12 records waited; 18 unmoved: longest stall 4.0 ms (just before: 3.5 ms)"
     )
-    killed = Pauses((Pause(1, records=1, wait_s=31.5, least=True), Pause(2)), missing=1)
+    killed = Pauses((Pause(1, records=1, wait_s=0.28, least=True, most_s=2.3, usual_s=0.5), Pause(2)), missing=1)
     assert pauses.sentence(killed) == (
-        "3 partitions moved; 1 without a last record of the giver stood still for at least 31.50 s; nothing waited in 1; "
-        "1 record waited; 1 not measured"
+        "3 partitions moved; extra pause between 0.0 ms and 1.80 s; total between 280 ms and 2.30 s, usual 500 ms; "
+        "nothing waited in 1; 1 record waited; 1 not measured"
     )
-    assert pauses.sentence(Pauses(waits[:1])) == "1 partition moved; longest pause 18 ms (±2.0 ms); 4 records waited"
-    assert pauses.spread(killed.measured) is None
-    assert pauses.spread(found.measured) == pauses.Spread(3, 0.018, 0.018, 0.023, 0.002)
+    older = Pauses((Pause(1, wait_s=31.5, least=True), Pause(2, wait_s=0.5, usual_s=0.4)))
+    assert pauses.sentence(older) == "2 partitions moved; longest total at least 31.50 s"
+    assert pauses.longest([Pause(2)]) is None
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "usual_s", "said"), [(0.858, 0.668, "190 ms"), (0.5, 0.668, "none"), (0.858, 0.0, "858 ms")]
+)
+def test_the_extra_pause_is_the_total_without_the_usual_and_never_below_none(
+    wait_s: float, usual_s: float, said: str
+) -> None:
+    extra = Pause(1, wait_s=wait_s, usual_s=usual_s).extra
+    assert extra is not None
+    assert pauses.amount(extra) == said

@@ -12,6 +12,7 @@ from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
     Ending,
+    LastPass,
     Member,
     Pauses,
     Stall,
@@ -188,6 +189,27 @@ def test_a_giver_that_died_leaves_the_least_that_records_have_waited(site: Site)
     assert found is not None
     assert found.measured
     assert all(one.least and one.last_at is None and one.wait_s for one in found.measured)
+
+
+def test_the_last_commit_of_a_giver_that_died_bounds_the_pause_from_above(site: Site) -> None:
+    """Its last records have passed 2.5 s after it had read the present node, and the taker's first one passes later."""
+    told(site, "c", TAKEN)
+    pauses.complete(site.coordinator, ["orders"])
+    record = next(one for one in site.history() if one.epoch == site.node().epoch)
+    read_at = site.zk.get(site.paths.record("orders", record.sequence)).stat.created_at
+    site.dies("a", Ending.REAPED)
+    site.settles()
+    said = LastPass(record.epoch, 2.5, 0.5)
+    for consumer in "bc":
+        told(site, consumer, Taken(5, 0.5, 0.01, last_pass=said))
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    found = pauses_of(site)
+    assert found is not None
+    assert found.measured
+    for one in found.measured:
+        assert one.first_at is not None
+        assert one.most_s == pytest.approx(one.first_at - read_at - 2.5, abs=0.01)
+        assert (one.least, one.usual_s) == (True, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_preview_has_moves_reasons_and_backlogs_and_writes_nothing(shop: Site)
     assert found.lines[:3] == (
         f"orders: 1 partition would move; then {', '.join(f'{who} {n}' for who, n in (found.counts or {}).items())}",
         f"orders:   partition {move.partition} from {move.giver} to new-1 by hand-off: {behind_text}, pause unknown",
-        "orders:   a pause is predicted from 9 measured moves of the same kind on; this topic has none",
+        "orders:   a pause is predicted from measured moves of the same kind; the history of this topic has none",
     )
     assert found.lines[3] == f"orders:   why partition {move.partition}: {move.reason}"
 
@@ -171,8 +171,11 @@ def test_pauses_are_learned_from_the_records_that_end_a_rebalance(shop: Site) ->
     assert found.learned_from == hand_offs
     pause = found.moves[0].pause
     assert pause is not None
-    assert (pause.low_s, pause.high_s, pause.moves) == (0.1, 0.19, 10)
-    assert f"orders:   pauses are predicted from {hand_offs} measured moves of this topic" in found.lines
+    assert (pause.total.low_s, pause.total.high_s, pause.moves) == (0.1, 0.19, 10)
+    assert (
+        f"orders:   pauses: the median of {hand_offs} measured moves of this topic, and the range that holds four of five of them"
+        in found.lines
+    )
 
 
 def test_only_the_history_of_topics_that_move_is_read(shop: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ from coordinator_tasks.core.model import (
     Handoff,
     IdClaim,
     Isolation,
+    LastPass,
     Member,
     Move,
     MoveKind,
@@ -298,6 +299,35 @@ NEXT = {
     "member": replace(
         CASES["member"],
         value=replace(CASES["member"].value, release="0.3.0", spark_ui="http://h:4040", application_id="app-1"),
+    ),
+    "release that says what is usual": replace(
+        CASES["release"], value=replace(CASES["release"].value, ago=Ago(0.5, 0.25, None, 0.125))
+    ),
+    "record with all three numbers of a pause": replace(
+        CASES["record"],
+        value=replace(
+            CASES["record"].value,
+            pauses=Pauses((Pause(1, wait_s=0.5, least=True, most_s=2.25, usual_s=0.25), Pause(2, wait_s=0.5))),
+        ),
+    ),
+    "status with a last commit": replace(
+        CASES["status"],
+        value=ConsumerStatus(
+            "a",
+            "shop",
+            4,
+            "boot",
+            "ok",
+            {
+                "orders": TopicStatus(
+                    "gen",
+                    9,
+                    running={
+                        1: RunningPartition(5, TOKEN, True, taken=Taken(4, 1.5, last_pass=LastPass(7, 12.5, 0.25)))
+                    },
+                )
+            },
+        ),
     ),
     "claim": replace(CASES["claim"], value=replace(CASES["claim"].value, refused_at=7.5)),
     "directive": replace(

@@ -35,9 +35,9 @@ def test_a_release_says_how_long_before_it_the_plan_was_read_and_the_last_record
     stage.cover()
     stage.clock.advance(0.125)
     found = posted(stage, 0)
-    assert found.ago == Ago(0.625, 0.125, None), "it has never seen the log's end"
+    assert found.ago == Ago(0.625, 0.125, None, 0.75), "it has never seen the log's end"
     stage.clock.advance(1.0)
-    assert posted(stage, 0).ago == Ago(1.625, 1.125, None), "as of the write, which may come later"
+    assert posted(stage, 0).ago == Ago(1.625, 1.125, None, 0.75), "as of the write, which may come later"
     assert stage.ownership.releasing.outbox[0].ago is None
 
 
@@ -169,3 +169,27 @@ def test_a_window_ends_and_the_next_rebalance_begins_one_of_its_own() -> None:
     }
     assert stalls.read_at(6) == 41.0, "the first node that was read of this epoch or a later one"
     assert stalls.read_at(11) is None
+
+
+def test_a_commit_says_when_its_records_had_passed_and_the_next_owner_repeats_it(stage: Stage) -> None:
+    stage.own(0)
+    for end in (30, 60):
+        stage.hand_out(0, end)
+        stage.clock.advance(0.5)
+        stage.cover()
+    stage.hand_out(0, 90)
+    stage.clock.advance(0.25)
+    stage.tick()
+    said = stage.committed(0).last_pass
+    assert said is not None
+    assert (said.epoch, said.usual_s) == (stage.node.epoch, 0.5)
+    assert said.after_s == pytest.approx(1.0, abs=0.2), "the third batch has not passed"
+    taker = Stage("b", 6, stage.kafka)
+    taker.node = stage.node
+    taker.read(assignments={0: "b"}, since={0: stage.node.epoch + 1})
+    taker.wait(5.0)
+    taker.hand_out(0, 80)
+    taker.cover()
+    found = taken(taker, 0)
+    assert found is not None
+    assert found.last_pass == said
