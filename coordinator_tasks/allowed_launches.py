@@ -1,6 +1,7 @@
 """What fleets may launch: a list of the site, read where consumers are launched and never from ZooKeeper.
 
-A fleet stands in ZooKeeper. Whoever writes it must not choose the code that runs on our hosts, nor where it logs in.
+A fleet stands in ZooKeeper. Whoever writes it must not choose the code that runs on our hosts, nor where it logs in, nor which files it
+writes.
 """
 
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from coordinator_tasks import fleet_values
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fetch_properties import checked
 from coordinator_tasks.core.model import Fleet
@@ -39,14 +41,17 @@ HARMLESS_CONF = (
 )
 """How much a consumer takes of a host, and what it shows: none of them names code, a file or another host."""
 
-HARMLESS_ENVIRONMENT = ("LANG", "LC_*", "PIPELINE_*", "TZ")
+HARMLESS_ENVIRONMENT = ("LANG", "LC_*", "TZ")
+PIPELINE_VARIABLE = "PIPELINE_"
 _LOG_IN = ("--cluster", "--consumer", "--discovery", "--kafka", "--run-folder", "--settings", "--zookeeper")
 _CODE = ("--default", "--interceptor", "--listener")
 _CODE_FOR = ("--pattern", "--pipeline")
 """Their values have the topic and `=` before the code."""
-_OTHERS = ("--listen", "--set")
+_SET, _OPTION, _CHECKPOINTS, _ADVERTISE = "--set", "--option", "--checkpoints", "--advertise"
+_OTHERS = ("--listen", _SET)
 """Arguments whose names are beginnings of one above."""
-_OPTION = "--option"
+_OWN_HOST = ("host", "address")
+"""Words for `--advertise`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,13 @@ class AllowedLaunches:
     conf: str = ""
     """The Spark settings that a fleet may set, besides harmless ones."""
     environment: str = ""
-    """The variables that a fleet may set for its consumers, besides `TZ`, `LANG`, `LC_*` and `PIPELINE_*`."""
+    """The variables that a fleet may set for its consumers, besides `TZ`, `LANG`, `LC_*`, and `PIPELINE_*` of an allowed setting."""
+    settings: str = ""
+    """The settings of pipelines that a fleet may give (`--set`, `PIPELINE_*`), besides those of our own pipelines."""
+    folders: str = ""
+    """Folders, from the root on: a fleet's SQLite files, audit folders and checkpoints lie below them."""
+    addresses: str = ""
+    """The addresses that a fleet may give with `--advertise`, besides `host` and `address`; `*` stands for anything but `/`."""
 
     def problem(self, fleet: Fleet) -> str:
         """Why a fleet is not launched, and what to do; empty = it may be launched."""
@@ -69,18 +80,37 @@ class AllowedLaunches:
             _is_at(application, one) for one in _list(self.applications)
         ):
             return _refused(fleet, "the application", application, "applications")
-        keys = (*HARMLESS_CONF, *_list(self.conf))
-        for name in fleet.conf:
-            if not any(fnmatchcase(name, one) for one in keys):
-                return _refused(fleet, "the Spark setting", name, "conf")
-        variables = (*HARMLESS_ENVIRONMENT, *_list(self.environment))
-        for name in fleet.environment:
-            if not any(fnmatchcase(name, one) for one in variables):
-                return _refused(fleet, "the variable", name, "environment")
+        for name, value in fleet.conf.items():
+            if problem := self._conf_problem(fleet, name, value):
+                return problem
+        for name, value in fleet.environment.items():
+            if problem := self._variable_problem(fleet, name, value):
+                return problem
         for name, value in _options(fleet.arguments):
             if problem := self._argument_problem(fleet, name, value):
                 return problem
         return ""
+
+    def _conf_problem(self, fleet: Fleet, name: str, value: str) -> str:
+        harmless = any(fnmatchcase(name, one) for one in HARMLESS_CONF)
+        if not harmless and not fleet_values.conf_is_allowed(name, _list(self.conf)):
+            return _refused(fleet, "the Spark setting", name, "conf")
+        return _bad(fleet, "Spark setting", name, fleet_values.conf_problem(value, harmless=harmless))
+
+    def _variable_problem(self, fleet: Fleet, name: str, value: str) -> str:
+        if name.startswith(PIPELINE_VARIABLE):
+            return self._setting_problem(fleet, name.removeprefix(PIPELINE_VARIABLE), value)
+        harmless = any(fnmatchcase(name, one) for one in HARMLESS_ENVIRONMENT)
+        if not harmless and not fleet_values.variable_is_allowed(name, _list(self.environment)):
+            return _refused(fleet, "the variable", name, "environment")
+        return _bad(fleet, "variable", name, fleet_values.variable_problem(name, value))
+
+    def _setting_problem(self, fleet: Fleet, name: str, value: str) -> str:
+        if problem := fleet_values.setting_problem(name, value, _list(self.folders)):
+            return _bad(fleet, "setting", name, problem)
+        if any(fnmatchcase(name, one) for one in (*fleet_values.OWN_SETTINGS, *_list(self.settings))):
+            return ""
+        return _refused(fleet, "the setting", name, "settings")
 
     def _argument_problem(self, fleet: Fleet, name: str, value: str) -> str:
         if _means(name, _LOG_IN):
@@ -88,9 +118,15 @@ class AllowedLaunches:
                 f"fleet {fleet.app!r} is not launched: its argument {_shown(name)} says where a consumer logs in or who it is, "
                 "which only the settings of the launching host say; set the fleet without it"
             )
+        key, _, setting = value.partition("=")
+        if name == _SET:
+            return self._setting_problem(fleet, key, setting)
         if _means(name, (_OPTION,)):
-            key, _, setting = value.partition("=")
             return _option_problem(fleet, key, setting)
+        if _means(name, (_CHECKPOINTS,)):
+            return _bad(fleet, "argument", name, fleet_values.path_problem(value, _list(self.folders)))
+        if _means(name, (_ADVERTISE,)) and not _is_reached_at(value, _list(self.addresses)):
+            return _refused(fleet, "the advertised address", value, "addresses")
         for place in _places(name, value):
             module = place.partition(":")[0]
             if not any(fnmatchcase(module, one) for one in (OWN_CODE, *_list(self.code))):
@@ -109,7 +145,7 @@ def _option_problem(fleet: Fleet, name: str, value: str) -> str:
             checked({lower.removeprefix("kafka."): value})
         except Refused as error:
             problem = str(error)
-    return problem and f"fleet {fleet.app!r} is not launched: its option {_shown(name)} is refused: {problem}"
+    return _bad(fleet, "option", name, problem)
 
 
 def _options(arguments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -135,6 +171,11 @@ def _means(name: str, options: tuple[str, ...]) -> bool:
     return name not in _OTHERS and any(option.startswith(name) for option in options)
 
 
+def _is_reached_at(address: str, allowed: list[str]) -> bool:
+    """Whether the coordinator may ask a consumer there, and send its status token."""
+    return address in _OWN_HOST or ("@" not in address and any(_is_at(address, one) for one in allowed))
+
+
 def _is_at(application: str, pattern: str) -> bool:
     parts, wanted = application.split("/"), pattern.split("/")
     return ".." not in parts and len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
@@ -142,6 +183,10 @@ def _is_at(application: str, pattern: str) -> bool:
 
 def _list(patterns: str) -> list[str]:
     return [one.strip() for one in patterns.split(",") if one.strip()]
+
+
+def _bad(fleet: Fleet, what: str, name: str, problem: str) -> str:
+    return problem and f"fleet {fleet.app!r} is not launched: its {what} {_shown(name)} is refused: {problem}"
 
 
 def _refused(fleet: Fleet, what: str, value: str, setting: str) -> str:

@@ -6,7 +6,8 @@ holds its content (a Kubernetes Secret in a pod); `COORDINATOR_<FIELD>` names a 
 `COORDINATOR_KAFKA_<PROPERTY>` a property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of
 `ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_ALLOWED_<FIELD>` a field of
 `AllowedLaunches`, `COORDINATOR_BUDGET_<FIELD>` a field of `Budget`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the
-cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site. `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>` and
+cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site, `COORDINATOR_DATABASES_<NAME>` and
+`COORDINATOR_REGISTRIES_<NAME>` an address that a fleet may name. `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>` and
 `COORDINATOR_CONSUMER_KAFKA_<PROPERTY>` are of the consumers that are launched from here.
 """
 
@@ -100,6 +101,10 @@ class Settings:
     """Fields of `zookeeper_access`, which a consumer that is launched from here gets instead of ours."""
     consumer_kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Settings of librdkafka, which a consumer that is launched from here gets in place of ours of the same name."""
+    databases: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Databases that pipelines may name (`database=NAME`): name and address, with its log-in."""
+    registries: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Schema registries that pipelines may name (`schemaRegistry=NAME`): name and address, `https://<user>:<password>@host`."""
 
     def __post_init__(self) -> None:
         check_cluster(self.cluster)
@@ -146,7 +151,9 @@ class Settings:
 _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("status_")}
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "log_format", "log_url", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
-_TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka")
+_NAMED_PLACES = ("databases", "registries")
+"""A consumer of 0.2.0 refuses these fields, so they are left out while they are empty."""
+_TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka", *_NAMED_PLACES)
 _OBJECTS = {
     "zookeeper_access": ZooKeeperAccess(),
     "policy": Policy(),
@@ -184,8 +191,8 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
 
 
 def of_the_host(environ: Mapping[str, str] = os.environ) -> dict[str, dict[str, str]]:
-    """The fields of `allowed` and `budget` that the environment has."""
-    return {"allowed": _group(environ, "ALLOWED_"), "budget": _group(environ, "BUDGET_")}
+    """The fields of `allowed` and `budget`, and the places that fleets name, as the environment has them."""
+    return {name: _group(environ, f"{name.upper()}_") for name in ("allowed", "budget", *_NAMED_PLACES)}
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
@@ -263,7 +270,11 @@ def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
             "zookeeper_access.consumers names other accounts for consumers, and this one launches consumers; "
             "set consumer_zookeeper to what they log in with"
         )
-    given = {name: value for name, value in plain.items() if name not in _OF_LAUNCHERS}
+    given = {
+        name: value
+        for name, value in plain.items()
+        if name not in _OF_LAUNCHERS and (value or name not in _NAMED_PLACES)
+    }
     if settings.consumer_zookeeper:
         given["zookeeper_access"] = dict(settings.consumer_zookeeper)
     given["kafka"] = {**settings.kafka, **settings.consumer_kafka}
@@ -281,7 +292,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     found["zookeeper_access"] = {
         name: value for name, value in access if value or name not in ("consumers", "coordinator")
     }
-    later = _STATUS_FIELDS | {"log_format", "consumer_zookeeper", "consumer_kafka", "rules"}
+    later = _STATUS_FIELDS | {"log_format", "consumer_zookeeper", "consumer_kafka", "rules", *_NAMED_PLACES}
     return {name: value for name, value in found.items() if value or name not in later}
 
 

@@ -21,8 +21,10 @@ if __name__ == "__main__":  # spark-submit puts this file's folder on the path, 
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.fleet_values import DATABASE, REGISTRY, REGISTRY_LOG_IN
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.settings import Settings
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
 from spark_apps.consumer import Consumer, SparkSettings
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _consume(
     spark: SparkSession, settings: ConsumerSettings, given: argparse.Namespace, builds: list[tuple[str, str, Build]]
 ) -> int:
-    with Consumer(spark, settings, _how(given)) as consumer:
+    with Consumer(spark, settings, _how(given, settings.site)) as consumer:
         for name, pattern, build in builds:
             consumer.pipeline(name, build, pattern=pattern, default=not (name or pattern))
         return consumer.run()
@@ -126,11 +128,11 @@ def _hooks(given: argparse.Namespace) -> Hooks:
     return Hooks(listener, [_load(place, "interceptor", "module:class")() for place in given.interceptor])
 
 
-def _how(given: argparse.Namespace) -> SparkSettings:
+def _how(given: argparse.Namespace, site: Settings) -> SparkSettings:
     kafka = RunFolder(Path(given.run_folder)).kafka
     return SparkSettings(
         options=once("--option", map(_pair, given.option), str.lower),  # as Spark takes them
-        pipeline={**_from_environment(os.environ), **once("--set", map(_pair, given.set))},
+        pipeline=with_addresses({**_from_environment(os.environ), **once("--set", map(_pair, given.set))}, site),
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
         idempotent_sink=given.idempotent_sink,
@@ -142,6 +144,19 @@ def _how(given: argparse.Namespace) -> SparkSettings:
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Pipeline settings that may be secret: `PIPELINE_<name>` in the environment."""
     return {key.removeprefix("PIPELINE_"): value for key, value in environ.items() if key.startswith("PIPELINE_")}
+
+
+def with_addresses(given: Mapping[str, str], site: Settings) -> dict[str, str]:
+    """The settings of the pipelines, with the site's address in place of the name of a database or registry.
+
+    A named registry gets the log-in of its own address: one that is given beside the name is for another.
+    """
+    found = dict(given)
+    if address := site.databases.get(given.get(DATABASE, "")):
+        found[DATABASE] = address
+    if address := site.registries.get(given.get(REGISTRY, "")):
+        found = {key: value for key, value in found.items() if key not in REGISTRY_LOG_IN} | {REGISTRY: address}
+    return found
 
 
 def _with_place(text: str) -> tuple[str, str]:

@@ -127,7 +127,7 @@ class Stack:
             self.client,
             status_token=self._status_token,
             answer_timeout_s=ANSWER_TIMEOUT_S,
-            allowed=AllowedLaunches(conf=ALLOWED_CONF),
+            allowed=AllowedLaunches(conf=ALLOWED_CONF, folders=str(self.folders.run)),
         )
 
     @property
@@ -198,6 +198,7 @@ class Stack:
         programs, spark = Path(sys.executable).parent, pyspark_home()
         return {
             "COORDINATOR_ALLOWED_CONF": ALLOWED_CONF,
+            "COORDINATOR_ALLOWED_FOLDERS": str(self.folders.run),
             "COORDINATOR_CLUSTERS": CLUSTER,
             "COORDINATOR_RUN_BASE": str(self.folders.consumers),
             # Else the paths of the consumers would be those of a cluster's file system.

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 _GROUPS = ("zookeeper_access", "policy", "parameters", "strategies")
 _OWN_EXTRAS = frozenset({"chroot", "kafka"})
+_OF_THE_HOST = {
+    "allowed": "what may be launched",
+    "budget": "what may move without approval",
+    "databases": "where databases are",
+    "registries": "where schema registries are",
+}
+"""Fields of the settings that stand in the environment only, and what they say."""
 
 
 class CoordinatorHook(BaseHook):
@@ -55,7 +62,7 @@ class CoordinatorHook(BaseHook):
 def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
     """The settings in a ZooKeeper connection; raises `Refused`."""
     extra = _extra(connection)
-    for name, says in (("allowed", "what may be launched"), ("budget", "what may move without approval")):
+    for name, says in _OF_THE_HOST.items():
         if name in extra:
             raise Refused(
                 f"the connection {connection.conn_id!r} says {says}, and everybody who edits connections could change that; remove "

@@ -5,7 +5,8 @@ durable. So a batch has to fit into the driver: set `maxOffsetsPerTrigger`. For 
 own writers inside `foreachBatch`.
 
 A database is named by `sqlite:///path` or `postgresql://user@host/name`. A PostgreSQL password does not belong into
-that text: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`.
+that text: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`. Of the parameters of its URL only harmless ones are taken:
+libpq has others that load a library, read a file of services, or send the password of one host to another.
 """
 
 import re
@@ -17,9 +18,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from coordinator_tasks import fleet_values
 from coordinator_tasks.core.errors import Refused
 
-SQLITE = "sqlite:///"
+SQLITE = fleet_values.SQLITE
+SQLITE_HEADER = b"SQLite format 3\0"
+SQLITE_APPLICATION = slice(68, 72)
+"""Where a header has the number of the program that the file belongs to; 0 = it names none, as those made here."""
 POSTGRESQL = ("postgresql://", "postgres://")
 BUSY_TIMEOUT_S = 30.0
 POSTGRESQL_CONNECTION = {
@@ -30,6 +35,16 @@ POSTGRESQL_CONNECTION = {
     "tcp_user_timeout": 25_000,
 }
 """For libpq: a server whose host is gone ends a transaction after 25 s. Linux would wait for two hours."""
+POSTGRESQL_PARAMETERS = frozenset(
+    {
+        *("user", "password", "host", "port", "dbname", "application_name", "client_encoding", "connect_timeout"),
+        *("keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "tcp_user_timeout"),
+        *("channel_binding", "gssencmode", "require_auth", "requirepeer", "sslmode", "sslnegotiation", "sslsni"),
+        *("ssl_max_protocol_version", "ssl_min_protocol_version", "load_balance_hosts", "target_session_attrs"),
+    }
+)
+POSTGRESQL_FILES = frozenset({"sslcert", "sslcrl", "sslkey", "sslrootcert"})
+"""Parameters that are paths from the root; with a colon libpq would take a key for one of an engine, and load its library."""
 POSTGRESQL_SESSION = {
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
@@ -76,12 +91,17 @@ class Database:
         if not url.startswith((SQLITE, *POSTGRESQL)):
             scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)  # all else may hold a password
             place = f" at '{scheme[0]}'" if scheme else ""
-            raise Refused(f"a database{place} is neither {SQLITE}path nor postgresql://user@host/name")
+            raise Refused(
+                f"a database{place} is neither {SQLITE}path nor postgresql://user@host/name; give such an address, or a NAME that "
+                "the settings of the launching host have: databases.NAME (COORDINATOR_DATABASES_NAME)"
+            )
         if url.startswith(POSTGRESQL) and find_spec("psycopg") is None:
             raise Refused(
                 "a database in PostgreSQL needs psycopg, which is not installed here; "
                 "install it: pip install 'kafka-partition-coordinator[postgres]'"
             )
+        if url.startswith(POSTGRESQL):
+            _check_parameters(url)
         self._url = url
         self._lock_wait_s = lock_wait_s
         self._lock = threading.Lock()
@@ -205,6 +225,24 @@ def _driver_error(url: str) -> type[Exception]:
     return sqlite3.Error
 
 
+def _check_parameters(url: str) -> None:
+    """Raise `Refused`, which names the parameter and no value."""
+    import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
+
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(url)
+    except (psycopg.ProgrammingError, UnicodeError):
+        raise Refused("the address of the database cannot be read; write postgresql://user@host/name") from None
+    for name, value in given.items():
+        if name in POSTGRESQL_FILES and re.fullmatch("/[^:]+|system", str(value)) is None:
+            raise Refused(f"the database's parameter {name} is no path; write the path of a file, from the root on")
+        if name not in POSTGRESQL_PARAMETERS | POSTGRESQL_FILES:
+            raise Refused(
+                f"the database's address has the parameter {name}, which is not taken; leave it out: taken are "
+                f"{', '.join(sorted(POSTGRESQL_PARAMETERS | POSTGRESQL_FILES))}"
+            )
+
+
 def _connect(url: str, lock_wait_s: float | None) -> Any:
     if url.startswith(POSTGRESQL):
         import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
@@ -220,6 +258,7 @@ def _connect(url: str, lock_wait_s: float | None) -> Any:
         return server
     path = Path(url.removeprefix(SQLITE)).absolute()  # errors name it, and a launched consumer runs in /
     path.parent.mkdir(parents=True, exist_ok=True)
+    _check_file(path)
     timeout_s = BUSY_TIMEOUT_S if lock_wait_s is None else lock_wait_s
     try:
         connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
@@ -228,6 +267,15 @@ def _connect(url: str, lock_wait_s: float | None) -> Any:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     return connection
+
+
+def _check_file(path: Path) -> None:
+    """Raise `Refused` for a file that is there and is no SQLite database, or one of another program: nothing is written over it."""
+    header = b""
+    with suppress(OSError), path.open("rb") as file:  # SQLite says why it cannot be opened
+        header = file.read(SQLITE_APPLICATION.stop)
+    if header and (not header.startswith(SQLITE_HEADER) or any(header[SQLITE_APPLICATION])):
+        raise Refused(f"{path} is there and is no SQLite database of a pipeline; name a file that does not exist")
 
 
 class RowSink:

@@ -42,7 +42,8 @@ class Subject:
 def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client | None = None) -> Subject:
     """Ask the registry in the settings `schemaRegistry`, `schemaRegistryUser` and `schemaRegistryPassword`.
 
-    Give the last one as `PIPELINE_schemaRegistryPassword` in the environment. Raises `Refused`.
+    The address may be the name of one in the site's `registries`, with the log-in in it. Without a name, give the password as
+    `PIPELINE_schemaRegistryPassword` in the environment. Raises `Refused`.
     """
     url = setting(settings, "schemaRegistry", "").rstrip("/")
     if not url:
@@ -83,7 +84,10 @@ def _address(url: str) -> httpx.URL:
         given = httpx.URL(url)
         if given.scheme in ("http", "https") and given.host:
             return given
-    raise Refused("the setting schemaRegistry is no address; give http://host:8081")
+    raise Refused(
+        "the setting schemaRegistry is no address; give http://host:8081, or a NAME that the settings of the launching host have: "
+        "registries.NAME (COORDINATOR_REGISTRIES_NAME)"
+    )
 
 
 def decoded(column: Column, subject: Subject) -> Column:

@@ -23,7 +23,7 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yam
 ONCE = "airflow-init"
 PARTITIONS = 12
 LIMIT_S, POLL_S = 400.0, 0.5
-ROWS = "import sqlite3; print(sqlite3.connect('file:/var/lib/coordinator/orders.sqlite?mode=ro', uri=True).execute({!r}).fetchone()[0])"
+ROWS = "import sqlite3; print(sqlite3.connect('file:/var/lib/coordinator/data/orders.sqlite?mode=ro', uri=True).execute({!r}).fetchone()[0])"
 PRODUCE = """
 import json, sys
 from confluent_kafka import Producer

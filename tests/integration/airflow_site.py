@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,7 @@ def airflow_of(
     """
     launching = {
         "COORDINATOR_RUN_BASE": str(base),
-        "COORDINATOR_ALLOWED_APPLICATIONS": settings.allowed.applications,
-        "COORDINATOR_ALLOWED_CONF": settings.allowed.conf,
+        **{f"COORDINATOR_ALLOWED_{name.upper()}": value for name, value in asdict(settings.allowed).items()},
         "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
     }
     server = factory(

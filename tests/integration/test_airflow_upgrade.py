@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
 }
-ALLOWED = AllowedLaunches(code="tests.integration.*", conf="spark.driver.extraJavaOptions")
+ALLOWED = AllowedLaunches(code="tests.integration.*", conf="spark.driver.extraJavaOptions", settings="gate")
 FORMS = ("upgrade", "pause_upgrade", "continue_upgrade")
 RULE = {"max_lag_s": 120, "max_errors": 4}
 """A busy machine is no failure: four applications and Airflow share its cores."""
@@ -162,8 +162,8 @@ def shop(
 ) -> Iterator[Shop]:
     """A fleet of two applications in version v1 that share the topic, launched by Airflow."""
     site = Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS)
-    site.settings = replace(site.settings, allowed=ALLOWED, policy=QUICK)
     managed, folder = Managed(site), tmp_path_factory.mktemp("shop")
+    site.settings = replace(site.settings, allowed=replace(ALLOWED, folders=str(folder.parent)), policy=QUICK)
     settings = (f"auditFolder={folder}", f"gate={folder / 'gate-{code}'}")
     told = [word for one in settings for word in ("--set", one)]
     arguments = ("--pipeline", f"{site.topic}={PIPELINE}", "--batch-interval", "0.5", *told)
@@ -171,7 +171,7 @@ def shop(
         fleet.set_fleet(c, Fleet(APP, OWN_APPLICATIONS[0], OLD, arguments, conf=CONF, code="v1"))
         dags = {"consumers", "rebalance", "reconcile", *FORMS}
         policy = {"policy": {"settle_s": QUICK.settle_s, "settle_max_s": QUICK.settle_max_s}}
-        options = {"base": folder / "consumers", "env": {"COORDINATOR_ALLOWED_CODE": ALLOWED.code}}
+        options = {"base": folder / "consumers"}
         with airflow_of(site.settings, airflow_factory, dags, zookeeper=policy, **options) as airflow:
             made = Shop(managed, c, airflow, folder)
             try:
@@ -273,8 +273,7 @@ def typed(shop: Shop, *words: str) -> None:
         "COORDINATOR_CLUSTER": site.cluster,
         "COORDINATOR_ZOOKEEPER": site.zookeeper,
         "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
-        "COORDINATOR_ALLOWED_CODE": ALLOWED.code,
-        "COORDINATOR_ALLOWED_CONF": ALLOWED.conf,
+        **{f"COORDINATOR_ALLOWED_{name.upper()}": value for name, value in asdict(site.settings.allowed).items()},
     }
     command = [sys.executable, "-m", "coordinator_tasks", *words]
     done = subprocess.run(

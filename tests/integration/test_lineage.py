@@ -119,7 +119,7 @@ def test_airflows_own_setting_switches_what_a_consumer_tells_that_a_dag_launches
     kinds: list[str],
 ) -> None:
     options = "spark.driver.extraJavaOptions"
-    settings = cluster_of(zookeeper, kafka, allowed=AllowedLaunches(conf=options))
+    settings = cluster_of(zookeeper, kafka, allowed=AllowedLaunches(conf=options, folders=str(tmp_path)))
     topic = f"orders-{uuid.uuid4().hex[:8]}"
     events, database = tmp_path / "events", str(tmp_path / "orders.sqlite")
     transport = {"type": "file", "log_file_path": str(events), "append": True}

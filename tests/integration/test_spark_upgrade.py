@@ -160,11 +160,13 @@ def shop(
 ) -> Iterator[Shop]:
     """A fleet of two applications in version v1 that own everything."""
     site = Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS)
-    site.settings = replace(site.settings, allowed=AllowedLaunches(code="tests.integration.*"))
+    folder = tmp_path_factory.mktemp("shop")
+    allowed = AllowedLaunches(code="tests.integration.*", settings="die", folders=str(folder))
+    site.settings = replace(site.settings, allowed=allowed)
     managed = Managed(site)
     quick = replace(site.settings, policy=QUICK, answer_timeout_s=4.0)
     with open_coordinator(quick) as c, managed.looping():
-        made = Shop(c, tmp_path_factory.mktemp("shop"), managed)
+        made = Shop(c, folder, managed)
         try:
             made.begin()
             yield made

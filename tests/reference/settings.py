@@ -29,6 +29,8 @@ OF_MAPPINGS = {
     "rules": "RULES_<NAME>",
     "consumer_zookeeper": "CONSUMER_ZOOKEEPER_<FIELD>",
     "consumer_kafka": "CONSUMER_KAFKA_<PROPERTY>",
+    "databases": "DATABASES_<NAME>",
+    "registries": "REGISTRIES_<NAME>",
 }
 SEE = {
     "status_token": "[security](../operations.md#security)",
@@ -45,6 +47,7 @@ SEE = {
     "policy.absent_after_s": "[measured](../measurements.md#a-death-that-nobody-reports)",
     "policy.pack_over_bytes": "[the packed form](../architecture.md#the-packed-form)",
     "allowed.applications": "[what may be launched](../operations.md#what-may-be-launched)",
+    "databases": "[databases and registries](../operations.md#databases-and-registries)",
     "budget.moves": "[approve a plan](../howto/approve.md)",
 }
 """Setting → the page that says more."""

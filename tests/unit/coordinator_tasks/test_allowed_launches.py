@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -25,12 +26,20 @@ def of(*arguments: str) -> Fleet:
 
 def test_our_own_application_with_its_documented_arguments_is_allowed() -> None:
     documented = (
-        *("--listen", "0.0.0.0:0", "--topics", "orders", "--set", "database=sqlite:////x.sqlite", "--set=a=b"),
+        *("--listen", "0.0.0.0:0", "--topics", "orders", "--set", "database=sqlite:////data/x.sqlite", "--set=gate=b"),
         *(*PIPELINE, "--default=spark_apps.pipelines.audit:build", "--option", "kafka.fetch.max.wait.ms=20"),
         *("--option", "maxOffsetsPerTrigger=100", "--pattern", "(?:a|b=)+=spark_apps.pipelines.orders:build"),
     )
-    conf = {"spark.cores.max": "2", "spark.dynamicAllocation.maxExecutors": "9"}
-    assert problem(Fleet("billing", OWN, ("a",), documented, conf)) == ""
+    conf = {
+        "spark.cores.max": "2",
+        "spark.dynamicAllocation.maxExecutors": "9",
+        "spark.sql.session.timeZone": "Europe/Berlin",
+    }
+    environment = {"TZ": "Europe/Berlin", "LC_ALL": "C.UTF-8", "PIPELINE_delivery": "exactly-once"}
+    fleet = Fleet("billing", OWN, ("a",), documented, conf, environment=environment)
+    assert problem(fleet, folders="/data", settings="gate") == ""
+    named = ("--set", "database=shop", "--set", "schemaRegistry=main", "--advertise", "host")
+    assert problem(of(*named)) == ""
 
 
 @pytest.mark.parametrize(
@@ -169,7 +178,8 @@ def test_of_our_application_s_arguments_exactly_those_are_judged(capsys: pytest.
     known = set(re.findall(r"(--[a-z-]+)", capsys.readouterr().out)) - {"--help"}
     judged = {name for name in known if problem(of(name, "x"))}
     log_in = {"--cluster", "--consumer", "--discovery", "--kafka", "--run-folder", "--settings", "--zookeeper"}
-    assert judged == log_in | {"--default", "--interceptor", "--listener", "--pattern", "--pipeline"}
+    code = {"--default", "--interceptor", "--listener", "--pattern", "--pipeline"}
+    assert judged == log_in | code | {"--advertise", "--checkpoints", "--set"}
 
 
 @pytest.mark.parametrize("arguments", [("--set=x.json",), ("--set", "x.json"), ("--sett=x",), ("--kafk=x",)])
@@ -180,3 +190,124 @@ def test_a_consumer_completes_no_name(arguments: Sequence[str], capsys: pytest.C
     with pytest.raises(SystemExit):
         parser.parse_args(["--consumer", "a", *arguments])
     assert "unrecognized arguments" in capsys.readouterr().err
+
+
+ENGINE = "postgresql://w@db/shop?sslmode=require&sslcert=/etc/c.pem&sslkey=/tmp/evil.so:key"
+PLACES = [
+    f"database={ENGINE}",
+    "database=postgresql://w@db/shop?hostaddr=203.0.113.9",
+    "database=postgresql://w@db/shop?host%61ddr=203.0.113.9",
+    "database=postgresql://w@203.0.113.9,db/shop",
+    "database=postgres://w@db/shop?service=x",
+    "database=POSTGRESQL://db/shop",
+    "database=host=db passfile=/etc/shadow",
+    "database=sqlite:////opt/spark/conf/spark-defaults.conf",
+    "database=sqlite:////opt/spark/conf/x.sqlite",
+    "database=sqlite:////data/../opt/spark/conf/x.sqlite",
+    "database=sqlite:////data/link/x.sqlite",
+    "database=sqlite:////data/spark-env.sh",
+    "database=sqlite:////data",
+    "database=sqlite:///x.sqlite",
+    "database=sqlite:////data/x\n.sqlite",
+    "database=",
+    "Database=shop",
+    "schemaRegistry=http://203.0.113.9:8081",
+    "schemaRegistry=https://registry@203.0.113.9",
+    "schemaRegistry=file:///etc/passwd",
+    "schemaRegistry=HTTP://x",
+    "schemaRegistryUser=x",
+    "schemaRegistryPassword=x",
+    "auditFolder=/opt/spark/conf",
+    "auditFolder=/data/link",
+    "auditFolder=relative",
+    "unknown=1",
+    "database",
+]
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_a_fleet_names_places_of_the_site_and_gives_no_other(text: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/opt")
+    text = text.replace("/data", str(tmp_path))
+    name, _, value = text.partition("=")
+    as_variable = Fleet("billing", OWN, ("a",), environment={f"PIPELINE_{name}": value})
+    for fleet in (of("--set", text), of(f"--set={text}"), of("--set", "delivery=x", "--set", text), as_variable):
+        for allowed in ({}, {"folders": f"/elsewhere,{tmp_path}"}, {"folders": str(tmp_path), "environment": "*"}):
+            assert problem(fleet, **allowed).startswith("fleet 'billing' is not launched: ")
+
+
+def test_a_fleet_that_gives_an_address_is_told_what_to_write_instead() -> None:
+    said = problem(of("--set", f"database={ENGINE}"))
+    assert "write database=NAME" in said
+    assert "databases.NAME (COORDINATOR_DATABASES_NAME) where consumers are launched" in said
+    assert "evil" not in said
+    assert "allowed.settings (COORDINATOR_ALLOWED_SETTINGS)" in problem(of("--set", "gate=1"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--checkpoints", "/opt/spark/conf"),
+        ("--checkpoints=s3a://evil/x",),
+        ("--check", "/opt"),
+        ("--advertise", "https://203.0.113.9"),
+        ("--adv=https://proxy@203.0.113.9/",),
+        ("--advertise", "https://proxy/x/../y"),
+    ],
+)
+def test_checkpoints_and_the_advertised_address_are_those_of_the_site(arguments: Sequence[str]) -> None:
+    assert problem(of(*arguments), folders="/data", addresses="https://proxy*")
+    assert (
+        problem(
+            of("--checkpoints", "/data/x", "--advertise", "https://proxy:1"),
+            folders="/data",
+            addresses="https://proxy:*",
+        )
+        == ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.driver.memory", "${env:KAFKA_PASSWORD}"),
+        ("spark.executor.memory", "1g -javaagent:/tmp/evil.jar"),
+        ("spark.dynamicAllocation.x", "a\nspark.jars=/tmp/evil.jar"),
+        ("spark.sql.ansi.enabled", "${system:user.home}"),
+        ("spark.sql.extensions", "evil.Extensions"),
+        ("spark.sql.catalog.evil", "evil.Catalog"),
+        ("spark.sql.streaming.streamingQueryListeners", "evil.Listener"),
+        ("spark.metrics.conf.driver.sink.evil.class", "evil.Sink"),
+        ("spark.log4jHotPatch.enabled", "x"),
+        ("spark.executorEnv.LD_PRELOAD", "/tmp/evil.so"),
+        ("spark.kubernetes.driver.secrets.other", "/mnt"),
+    ],
+)
+def test_a_broad_pattern_of_the_site_allows_no_setting_that_loads_code_and_no_value_of_the_host(
+    name: str, value: str
+) -> None:
+    fleet = Fleet("billing", OWN, ("a",), (), {name: value})
+    assert problem(fleet, conf="spark.*,*")
+    assert problem(Fleet("billing", OWN, ("a",), (), {"spark.sql.ansi.enabled": "true"}), conf="spark.sql.*") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            (name, "x")
+            for name in ("LD_PRELOAD", "PYTHONPATH", "PYTHONSTARTUP", "PATH", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+        ),
+        *((name, "x") for name in ("PGHOSTADDR", "PGSERVICEFILE", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "https_proxy")),
+        *((name, "x") for name in ("SSL_CERT_FILE", "OPENSSL_CONF", "BASH_ENV", "JDK_JAVA_OPTIONS", "OPENLINEAGE_URL")),
+        ("COORDINATOR_SETTINGS", "/tmp/x"),
+        ("ASSIGNED_KAFKA_SETTINGS_FILE", "/tmp/x"),
+        ("TZ", ":/etc/shadow"),
+        ("TZ", "/etc/shadow"),
+        ("LC_ALL", "../../tmp/evil"),
+    ],
+)
+def test_a_broad_pattern_of_the_site_allows_no_variable_that_loads_code_or_logs_in(name: str, value: str) -> None:
+    assert problem(Fleet("billing", OWN, ("a",), environment={name: value}), environment="*")
+    written_out = problem(Fleet("billing", OWN, ("a",), environment={name: "x"}), environment=name)
+    assert bool(written_out) == name.startswith(("COORDINATOR_", "ASSIGNED_"))

@@ -207,8 +207,14 @@ def test_strategies_from_the_environment_and_the_file(tmp_path: Path) -> None:
 
 def test_settings_are_read_back_from_what_is_written_for_a_consumer(tmp_path: Path) -> None:
     settings = settings_from_environment(
-        {**LEAST, "COORDINATOR_STRATEGY": "weighted", "COORDINATOR_POLICY_SETTLE_S": "2"}
+        {
+            **LEAST,
+            "COORDINATOR_STRATEGY": "weighted",
+            "COORDINATOR_POLICY_SETTLE_S": "2",
+            "COORDINATOR_DATABASES_SHOP": "x",
+        }
     )
+    assert settings.databases == {"shop": "x"}
     written = settings_file(tmp_path, plain_settings(settings))
     assert settings_from_environment({"COORDINATOR_SETTINGS": written}) == settings
 
@@ -281,8 +287,13 @@ def test_a_launched_consumer_gets_its_own_log_ins() -> None:
         "consumer_zookeeper": {"user": "eve", "password": "q", "coordinator": [HASH]},
         "consumer_kafka": {"sasl.username": "eve", "sasl.password": "other"},
         "status_token": "t",
+        "databases": {"shop": "postgresql://w:s3cret@db"},
+        "registries": {},
     }
     found = settings_of(for_consumers(given))
+    assert found.databases == {"shop": "postgresql://w:s3cret@db"}
+    assert "s3cret" not in repr(found)
+    assert "registries" not in for_consumers(given), "a consumer of 0.2.0 refuses it"
     assert found.zookeeper_access == ZooKeeperAccess("eve", "q", coordinator=(HASH,))
     assert found.kafka == {"bootstrap.servers": "kafka:9092", "sasl.username": "eve", "sasl.password": "other"}
     assert (found.status_token, found.consumer_zookeeper, found.consumer_kafka) == ("t", {}, {})

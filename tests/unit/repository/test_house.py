@@ -258,8 +258,9 @@ def test_the_map_of_the_tests_names_every_folder_and_no_other() -> None:
 
 
 def test_every_test_that_a_page_names_is_there() -> None:
-    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
-    functions = set(re.findall(r"^ *(?:async )?def (test_\w+)\(", "\n".join(files.values()), re.MULTILINE))
+    paths = list((ROOT / "tests").rglob("test_*.py"))
+    files, text = {path.name for path in paths}, "\n".join(path.read_text() for path in paths)
+    functions = set(re.findall(r"^ *(?:async )?def (test_\w+)\(", text, re.MULTILINE))
     pages = {path: path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))}
     named = {
         (path.name, one)

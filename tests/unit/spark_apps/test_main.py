@@ -3,15 +3,23 @@
 import pytest
 
 from coordinator_tasks.core.errors import BadOption, Refused
+from coordinator_tasks.settings import Settings
 from spark_apps import main
 
+SITE = Settings(
+    "c",
+    "z:1",
+    {"bootstrap.servers": "k:1"},
+    databases={"shop": "postgresql://w:pw@db/shop"},
+    registries={"main": "https://reader:pw@registry"},
+)
 LEAST = ("--consumer", "a", "--cluster", "c", "--zookeeper", "z:1", "--kafka", "k:1")
 
 
 @pytest.mark.parametrize("text", ["database=postgresql:///shop?host=db1:5432", "filter=a=b:c", "folder=/rows"])
 def test_a_setting_is_split_at_its_first_sign(text: str) -> None:
     name, _, value = text.partition("=")
-    told = main._how(main._parse([*LEAST, "--set", text, "--option", text]))
+    told = main._how(main._parse([*LEAST, "--set", text, "--option", text]), SITE)
     assert (told.pipeline[name], told.options[name]) == (value, value)
 
 
@@ -23,12 +31,12 @@ def test_a_pattern_may_have_the_sign_too() -> None:
 @pytest.mark.parametrize("option", ["--set", "--option"])
 def test_a_setting_that_is_given_twice_is_refused(option: str) -> None:
     with pytest.raises(Refused, match=f"{option} database is given twice; give it once"):
-        main._how(main._parse([*LEAST, option, "database=a", f"{option}=database=b"]))
+        main._how(main._parse([*LEAST, option, "database=a", f"{option}=database=b"]), SITE)
 
 
 def test_an_option_of_the_source_is_given_twice_in_any_case() -> None:
     with pytest.raises(Refused, match="--option minpartitions is given twice; give it once"):
-        main._how(main._parse([*LEAST, "--option", "minPartitions=4", "--option", "minpartitions=8"]))
+        main._how(main._parse([*LEAST, "--option", "minPartitions=4", "--option", "minpartitions=8"]), SITE)
 
 
 @pytest.mark.parametrize("option", ["--pipeline", "--pattern"])
@@ -41,13 +49,13 @@ def test_a_pipeline_that_is_given_twice_is_refused(option: str) -> None:
 def test_the_same_name_of_different_kinds_is_not_twice() -> None:
     told = main._parse([*LEAST, "--pipeline", "a=s:b", "--pattern", "a=s:b", "--set", "a=1", "--option", "a=2"])
     assert len(main._pipelines(told)) == 2
-    assert (main._how(told).pipeline["a"], main._how(told).options["a"]) == ("1", "2")
+    assert (main._how(told, SITE).pipeline["a"], main._how(told, SITE).options["a"]) == ("1", "2")
 
 
 @pytest.mark.parametrize("option", ["subscribe=orders,clicks", "Subscribe=orders"])
 def test_the_option_that_names_a_topic_is_refused_since_the_pipelines_do(option: str) -> None:
     with pytest.raises(BadOption, match="'subscribe' is set for each topic that a pipeline is for; leave it out"):
-        main._how(main._parse([*LEAST, "--pipeline", "orders=shop:a", "--option", option]))
+        main._how(main._parse([*LEAST, "--pipeline", "orders=shop:a", "--option", option]), SITE)
 
 
 def test_an_unknown_log_level_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,3 +63,13 @@ def test_an_unknown_log_level_is_refused_with_the_known_ones(capsys: pytest.Capt
         main._parse([*LEAST, "--log-level", "LOUD"])
     assert "'LOUD' is no log level of Spark; give one of ALL, TRACE, DEBUG, INFO, " in capsys.readouterr().err
     assert main._parse([*LEAST, "--log-level", "error"]).log_level == "ERROR"
+
+
+def test_a_name_of_the_site_becomes_its_address_and_a_log_in_beside_it_goes_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PIPELINE_schemaRegistryPassword", "of another registry")
+    told = main._how(main._parse([*LEAST, "--set", "database=shop", "--set", "schemaRegistry=main"]), SITE)
+    assert told.pipeline == {"database": "postgresql://w:pw@db/shop", "schemaRegistry": "https://reader:pw@registry"}
+    own = main._how(main._parse([*LEAST, "--set", "schemaRegistry=http://own:8081"]), SITE)
+    assert own.pipeline == {"schemaRegistry": "http://own:8081", "schemaRegistryPassword": "of another registry"}

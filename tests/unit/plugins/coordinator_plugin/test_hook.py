@@ -54,10 +54,10 @@ def test_a_setting_of_a_connection_that_is_null_is_as_if_it_were_not_there() -> 
 
 
 def test_a_connection_does_not_say_what_may_be_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = json.dumps({"allowed": {"applications": "*"}})
-    zookeeper = Connection(conn_id="zk", conn_type="generic", host="zk1", extra=extra)
-    with pytest.raises(Refused, match="remove `allowed` from its extra, and set COORDINATOR_ALLOWED"):
-        hook.zookeeper_settings(zookeeper)
+    for name in ("allowed", "databases", "registries"):
+        zookeeper = Connection(conn_id="zk", conn_type="generic", host="zk1", extra=json.dumps({name: {"x": "*"}}))
+        with pytest.raises(Refused, match=f"remove `{name}` from its extra, and set COORDINATOR_{name.upper()}"):
+            hook.zookeeper_settings(zookeeper)
     good = {
         "zookeeper_default": Connection(conn_id="zk", conn_type="generic", host="zk1"),
         "kafka_default": Connection(conn_id="k", conn_type="generic", host="b1"),

@@ -1,8 +1,12 @@
 """The sinks and the sample pipeline's tables, on SQLite."""
 
+import socket
 import sqlite3
+import struct
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -321,3 +325,78 @@ def test_a_claim_does_not_wait_for_long_for_a_writer_that_hangs(
     assert sinks[1].claim(Writer("c", "orders", "id-1", "b"), {0: new}, {}) == {0: Standing(new, "b", 1)}
     for sink in sinks:
         sink.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sslcert=/etc/c.pem&sslkey=engine:key",
+        "sslcert=/etc/c.pem&sslkey=/tmp/evil.so:key",
+        "ssl%6Bey=engine:key",
+        "sslkey=key.pem",
+        "hostaddr=127.0.0.1",
+        "service=x",
+        "passfile=/etc/shadow",
+        "options=-csearch_path%3Devil",
+        "sslkeylogfile=/tmp/keys",
+        "gsslib=x",
+        "oauth_issuer=https://evil",
+        "%zz=1",
+    ],
+)
+def test_a_parameter_of_libpq_that_loads_or_redirects_is_refused_before_it_connects(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psycopg, "connect", lambda *_: pytest.fail("it connects"))
+    with (
+        pytest.raises(Refused, match=r"parameter|cannot be read") as raised,
+        Database(f"postgresql://w:s3cret@db/shop?{query}").transaction(),
+    ):
+        pass
+    assert not any(word in str(raised.value) for word in ("s3cret", "evil"))
+
+
+def test_a_client_certificate_of_the_site_is_taken() -> None:
+    Database("postgresql://w@db/shop?sslmode=verify-full&sslrootcert=/etc/ca.pem&sslcert=/etc/c.pem&sslkey=/etc/k.pem")
+
+
+def test_the_password_of_the_site_s_file_goes_to_no_other_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passwords = tmp_path / "pgpass"
+    passwords.write_text("db.internal:*:*:*:s3cret\n")
+    passwords.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(passwords))
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as rogue:
+        rogue.settimeout(0.5)
+
+        def serve() -> None:
+            with suppress(OSError), rogue.accept()[0] as client:
+                client.recv(1024)
+                client.sendall(b"R" + struct.pack("!II", 8, 3))  # asks for the password in clear
+                heard.append(client.recv(1024))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"postgresql://w@db.internal/shop?hostaddr=127.0.0.1&port={rogue.getsockname()[1]}&sslmode=disable"
+        with suppress(Refused, psycopg.Error), Database(url).transaction():
+            pass
+        thread.join()
+    assert heard == []
+
+
+def test_nothing_is_written_over_a_file_of_another_program(tmp_path: Path) -> None:
+    conf, other = tmp_path / "spark-defaults.conf", tmp_path / "map.sqlite"
+    conf.write_text("spark.cores.max 2\n")
+    with closing(sqlite3.connect(other)) as made:
+        made.execute("PRAGMA application_id=1196444487")
+        made.execute("CREATE TABLE t (x)")
+    for file in (conf, other):
+        before = file.read_bytes()
+        with (
+            pytest.raises(Refused, match="is no SQLite database of a pipeline"),
+            Database(f"sqlite:///{file}").transaction(),
+        ):
+            pass
+        assert file.read_bytes() == before

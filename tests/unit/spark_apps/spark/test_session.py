@@ -97,11 +97,11 @@ def test_a_consumer_asks_for_it_before_it_does_anything_else(monkeypatch: pytest
     speculating = running(spark_speculation="true")
     with pytest.raises(Refused, match="is on, and the sink is not declared"), Consumer(speculating, SETTINGS):
         pass
-    declared = main._how(main._parse([*GIVEN, "--idempotent-sink"]))
+    declared = main._how(main._parse([*GIVEN, "--idempotent-sink"]), SETTINGS.site)
     for how in (declared, SparkSettings(idempotent_sink=True)):
         with pytest.raises(ZeroDivisionError), Consumer(speculating, SETTINGS, how):
             pass
-    assert not main._how(main._parse(GIVEN)).idempotent_sink
+    assert not main._how(main._parse(GIVEN), SETTINGS.site).idempotent_sink
 
 
 @pytest.mark.parametrize("seconds", [0, 2**33], ids=["before 1980", "after 2107"])

@@ -1,0 +1,110 @@
+"""Checks of the values that a fleet gives: settings of pipelines, Spark settings, variables, paths.
+
+A fleet names the site's databases and registries; their addresses and secrets stand together in the host's settings, so that
+a fleet can send no secret elsewhere. What a site allows by a pattern excludes names that load code, read files or log in:
+a site allows such a name by writing it out.
+"""
+
+import os
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+SQLITE = "sqlite:///"
+SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
+DATABASE, REGISTRY, AUDIT_FOLDER = "database", "schemaRegistry", "auditFolder"
+OWN_SETTINGS = (AUDIT_FOLDER, DATABASE, REGISTRY, "delivery")
+"""Settings of our pipelines, with a check of each value."""
+REGISTRY_LOG_IN = ("schemaRegistryUser", "schemaRegistryPassword")
+NAMED = {DATABASE: "databases", REGISTRY: "registries"}
+"""Setting of a pipeline → the group of the host's settings with the addresses."""
+LOG_IN_VARIABLES = ("AIRFLOW*", "_AIRFLOW*", "ASSIGNED_KAFKA_*", "COORDINATOR_*")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_SIMPLE = re.compile(r"[A-Za-z0-9_.,:/+-]{0,200}")
+"""A number, a size, a time or a zone: no blank, no `${...}`, which Spark replaces by variables of the host."""
+_LOCALE = re.compile(r"[A-Za-z0-9_.@-]{0,64}")
+_ZONE = re.compile(r"[A-Za-z0-9_+<>][A-Za-z0-9_+<>,./:-]{0,63}")
+_RISKY_CONF = re.compile(
+    "account|archive|artifact|auth|catalog|class|cmd|codec|command|conf|credential|decommission|dir|env|executable|extension|"
+    "extra|factory|file|hadoop|handler|hive|host|image|impl|interceptor|ivy|jar|java|kerberos|key|library|listener|location|"
+    "log|manager|master|metrics|namespace|opts|options|package|path|plugin|principal|provider|proxy|python|repositor|resource|script|"
+    "secret|serializer|service|shell|sink|ssl|storage|submit|template|token|uri|url|volume|worker"
+)
+_RISKY_VARIABLE = re.compile(
+    r"_?(AWS|AZURE|BASH|CDPATH|CLASSPATH|CURL|DYLD|ENV$|GCONV|GIT|GLIBC|GOOGLE|HADOOP|HIVE|HOME$|HOSTALIASES|IFS$|JAVA|JDK|JVM|KRB5|LD_|"
+    r"LOCPATH|LOG4J|MALLOC|NLSPATH|NM_HOST|NODE_|OPENLINEAGE|OPENSSL|PATH$|PERL|PG|PIP_|PS4$|PYSPARK|PYTHON|REQUESTS|RES_|RUBY|SHELL|SPARK|"
+    r"SSL|SSH|TMP|TEMP|TZDIR|XDG|YARN)|.*(CERT|PROXY|PRELOAD|_OPTS|OPTIONS)"
+)
+
+
+def conf_is_allowed(name: str, patterns: list[str]) -> bool:
+    """Whether a site's patterns allow a Spark setting that is not harmless by itself."""
+    return _is_allowed(name, patterns, risky=_RISKY_CONF.search(name.removeprefix("spark.").lower()) is not None)
+
+
+def variable_is_allowed(name: str, patterns: list[str]) -> bool:
+    """Whether a site's patterns allow a variable; none is allowed that says where a consumer logs in."""
+    if any(fnmatchcase(name.upper(), pattern) for pattern in LOG_IN_VARIABLES):
+        return False
+    return _is_allowed(name, patterns, risky=_RISKY_VARIABLE.match(name.upper()) is not None)
+
+
+def _is_allowed(name: str, patterns: list[str], *, risky: bool) -> bool:
+    return name in patterns or (not risky and any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
+def conf_problem(value: str, *, harmless: bool) -> str:
+    """Why Spark must not get this value; empty = it may."""
+    if harmless and not _SIMPLE.fullmatch(value):
+        return "its value is no number, size, time or word; give one such as 4g"
+    if "${" in value:
+        return "its value has ${...}, which Spark replaces by variables of the host; write the value itself"
+    return ""
+
+
+def variable_problem(name: str, value: str) -> str:
+    """Why a consumer must not get this value of `TZ`, `LANG` or `LC_*`; empty = it may."""
+    if name == "TZ" and (not _ZONE.fullmatch(value) or ".." in value):
+        return "its value is no time zone; give one such as Europe/Berlin"
+    if (name == "LANG" or name.startswith("LC_")) and not _LOCALE.fullmatch(value):
+        return "its value is no locale; give one such as C.UTF-8"
+    return ""
+
+
+def setting_problem(name: str, value: str, folders: list[str]) -> str:
+    """Why a pipeline must not get this setting of its own list from a fleet; empty = it may."""
+    if name in REGISTRY_LOG_IN:
+        return f"a registry's user and password stand with its address: {_write_the_name(REGISTRY)}"
+    if name == AUDIT_FOLDER:
+        return path_problem(value, folders)
+    if name not in NAMED or _NAME.fullmatch(value):
+        return ""
+    if name == DATABASE and value.startswith(SQLITE):
+        path = value.removeprefix(SQLITE)
+        if not path.endswith(SQLITE_ENDINGS):
+            return f"the file of a SQLite database ends in {', '.join(SQLITE_ENDINGS)}; name another one"
+        return path_problem(path, folders)
+    return f"a fleet gives no address, since the host's log-in would follow it there: {_write_the_name(name)}"
+
+
+def path_problem(path: str, folders: list[str]) -> str:
+    """Why a fleet must not name this path; empty = it is below one of the site's folders, also behind symbolic links."""
+    where = "allowed.folders (COORDINATOR_ALLOWED_FOLDERS) where consumers are launched"
+    if not path.startswith("/") or not path.isprintable() or ".." in path.split("/"):
+        return f"it is no path from the root without '..'; name one below a folder of {where}"
+    real = Path(os.path.realpath(path))
+    if any(real.is_relative_to(base) and real != base for base in map(_base, folders) if base != Path("/")):
+        return ""
+    return f"it lies below no folder that this site gives to fleets; name one below them, or add one to {where}"
+
+
+def _base(folder: str) -> Path:
+    return Path(os.path.realpath(folder)) if folder.startswith("/") else Path("/")
+
+
+def _write_the_name(setting: str) -> str:
+    group = NAMED[setting]
+    return (
+        f"write {setting}=NAME, and the address with its log-in as {group}.NAME (COORDINATOR_{group.upper()}_NAME) "
+        "where consumers are launched"
+    )
