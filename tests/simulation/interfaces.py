@@ -32,23 +32,27 @@ class Listener:
 class Interfaces:
     """`ports.StatusClient` of all tasks; `listeners` by address. An unknown address refuses.
 
-    `heard`: by who asks, the addresses that have answered when it last did.
+    `heard`: by who asks, the addresses that have answered when it last did; `leaving`: those of them that said they leave.
     """
 
     kernel: Kernel
     listeners: dict[str, Listener]
     on_effect: Callable[[Fault], None]
     heard: dict[str, set[str]] = field(default_factory=dict)
+    leaving: dict[str, set[str]] = field(default_factory=dict)
 
     def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
         found: dict[str, Answer] = {}
         delayed = False
         heard = self.heard[self.kernel.who()] = set()
+        leaving = self.leaving[self.kernel.who()] = set()
         for member in members:
             fault = self.kernel.io("http.ask")
-            found[member.consumer] = self._answer(member)
-            if isinstance(found[member.consumer], ConsumerStatus):
+            found[member.consumer] = answer = self._answer(member)
+            if isinstance(answer, ConsumerStatus):
                 heard.add(member.address)
+                if answer.leaves:
+                    leaving.add(member.address)
             delayed = delayed or fault == Fault.ANSWER_DELAYED
         if delayed:
             # What was said is old when it arrives; whoever asked waits for it.

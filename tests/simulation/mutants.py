@@ -600,11 +600,11 @@ MUTANTS = (
     ),
     Mutant(
         "Draft.drop_lost",
-        "closed = owners & set(lost)",
+        "closed = owners & ended",
         "closed: set[str] = set()",
         "a hand-off from a lost giver ends without its release",
     ),
-    Mutant("Draft.drop_lost", "if taker in lost:", "if False:", "a hand-off to a lost taker is taken back"),
+    Mutant("Draft.drop_lost", "if taker in lost or", "if", "a hand-off to a lost taker is taken back"),
     Mutant(
         "Planning._flight",
         "{p for p in self.draft.in_flight() if not self._taker_drains(p)}",
@@ -712,6 +712,36 @@ MUTANTS = (
         "return self.member.incarnation in (said, self.claim.answered if self.claim is not None else 0)",
         "return True",
         "partitions wait until the successor can answer for them",
+    ),
+    Mutant(
+        "Life.kept_until",
+        "self._works",
+        "self.registered",
+        "who is on the way out for a planned restart is waited for",
+    ),
+    Mutant("targets", "or life.kept_until", "", "who is on the way out for a planned restart is given nothing"),
+    Mutant("Planning._movable", "and not kept", "", "who is on the way out for a planned restart keeps what it has"),
+    Mutant(
+        "not_running", "or (said is not None and said.leaves)", "", "who leaves is not told to start anything again"
+    ),
+    Mutant(
+        "Deciding.drop_lost",
+        "for c in self.draft.movers() & held.keys()",
+        "for c in ()",
+        "what is in between goes on without one that has ended, also if its id is waited for",
+    ),
+    Mutant(
+        "Draft.drop_lost",
+        "taker in awaited and partition not in self.assignments",
+        "taker in awaited",
+        "what an ended consumer owns waits for its id, though its start was not confirmed",
+    ),
+    Mutant("Deciding._waiting", "- kept", "", "a guarded start is confirmed, also if it waits for a planned restart"),
+    Mutant(
+        "Deciding._waiting",
+        "if c in away and draft.assignments.get(p) == c",
+        "if False",
+        "a start that waits for a planned restart leaves the topic Stable",
     ),
     Mutant(
         "_overdue",
@@ -991,14 +1021,14 @@ MUTANTS = (
     ),
     Mutant(
         "targets",
-        "if life.isolation is not None or life.draining is not None:",
-        "if life.draining is not None:",
+        "if life.isolation is not None or life.draining",
+        "if life.draining",
         "who is isolated is no target",
     ),
     Mutant(
         "targets",
-        "if life.isolation is not None or life.draining is not None:",
-        "if life.isolation is not None:",
+        "life.isolation is not None or life.draining is not None",
+        "life.isolation is not None",
         "who drains is no target",
     ),
     # Fencing

@@ -95,6 +95,7 @@ class Oracle:
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
     heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: the addresses that answered
+    leaving: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: those of them that leave
     missed: Mapping[str, set[str]] = field(default_factory=dict)  # by who asks: who came too late
     unread: Mapping[str, Collection[tuple[str, int]]] = field(default_factory=dict)  # by who asks: committed too late
     grants: Grants = field(default_factory=Grants)
@@ -229,6 +230,7 @@ class Oracle:
             self.expect("hold means hold", not kinds, f"{topic} is frozen and was planned: {sorted(kinds)}")
         if old is not None and not recovered and not self.configs[topic].removed:
             self._kept(topic, old, records)
+            self._spared(topic, old, records, who)
 
     def _kept(self, topic: str, old: TopicNode, records: list[Record]) -> None:
         """A drain moves partitions, and stops none: only who was asked to end closes what nobody gets."""
@@ -238,6 +240,17 @@ class Oracle:
             if giver is not None and p < self.partitions(topic):
                 ends = (giver, old.incarnations[giver]) in self._asked_to_end
                 self.expect("a drain keeps", ends, f"{topic}-{p} was taken from {giver} and given to nobody")
+
+    def _spared(self, topic: str, old: TopicNode, records: list[Record], who: str) -> None:
+        """A consumer that says it leaves closes what it runs: it is not told to start that again."""
+        again = {move.taker for record in records for move in record.moves if move.kind is MoveKind.RESTART}
+        for one in self.consumers:
+            mine = one.consumer in again and old.incarnations.get(one.consumer) == one.incarnation
+            leaves = mine and one.address in self.leaving.get(who, ())
+            if mine:
+                self.expect(
+                    "who leaves is spared", not leaves, f"{one.name} leaves, and is told to start {topic} again"
+                )
 
     def _undisturbed(self, topic: str, old: TopicNode, node: TopicNode, records: list[Record]) -> None:
         moved = {move.partition for record in records for move in record.moves}

@@ -73,6 +73,7 @@ class World:
         self.oracle.unread = self.brokers.unread
         self.interfaces = Interfaces(self.kernel, {}, self.effect)
         self.oracle.heard = self.interfaces.heard
+        self.oracle.leaving = self.interfaces.leaving
         self.oracle.partitions = lambda topic: len(self.brokers.logs[topic].ends)
         self.registry = Registry(self.kernel, self.effect, self._on_hidden)
         self.oracle.missed = self.registry.missed

@@ -47,7 +47,7 @@ LOOP = Actor("loop", "test")
 class Process:
     """One consumer process. `stubborn` = it releases, but goes on and says so; `plain` = it only knows `assignments`.
 
-    `rate`: records/s that it says come to each of its partitions.
+    `leaving` = it closes what it runs, and begins nothing. `rate`: records/s that it says come to each of its partitions.
     """
 
     site: "Site"
@@ -60,6 +60,7 @@ class Process:
     silence: Silence | None = None
     stubborn: bool = False
     plain: bool = False
+    leaving: bool = False
     rate: float | None = None
 
     @property
@@ -86,9 +87,9 @@ class Process:
         owed = {} if self.plain else owes_release(picture, me, incarnation, self.isolated)
         found = {} if self.plain else self.site.releases(topic)
         todo = changes(grants(picture, me, incarnation, found, self.isolated), runs, (), owed, released)
-        for partition in todo.stop if not self.stubborn else ():
+        for partition in [*runs] if self.leaving else todo.stop if not self.stubborn else ():
             del runs[partition]
-        granted = grants(picture, me, incarnation, found, self.isolated)
+        granted = {} if self.leaving else grants(picture, me, incarnation, found, self.isolated)
         for grant in changes(granted, runs, (), owed, released).start:
             self._start(topic, grant.partition, grant.token)
         due = owed if self.stubborn else changes({}, runs, (), owed, released).release
@@ -117,8 +118,9 @@ class Process:
         if asked.address != self.member.address:
             return Unreachable(Silence.REFUSED, "connection refused")
         found = {topic: self._status(topic, picture) for topic, picture in self.pictures.items()}
+        health = "leaving" if self.leaving else "ok"
         return ConsumerStatus(
-            self.member.consumer, self.site.name, self.member.incarnation, self.member.boot_id, "ok", found
+            self.member.consumer, self.site.name, self.member.incarnation, self.member.boot_id, health, found
         )
 
     def _status(self, topic: str, picture: TopicNode) -> TopicStatus:

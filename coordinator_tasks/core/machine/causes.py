@@ -96,7 +96,8 @@ def _of_loss(consumer: str, view: TopicView, world: World) -> str:
     if life.isolation is not None:
         return f"isolated: {consumer} (by {life.isolation.by}{because(life.isolation.why)})"
     how = life.ending.value if life.ending is not None else "unknown"
-    return f"gone: {consumer} ({how}{because(life.reason)})"
+    planned = f", restart planned by {life.restart.by}" if life.restart is not None else ""
+    return f"gone: {consumer} ({how}{planned}{because(life.reason or (life.restart.why if life.restart else ''))})"
 
 
 def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able: Mapping[str, int]) -> Due | None:

@@ -49,9 +49,12 @@ def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, 
 
 
 def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tuple[int, ...]:
-    """The partitions that the consumer holds but, at the current epoch, does not run; empty if that is not known."""
-    status = _status(consumer, topic, node, node.epoch, world)
-    if isinstance(status, str):
+    """The partitions that the consumer holds but, at the current epoch, does not run; empty if that is not known.
+
+    Empty as well of a consumer that leaves: it closes what it runs, and would begin nothing again.
+    """
+    status, said = _status(consumer, topic, node, node.epoch, world), world.status(consumer)
+    if isinstance(status, str) or (said is not None and said.leaves):
         return ()
     held = sorted(p for p, owner in node.assignments.items() if owner == consumer)
     return tuple(p for p in held if p not in status.running)

@@ -8,7 +8,7 @@ from coordinator_tasks.core.machine.confirm import blockers, not_running, why_no
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
 from coordinator_tasks.core.machine.planning import Planning, finish, patience_s, stop_vanished
-from coordinator_tasks.core.machine.presence import presence, targets
+from coordinator_tasks.core.machine.presence import is_awaited, presence, targets
 from coordinator_tasks.core.machine.recovery import noted
 from coordinator_tasks.core.machine.table import Signal, next_state, signal_of_plan
 from coordinator_tasks.core.machine.world import LOST, Policy, Presence, TopicView, World
@@ -62,12 +62,18 @@ class Deciding:
         return decision or self._rest()
 
     def drop_lost(self) -> tuple[set[int], frozenset[str]]:
-        """Take everything from lost consumers; returns the partitions that this changes, and the lost consumers."""
-        known = {c: presence(c, i, self.world, self.policy) for c, i in self.draft.incarnations.items()}
+        """Take from lost consumers what they have, and from awaited ones what they were to close or to get.
+
+        Returns the partitions that this changes, and the lost consumers.
+        """
+        held, world, policy = self.draft.incarnations, self.world, self.policy
+        known = {c: presence(c, i, world, policy) for c, i in held.items()}
         lost = frozenset(c for c, how in known.items() if how in LOST) & self.draft.holders()
-        over = {c for c in lost if known[c] is Presence.GONE and self._ending(c) in (Ending.LEFT, Ending.REAPED)}
-        self.relies_on = lost
-        return self.draft.drop_lost(lost, over), lost
+        awaited = frozenset(c for c in self.draft.movers() & held.keys() if is_awaited(c, held[c], world, policy))
+        ended = (c for c in lost | awaited if known[c] is not Presence.ISOLATED)
+        over = {c for c in ended if self._ending(c) in (Ending.LEFT, Ending.REAPED)}
+        self.relies_on = lost | awaited
+        return self.draft.drop_lost(lost, over, awaited), lost
 
     def _ending(self, consumer: str) -> Ending | None:
         claim = self.world.claims.get(consumer)
@@ -98,7 +104,7 @@ class Deciding:
         self.planning(able).place()
         if not touched and not self.draft.moves:
             return None
-        cause = causes.of_placement(self.view, self.world, self.draft, lost)
+        cause = causes.of_placement(self.view, self.world, self.draft, self.relies_on)
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
         # What goes back after a planned restart was not shared among all of them.
         restarted = restarts.back({c: able[c] for c in lost if c in able}, self.world)
@@ -162,14 +168,26 @@ class Deciding:
         node = self.view.node
         if node is None or self.draft.to_close or not self.draft.to_start:
             return None
+        waiting = self._waiting()
         for partition, consumer in self.draft.to_start.items():
             epoch = self.draft.epochs.get(partition, node.epoch)
+            if partition in waiting:
+                continue
             if why_not_started(consumer, partition, self.view.topic, node, epoch, self.world):
                 return None
-        confirmed = by_consumer([(c, p) for p, c in self.draft.to_start.items()])
+        confirmed = by_consumer([(c, p) for p, c in self.draft.to_start.items() if p not in waiting])
         self.draft.to_start.clear()
         self.draft.epochs.clear()
         return self.write(Signal.ALL_STARTED, self.state.cause, confirmed=confirmed, same_node=True)
+
+    def _waiting(self) -> set[int]:
+        """The partitions whose start waits for a planned restart: the owner's next process starts them, under a new epoch.
+
+        What a guard or a seek stands for does not wait so: both end with the confirmed start.
+        """
+        away, draft = restarts.away(self.view, self.world), self.draft
+        kept = draft.guarded | draft.seeks.keys()
+        return {p for p, c in draft.to_start.items() if c in away and draft.assignments.get(p) == c} - kept
 
     def _plan(self) -> Decision | None:
         able = self.able()

@@ -85,12 +85,15 @@ class Draft:
 
     def holders(self) -> set[str]:
         """The consumers that may run, or are to run, some partition."""
-        found = set(self.assignments.values()) | set(self.to_start.values())
-        for owners in self.to_close.values():
-            found |= owners
+        found = set(self.assignments.values()) | self.movers()
         for entry in self.handoff.values():
             found |= {entry.giver, entry.taker}
         return found
+
+    def movers(self) -> set[str]:
+        """The consumers that are to close a partition, or to get one that they do not own yet."""
+        found = {taker for p, taker in self.to_start.items() if p not in self.assignments}
+        return found.union(*self.to_close.values())
 
     def forget(self, partition: int) -> None:
         """Take the partition out of every list."""
@@ -164,13 +167,16 @@ class Draft:
         self.assignments[partition] = taker
         self.since[partition] = self.epochs[partition] = entry.epoch if entry is not None else self.epoch
 
-    def drop_lost(self, lost: Collection[str], over: Collection[str]) -> set[int]:
+    def drop_lost(self, lost: Collection[str], over: Collection[str], awaited: Collection[str] = ()) -> set[int]:
         """Take everything from consumers that are isolated or gone; returns the partitions that this changes.
 
-        Their partitions are guarded unless they are `over`, with no process that could commit: the others may live.
+        The `awaited` have ended as well, and what they own waits for their next process: only what they were to close, or
+        to get from others, changes. Partitions are guarded unless the lost consumer is `over`, with no process that could
+        commit: the others may live.
         """
         touched: set[int] = set()
-        may_live = set(lost) - set(over)
+        ended = {*lost, *awaited}
+        may_live = ended - set(over)
         for partition, owner in list(self.assignments.items()):
             if owner in lost:
                 self.forget(partition)
@@ -178,11 +184,11 @@ class Draft:
                 self._guard(partition, owner in may_live)
                 touched.add(partition)
         for partition, taker in list(self.to_start.items()):
-            if taker in lost:
+            if taker in lost or (taker in awaited and partition not in self.assignments):
                 self._drop_taker(partition, taker, taker in may_live)
                 touched.add(partition)
         for partition, owners in list(self.to_close.items()):
-            closed = owners & set(lost)
+            closed = owners & ended
             if closed:
                 self._guard(partition, bool(closed & may_live) and not self._released(partition))
                 self.close_confirmed(partition, closed)

@@ -77,15 +77,23 @@ class Life:
 
     @property
     def kept_until(self) -> float:
-        """Until when its partitions wait for the next process of the id, by a planned restart; 0 = they do not wait."""
+        """Until when its partitions wait for the next process of the id, by a planned restart; 0 = they do not wait.
+
+        A registered consumer that closes for its restart, or no longer answers, is waited for as well.
+        """
         found = self.restart
-        over = self.registered or self.draining is not None or self._successor_is_ready
+        over = self._works or self.draining is not None or self._successor_is_ready
         return found.until_at if found is not None and not found.moves and not over else 0.0
+
+    @property
+    def _works(self) -> bool:
+        """Whether it is registered, answers, and is not about to end."""
+        return self.registered and self.answers and isinstance(self.answer, ConsumerStatus) and not self.answer.leaves
 
     @property
     def _successor_is_ready(self) -> bool:
         """Whether another incarnation is registered whose interface has answered, so that it can take partitions."""
-        if self.member is None:
+        if self.member is None or self.registered:
             return False
         said = self.answer.incarnation if isinstance(self.answer, ConsumerStatus) else 0
         return self.member.incarnation in (said, self.claim.answered if self.claim is not None else 0)

@@ -61,7 +61,7 @@ class Planning:
         """Move partitions to where the strategy wants them; False if some moves have to wait for a further plan.
 
         Partitions in flight stay as they are unless their taker is draining. Those of an owner that is neither lost nor
-        registered stay until it is known what happened to it.
+        registered stay until it is known what happened to it, and those of one that restarts as planned until it is back.
         """
         if self.view.config.removed or self.view.config.frozen:
             return True
@@ -148,7 +148,7 @@ class Planning:
         return {p for p in self.draft.in_flight() if not self._taker_drains(p)}
 
     def _fixed(self) -> dict[int, str]:
-        """Partition → where it stays: pinned, at an owner that is neither lost nor registered, or on its way."""
+        """Partition → where it stays: pinned, at an owner that is waited for, or on its way."""
         fixed = self._placed | self._pins
         fixed |= {p: c for p, c in self.draft.assignments.items() if not self._movable(c)}
         return fixed | {p: target for p in self._flight() if (target := self.draft.target(p)) is not None}
@@ -159,7 +159,8 @@ class Planning:
 
     def _movable(self, consumer: str) -> bool:
         incarnation = self.draft.incarnations.get(consumer, 0)
-        return presence(consumer, incarnation, self.world, self.policy) is Presence.LIVE
+        kept = self.world.life(consumer, incarnation).kept_until
+        return presence(consumer, incarnation, self.world, self.policy) is Presence.LIVE and not kept
 
     def _stop_leaving(self) -> None:
         """Nobody can take over: a consumer that was asked to end closes its partitions, so that it can end.

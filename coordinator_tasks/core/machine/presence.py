@@ -50,6 +50,12 @@ def is_draining(consumer: str, incarnation: int, world: World) -> bool:
     return world.life(consumer, incarnation).draining is not None
 
 
+def is_awaited(consumer: str, incarnation: int, world: World, policy: Policy) -> bool:
+    """Whether its end is known, and what it owns waits for the next process of its id."""
+    ended = world.life(consumer, incarnation).ending is not None
+    return ended and presence(consumer, incarnation, world, policy) is Presence.ABSENT
+
+
 def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
     """Whether this incarnation was asked to end: it leaves, also where nobody takes over what it has."""
     return world.life(consumer, incarnation).leaving
@@ -84,7 +90,7 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
     for consumer, member in sorted(world.members.items()):
         incarnation = member.incarnation
         life = world.life(consumer, incarnation)
-        if life.isolation is not None or life.draining is not None:
+        if life.isolation is not None or life.draining is not None or life.kept_until:
             continue
         if consumer in world.unclear or consumer in world.doubted:
             continue

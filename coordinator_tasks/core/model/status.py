@@ -92,6 +92,11 @@ class ConsumerStatus:
     asked_s: float = field(default=0.0, compare=False)
     answered_s: float = field(default=0.0, compare=False)
 
+    @property
+    def leaves(self) -> bool:
+        """Whether the process is about to end: it closes what it runs, and begins nothing more."""
+        return self.health == "leaving" or self.health.startswith("failed: ")
+
 
 class Silence(StrEnum):
     """Why a consumer's interface gave no usable answer."""

@@ -1,5 +1,6 @@
 """Planned restarts: partitions wait for the next process, or move away and return; what has run out has never been."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,16 @@ import pytest
 
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import NotManaged, Refused
-from coordinator_tasks.core.model import Directive, Draining, Ending, Isolation, Silence, TopicConfig, Unreachable
+from coordinator_tasks.core.model import (
+    Directive,
+    Draining,
+    Ending,
+    Isolation,
+    Silence,
+    State,
+    TopicConfig,
+    Unreachable,
+)
 from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.core.znodes import put
 from coordinator_tasks.service import directives, overrides, overview, topics, transitions
@@ -51,6 +61,95 @@ def test_partitions_wait_for_the_restart_and_nobody_else_is_touched(how: Ending)
     assert site.node().incarnations["b"] == 2
     touched = {move.partition for record in site.history() if record.epoch > epoch for move in record.moves}
     assert touched == {p for p, owner in before.items() if owner == "b"}
+
+
+@pytest.mark.parametrize("how", ["closes", "refuses"])
+def test_one_on_its_way_out_keeps_what_it_has_and_gets_nothing(how: str) -> None:
+    site = stable_site("a", "b", partitions=5)
+    had, epoch = owned(site, "b"), site.node().epoch
+    expect(site)
+    site.processes["b"].leaving = how == "closes"
+    site.processes["b"].silence = Silence.REFUSED if how == "refuses" else None
+    site.everybody_acts()
+    for _ in range(3):
+        site.clock.advance(site.coordinator.policy.stuck_after_s)
+        assert step(site).outcome is transitions.Outcome.UNCHANGED
+    assert (site.state().state, site.node().epoch) == (State.STABLE, epoch)
+    site.dies("a", Ending.LEFT)
+    site.starts("c")
+    site.settles()
+    assert (owned(site, "b"), owned(site, "c")) == (had, set(range(5)) - had)
+
+
+def swap(site: Site) -> tuple[int, int]:
+    """A person's pins have one partition go from `a` to `b` and one from `b` to `a`; neither is given away yet."""
+    gets, gives = min(owned(site, "a")), min(owned(site, "b"))
+    site.processes["a"].stubborn = site.processes["b"].stubborn = True
+    pins = {gets: "b", gives: "a"}
+    topics.change_config(site.coordinator, "orders", lambda config: replace(config, pins=pins))
+    step(site)
+    assert site.state().state is State.CLOSING
+    return gets, gives
+
+
+@pytest.mark.parametrize("lease", [True, False], ids=["planned restart", "rejoin_grace_s"])
+def test_a_swap_with_one_that_is_known_to_be_over_goes_on_at_once(lease: bool) -> None:
+    site = stable_site("a", "b", partitions=6)
+    site.with_policy(rejoin_grace_s=0.0 if lease else WITHIN_S)
+    had = owned(site, "b")
+    gets, gives = swap(site)
+    if lease:
+        expect(site)
+    site.dies("b", Ending.LEFT)
+    site.processes["a"].stubborn = False
+    site.settles()
+    assert site.state().state is State.STABLE
+    assert owned(site, "a") == set(range(6)) - had | {gets, gives}, "what is in between goes on without b"
+    assert owned(site, "b") == had - {gives}, "what b owns waits for it"
+    site.starts("b")
+    site.settles()
+    assert owned(site, "b") >= had - {gives} | {gets}
+
+
+def test_a_swap_waits_for_a_silent_host() -> None:
+    site = stable_site("a", "b", partitions=6)
+    _, gives = swap(site)
+    expect(site)
+    site.dies("b", None)
+    site.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
+    site.processes["a"].stubborn = False
+    with suppress(AssertionError):
+        site.settles(5)
+    assert site.state().to_close["b"] == (gives,), "it may still run it"
+
+
+def test_a_start_that_waits_for_the_restart_leaves_the_topic_stable() -> None:
+    site = stable_site("a", "b", partitions=4)
+    expect(site)
+    before = dict(site.node().assignments)
+    site.dies("b")
+    site.starts("b")
+    step(site)
+    assert site.state().state is State.STARTING
+    expect(site)
+    site.dies("b")
+    site.settles()
+    assert site.state().state is State.STABLE
+    site.starts("b")
+    site.settles()
+    assert dict(site.node().assignments) == before
+
+
+def test_a_guarded_start_is_waited_for() -> None:
+    site = stable_site("a", "b", partitions=4)
+    guarded = owned(site, "a")
+    directives.isolate(site.coordinator, "a", by="ada", why="odd")
+    step(site)
+    expect(site)
+    site.dies("b")
+    step(site)
+    assert site.state().state is State.STARTING
+    assert site.node().guarded == guarded
 
 
 def test_the_restart_of_one_that_owns_nothing_causes_no_plan() -> None:
@@ -265,7 +364,8 @@ def test_when_all_restart_at_once_each_has_again_what_it_had_and_no_plan_follows
     site.settles()
     assert dict(site.node().assignments) == before
     assert site.state().planned != ""
-    assert [record.cause for record in site.history()][-2:] == ["gone: a (reaped); gone: b (reaped)"] * 2
+    said = "; ".join(f"gone: {c} (reaped, restart planned by ada: new kernel)" for c in "ab")
+    assert [record.cause for record in site.history()][-2:] == [said] * 2
 
 
 def test_one_that_a_clock_ahead_has_noted_holds_nobody_up() -> None:
