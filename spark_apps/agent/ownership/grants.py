@@ -40,6 +40,7 @@ class Grants:
         self._stopping = False
         self._releases: dict[int, Release] = {}
         self._granted: dict[int, Grant] | None = None
+        self._concerned: set[int] = set()  # partitions of which something may have been reported
 
     # Events ----------------------------------------------------------------------------------------------------------
 
@@ -183,29 +184,48 @@ class Grants:
         self._granted = None
         self.apply()
         self._holdings.awaiting = bool(self.awaited())
+        self._forget()
+
+    def _forget(self) -> None:
+        """End the reports about partitions that are neither held, granted nor to be released: moved on, or gone.
+
+        Without any such partition nothing is asked of Kafka or of the sink, so reports about requests end as well.
+        """
+        concerned = {*self._holdings.held, *self._holdings.owed_releases, *self.may_hold()}
+        for partition in self._concerned - concerned:
+            self._reports.clear(partition)
+            self._clear(partition, stopped=True)
+        self._concerned = concerned
+        if not concerned:
+            for matter in ("kafka", "group", "sink"):
+                self._reports.clear(matter)
 
     def apply(self) -> None:
         """Bring what is held in line with what may be held; repeated, because a close may allow a release or a start."""
         holdings = self._holdings
         owed = {} if self._stopping or holdings.in_other_group else self._releasing.owed(self.isolated)
         self._releasing.prune(owed)
+        ended = False
         while True:
             due = self._steps(owed)
             for partition in due.stop:
                 holdings.held[partition].closing = True
             closed = [p for p, h in holdings.held.items() if h.closing and h.done and not holdings.committing(p)]
             for partition in closed:
-                ended = holdings.held.pop(partition)
-                self._clear(partition, stopped=not holdings.is_rejected(partition, ended.token.epoch))
+                held = holdings.held.pop(partition)
+                self._clear(partition, stopped=not holdings.is_rejected(partition, held.token.epoch))
                 if partition in owed:
-                    self._releasing.closed(ended, owed[partition])
+                    self._releasing.closed(held, owed[partition])
             if not closed:
                 break
+            ended = True
         for grant in due.start:
             holdings.acquire(grant, self._clock.monotonic())
             self._reports.clear(grant.partition)
             self._clear(grant.partition, stopped=True)
         self._releasing.owe(due.release, owed)
+        if ended:
+            self._forget()
 
     def _clear(self, partition: int, *, stopped: bool) -> None:
         """What was reported of a partition is over; `stopped`: also why it stopped."""

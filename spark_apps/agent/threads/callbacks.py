@@ -85,6 +85,7 @@ class Callbacks:
 
     @staticmethod
     def _answer(ownership: TopicOwnership, telling: Telling, wanted: Mapping[int, int], problem: str) -> None:
+        ownership.reports.clear("listener")
         if problem:
             ownership.reports.add("listener", problem)
         ownership.listening.told(telling, wanted)

@@ -5,7 +5,7 @@ node that has vanished or cannot be read is reported and changes nothing. All re
 session begins with a registration.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -78,6 +78,7 @@ class View:
         self._generations: dict[str, str] = {}
         self._poll_at: dict[str, float] = {}  # by topic
         self._refused_until: dict[str, float] = {}  # by path of a partition's node
+        self._troubles: dict[str, set[int]] = {}  # by topic: the partitions whose nodes are reported
 
     def begin(self, session: int) -> None:
         """We have registered in this session: reads of an earlier session do not count."""
@@ -186,6 +187,9 @@ class View:
             self._watches.disarm(path)
             raise
         self._same_session()
+        gone = {*self._names} - {*names} - {*self._topics.names()}
+        for topic in gone:  # it was never ours, and its node is no longer there to be read
+            self._reports.clear(self._paths.topic(topic))
         self._names = tuple(name for name in names if is_topic(name))
         strange = sorted(set(names) - set(self._names))
         if strange:
@@ -242,8 +246,23 @@ class View:
         givers = {entry.giver for p, entry in awaited.items() if self._watches.take(self._paths.partition(topic, p))}
         self._hand_over(topic, [p for p, entry in awaited.items() if entry.giver in givers], lambda _: None)
         left = self._topics.edit(topic, lambda ownership: ownership.grants.awaited())
+        self._forget(topic, left)
         due = [p for p in left if polling or not self._watches.is_armed(self._paths.partition(topic, p))]
         self._hand_over(topic, due, self._watches.arm)
+
+    def _forget(self, topic: str, awaited: Collection[int]) -> None:
+        """End the reports about nodes of partitions that are no longer awaited, owned or to be released."""
+        if not self._troubles.get(topic):
+            return
+        owed = self._topics.edit(topic, lambda ownership: {*ownership.releasing.outbox, *ownership.holdings.held})
+        over = self._troubles[topic] - owed - {*awaited}
+        for partition in over:
+            self._reports.clear(self._paths.partition(topic, partition))
+        self._troubles[topic] -= over
+
+    def _trouble(self, topic: str, partition: int, sentence: str) -> None:
+        self._reports.add(self._paths.partition(topic, partition), sentence)
+        self._troubles.setdefault(topic, set()).add(partition)
 
     def _hand_over(self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None]) -> None:
         """Read these partitions' nodes, each with this watcher for its path, and hand the releases to the ownership."""
@@ -266,12 +285,12 @@ class View:
             known.pop(partition, None)
             if node is None:
                 # ZooKeeper was lost. Only the coordinator makes these nodes: the topic, added again, may have fewer.
-                self._reports.add(path, f"{path} has vanished; the release waits for it")
+                self._trouble(topic, partition, f"{path} has vanished; the release waits for it")
                 continue
             try:
                 found[partition] = release = decode_release(path, node.data)
             except Malformed as error:
-                self._reports.add(path, str(error))
+                self._trouble(topic, partition, str(error))
                 continue
             self._reports.clear(path)
             known[partition] = _Known(node.stat.version, release.epoch if release is not None else 0)
@@ -307,9 +326,9 @@ class View:
                 for partition in operations:
                     self._write(topic, {partition: releases[partition]})
                 return
-            for path in (operation.path for operation in operations.values()):
-                self._refused_until[path] = self._clock.monotonic() + REFUSED_S
-                self._reports.add(path, f"{error}; the release waits for it")
+            for partition, operation in operations.items():
+                self._refused_until[operation.path] = self._clock.monotonic() + REFUSED_S
+                self._trouble(topic, partition, f"{error}; the release waits for it")
             return
         known = self._known[topic]
         for partition, operation in operations.items():

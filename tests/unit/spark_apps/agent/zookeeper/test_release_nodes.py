@@ -145,6 +145,21 @@ def test_a_node_that_vanished_while_it_is_watched_is_found_when_it_is_back(site:
     assert site.runs == {0}
 
 
+def test_what_is_awaited_no_longer_and_what_never_was_ours_is_not_reported(site: Site) -> None:
+    site.own()
+    site.write(handoff={0: Handoff("b", "a", 2)}, assignments={})
+    other = PATHS.topic("other")
+    site.site.transact([Delete(PATHS.partition("t", 0)), Create(other, b"{nonsense")])
+    site.step(1.0)
+    assert site.reported("assignments/t/0 has vanished")
+    assert site.reported("assignments/other")
+    site.write(handoff={}, assignments={})
+    site.site.transact([Delete(other)])
+    site.step(1.0)
+    assert not site.reported("has vanished")
+    assert not site.reported("assignments/other")
+
+
 def test_releases_of_one_giver_are_taken_together_also_before_their_watches_have_fired(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
