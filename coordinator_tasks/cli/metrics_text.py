@@ -79,6 +79,12 @@ def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) ->
 
 def _add_happened(families: Families, labels: dict[str, str], happened: Happened) -> None:
     families.counter("coordinator_rebalances_total", "Rebalances that have ended", labels, happened.rebalances)
+    families.counter(
+        "coordinator_unasked_rebalances_total",
+        "Rebalances that nobody asked for: a consumer was lost, or is back after that",
+        labels,
+        happened.unasked,
+    )
     for kind in MoveKind:
         count = happened.moves[str(kind)]
         families.counter(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_directive
+from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_claim, encode_directive
 from coordinator_tasks.core.errors import (
     CoordinatorError,
     DiscoveryUnavailable,
@@ -32,7 +32,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import check_words, is_topic
-from coordinator_tasks.core.ports import Check, Operation
+from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put, written
 from coordinator_tasks.service import frozen, store
 from coordinator_tasks.service.coordinator import Coordinator
@@ -182,6 +182,18 @@ def put_directive(c: Coordinator, directive: Directive) -> Operation:
     return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
 
 
+def put_request(c: Coordinator, directive: Directive) -> list[Operation]:
+    """The writes of a directive by which a person, or a policy, asks something: earlier registrations of the consumer do not count
+    as flapping any more. A claim that cannot be read stays as it is.
+    """
+    operations = [put_directive(c, directive)]
+    claim = load_claims(c, [directive.consumer], {}).get(directive.consumer)
+    if claim is not None and claim.registrations:
+        data = encode_claim(replace(claim, registrations=()))
+        operations.append(SetData(c.paths.id(claim.consumer), data, claim.version))
+    return operations
+
+
 def registered(c: Coordinator) -> dict[str, Life]:
     """The registered consumers, each with its registration and directive."""
     asked, now = load_directives(c, {}), c.clock.now()
@@ -215,7 +227,7 @@ def _change(
     def attempt() -> tuple[list[Operation], Directive]:
         old = read_directive(c, consumer)
         new = change(old)
-        return [*([] if new == old else [put_directive(c, new)]), *beside()], new
+        return [*([] if new == old else put_request(c, new)), *beside()], new
 
     return compare_and_set(c.zk, c.paths.directive(consumer), attempt)
 

@@ -44,6 +44,11 @@ class Rebalance:
     pauses: Pauses | None = None
     given_up: bool = False
 
+    @property
+    def unasked(self) -> bool:
+        """Whether nobody asked for it, or for one of the plans in it."""
+        return any(record.unasked for record in self.records)
+
 
 def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
     """The newest records of a topic, newest first; none if there is no such topic. Raises `Malformed`."""

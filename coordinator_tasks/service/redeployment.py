@@ -19,7 +19,7 @@ from coordinator_tasks.core.znodes import compare_and_set, find_many, written
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import frozen, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import put_directive, read_directive
+from coordinator_tasks.service.directives import put_request, read_directive
 from coordinator_tasks.service.observe import load_claims
 
 LEAST = 2
@@ -150,9 +150,9 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
         return
     wanted = replace(mine[consumer], draining=Draining(fleet.app, _WHY, c.clock.now()))
     guards = [Check(c.paths.fleet(fleet.app), fleet.version)]
-    asked = mine[consumer].draining
-    free = asked is None or asked.incarnation not in (0, members[consumer].incarnation)
-    if free and written(c.zk, [*guards, put_directive(c, wanted)]):
+    before = mine[consumer].draining
+    free = before is None or before.incarnation not in (0, members[consumer].incarnation)
+    if free and written(c.zk, [*guards, *put_request(c, wanted)]):
         yield f"{consumer} gives its partitions away and ends, to be launched again as the fleet {fleet.app} says now"
 
 
@@ -190,7 +190,7 @@ def is_ours(directive: Directive, app: str) -> bool:
 
 
 def _end_draining(c: Coordinator, directive: Directive) -> bool:
-    return written(c.zk, [put_directive(c, replace(directive, draining=None))])
+    return written(c.zk, put_request(c, replace(directive, draining=None)))
 
 
 def all_stable(c: Coordinator) -> bool:

@@ -12,7 +12,7 @@ from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.znodes import compare_and_set
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import drained, put_directive, read_directive
+from coordinator_tasks.service.directives import drained, put_request, read_directive
 
 MAX_CONSUMERS = 1_000
 NUMBER = "{}"
@@ -117,11 +117,11 @@ def _directives(c: Coordinator, planned: Scaled, draining: Draining) -> Iterator
     for consumer in planned.joins:
         old = read_directive(c, consumer)
         if old.draining is not None:
-            yield put_directive(c, replace(old, draining=None))
+            yield from put_request(c, replace(old, draining=None))
     for consumer in planned.leaves:
         old = read_directive(c, consumer)
         if (new := drained(old, draining)) != old:
-            yield put_directive(c, new)
+            yield from put_request(c, new)
 
 
 def _planned(c: Coordinator, found: Fleet, count: int, pattern: str, left_out: Collection[str]) -> Scaled:

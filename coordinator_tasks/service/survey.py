@@ -37,12 +37,14 @@ AUDIT_EVERY_S = 30.0
 class Happened:
     """What has happened with one topic since the first look.
 
-    `moves`: by kind; `pauses`: the totals of moved partitions with waiting records, in seconds; `extras`: the same without
-    the usual; `at_least`: pauses of which only bounds are known; `idle`: moved partitions where nothing waited; `waited`: records that waited; `stalls`: of each rebalance, the
+    `unasked`: rebalances that nobody asked for; `moves`: by kind; `pauses`: the totals of moved partitions with waiting records,
+    in seconds; `extras`: the same without the usual; `at_least`: pauses of which only bounds are known; `idle`: moved partitions
+    where nothing waited; `waited`: records that waited; `stalls`: of each rebalance, the
     longest stall of a partition that stayed. `unowned_s`: seconds without an owner, of all partitions together.
     """
 
     rebalances: int = 0
+    unasked: int = 0
     moves: Counter[str] = field(default_factory=Counter)
     pauses: Buckets = field(default_factory=lambda: Buckets(PAUSE_S))
     extras: Buckets = field(default_factory=lambda: Buckets(PAUSE_S))
@@ -193,6 +195,7 @@ class _Events:
         self._topic = topic
         self._changes: int | None = None  # how often a record was added or pruned
         self._last: int | None = None
+        self._unasked = ""  # the rebalance that was counted last
         self._open: dict[int, _Open] = {}
 
     def look(self) -> None:
@@ -228,6 +231,9 @@ class _Events:
     def _count(self, records: Collection[Record]) -> None:
         for record in records:
             self.happened.moves.update(str(move.kind) for move in record.moves)
+            if record.unasked and record.rebalance != self._unasked:
+                self.happened.unasked += 1
+                self._unasked = record.rebalance
             if record.target is State.STABLE:
                 self.happened.rebalances += 1
                 self._open[record.sequence] = _Open(self._c.clock.monotonic() + COMPLETE_S)

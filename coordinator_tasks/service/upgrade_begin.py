@@ -16,7 +16,7 @@ from coordinator_tasks.core.znodes import compare_and_set
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import frozen, store, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import put_directive, read_directive
+from coordinator_tasks.service.directives import put_request, read_directive
 from coordinator_tasks.service.redeployment import pending, still_run
 from coordinator_tasks.service.scaling import MAX_CONSUMERS, free_ids, pattern_of
 from coordinator_tasks.service.upgrade_look import site_rule
@@ -170,7 +170,7 @@ def begin(c: Coordinator, wish: Wish, *, by: str, why: str) -> Beginning:
         for consumer in found.upgrade.new_consumers:
             old = read_directive(c, consumer)
             if old.draining is not None:
-                operations += [put_directive(c, replace(old, draining=None))]
+                operations += put_request(c, replace(old, draining=None))
         _check_size(c, operations)
         return operations, found
 

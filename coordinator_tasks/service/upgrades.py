@@ -30,7 +30,7 @@ from coordinator_tasks.core.znodes import compare_and_set
 from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import frozen, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import put_directive, read_directive
+from coordinator_tasks.service.directives import put_request, read_directive
 from coordinator_tasks.service.upgrade_look import configurations, judged, look
 
 MAX_STEPS = 8
@@ -267,7 +267,7 @@ def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> lis
         old = read_directive(c, consumer)
         if old.draining is None or old.draining.incarnation:
             draining = Draining(upgrade.app, upgrade.said, c.clock.now())
-            operations.append(put_directive(c, replace(old, draining=draining)))
+            operations += put_request(c, replace(old, draining=draining))
     return operations
 
 
@@ -277,7 +277,9 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
     found = {one: read_directive(c, one) for one in upgrade.old_consumers}
     ours = {one: directive for one, directive in found.items() if _is_ours(directive, upgrade)}
     lacking = tuple(one for one in ours if one not in fleet.consumers)
-    operations: list[Operation] = [put_directive(c, replace(one, draining=None)) for one in ours.values()]
+    operations: list[Operation] = [
+        write for one in ours.values() for write in put_request(c, replace(one, draining=None))
+    ]
     if lacking:
         wanted = replace(fleet, consumers=(*fleet.consumers, *lacking))
         operations.append(SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version))

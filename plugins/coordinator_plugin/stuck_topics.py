@@ -1,12 +1,14 @@
 """Which topics need a person: stuck, without an owner, or flapping; when the first question comes, and when the next.
 
-The first one comes after `policy.stuck_after_s`. A topic flaps with `FLAPS` rebalances within `policy.flap_window_s`.
+The first one comes after `policy.stuck_after_s`. A topic flaps with `FLAPS` rebalances
+within `policy.flap_window_s` that nobody asked for.
 """
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Any, TypeVar
 
 from coordinator_plugin.steps import held_up
@@ -100,7 +102,10 @@ def in_turn(found: Sequence[Q], now: float) -> tuple[Q, ...]:
 
 
 def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
-    """Topic → a sentence about its last rebalances, of those that flap and can be read."""
+    """Topic → a sentence about its last rebalances, of those that flap and can be read.
+
+    What a person or a policy asked for does not count: drains, redeployments, upgrades, planned restarts, growth.
+    """
     since = c.clock.now() - c.policy.flap_window_s
     found: dict[str, str] = {}
     for topic, node in find_many(
@@ -109,11 +114,12 @@ def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
         with suppress(*UNREADABLE):
             if codec.decode_state(c.paths.state(topic), node.data).since_at < since:
                 continue
-            recent = [one for one in history.rebalances(c, [topic], FLAPS) if one.began_at >= since]
+            all_recent = takewhile(lambda one: one.began_at >= since, history.newest(c, topic))
+            recent = [*islice((one for one in all_recent if one.unasked), FLAPS)]
             if len(recent) == FLAPS:
                 minutes = c.policy.flap_window_s / 60
                 found[topic] = (
-                    f"{FLAPS} rebalances within {minutes:g} minutes; the cause of the last: {recent[0].cause}"
+                    f"{FLAPS} rebalances within {minutes:g} minutes that nobody asked for; the cause of the last: {recent[0].cause}"
                 )
     return found
 

@@ -32,6 +32,7 @@ class Asked:
     `holders`: partition → who has it now, also if that consumer is no member; `pins`: partition → where a person
     wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `backs`: what goes back to
     an earlier owner; the first counts; `split`: who may have what during an upgrade; `kept`: what stays for the split alone.
+    `barred`: registered consumer → why it is given nothing.
     """
 
     strategy: str
@@ -43,6 +44,7 @@ class Asked:
     backs: tuple[RolledBack, ...] = ()
     split: Split | None = None
     kept: frozenset[int] = frozenset()
+    barred: Mapping[str, str] = field(default_factory=dict)
 
 
 class Explainer(Protocol):
@@ -134,7 +136,8 @@ def _of_move(asked: Asked, explainer: Explainer, partition: int, holder: str, ow
     if not holder:
         return f"nobody had it: {explainer.given(partition, owner)}"
     if holder not in problem.members:
-        return f"{holder} cannot keep it: {explainer.given(partition, owner)}"
+        why = f", since {asked.barred[holder]}" if holder in asked.barred else ""
+        return f"{holder} cannot keep it{why}: {explainer.given(partition, owner)}"
     return explainer.moved(partition, holder, owner)
 
 

@@ -185,6 +185,7 @@ _RECORD = Shape(
         "incarnations": Item("incarnations", kinds.by_name(kinds.COUNT)),
         "plan": Item("plan", kinds.optional(_PLAN.nested), sparse=True),  # missing in records of earlier releases
         "pauses": Item("pauses", kinds.optional(Kind(_read_pauses, _write_pauses)), sparse=True),
+        "unasked": Item("unasked", kinds.FLAG, False, sparse=True),
     },
 )
 

@@ -20,10 +20,15 @@ REMOVED = "the topic was removed, and nobody runs anything of it"
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A plan is due. `events_at` are the times of the membership events behind it; empty = it need not settle."""
+    """A plan is due. `events_at` are the times of the membership events behind it; empty = it need not settle.
+
+    `joined`, `left`: the consumers of these events.
+    """
 
     text: str
     events_at: tuple[float, ...] = ()
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def hold(view: TopicView) -> str:
@@ -118,7 +123,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)
     left = sorted(state.targets.keys() - able.keys() - restarts.away(view, world).keys() | _to_drain(world, draft))
     if joined or left:
-        return Due(_membership(joined, left, world), _events(joined, left, world))
+        return Due(_membership(joined, left, world), _events(joined, left, world), tuple(joined), tuple(left))
     if changed:
         told = "; ".join(filter(None, (_paused(view), _pinned(view, able), _rolled_back(view, able), _split(view))))
         return Due(told or CHANGED)

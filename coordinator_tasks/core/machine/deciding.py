@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coordinator_tasks.core.machine import causes, packing, restarts, rollback
+from coordinator_tasks.core.machine import causes, churn, packing, restarts, rollback
 from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
@@ -113,7 +113,12 @@ class Deciding:
             planned = self._digest_if_whole(able)
         else:
             planned = self.state.planned if counted.keys() <= self.state.targets.keys() else ""
-        return self.write(self._signal_of_loss(), cause, targets=counted, planned=planned)
+        # The draft may grant something to a successor already.
+        granted = self.view.node.incarnations if self.view.node is not None else {}
+        ended = [(c, granted.get(c, 0)) for c in self.relies_on]
+        joined = () if ended else {move.taker for move in self.draft.moves}
+        unasked = churn.unasked(joined, ended, self.world, self.policy)
+        return self.write(self._signal_of_loss(), cause, targets=counted, planned=planned, unasked=unasked)
 
     def _leave_former_topic(self) -> None:
         """Restart the pending hand-offs of a recreated topic without their old offsets."""
@@ -209,8 +214,15 @@ class Deciding:
         same = not moved and not self.ended and counted == self.state.targets and self._same_for_consumers()
         if same and not self._is_noted(planned):
             return self._restart() or self._plain_again()  # the plan would be the same
+        left = [(c, self.state.targets.get(c, self.draft.incarnations.get(c, 0))) for c in due.left]
         written = self.write(
-            signal_of_plan(self.draft), due.text, targets=counted, planned=planned, restarts={}, same_node=not moved
+            signal_of_plan(self.draft),
+            due.text,
+            targets=counted,
+            planned=planned,
+            restarts={},
+            same_node=not moved,
+            unasked=churn.unasked(due.joined, left, self.world, self.policy),
         )
         return replace(written, may_wait=True)
 
@@ -272,7 +284,8 @@ class Deciding:
         planned = causes.digest(self.view, self.world, able) if complete else ""
         summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
         cause = f"loads have changed: {summary}"
-        return replace(self.write(signal_of_plan(self.draft), cause, targets=able, planned=planned), may_wait=True)
+        written = self.write(signal_of_plan(self.draft), cause, targets=able, planned=planned, unasked=True)
+        return replace(written, may_wait=True)
 
     def _same_for_consumers(self) -> bool:
         return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
@@ -298,7 +311,7 @@ class Deciding:
         if self.draft.moves:
             who = sorted({m.taker for m in self.draft.moves})
             signal = Signal.NOT_RUNNING if stable else Signal.PLANNED_STARTS
-            return self.write(signal, f"not running what it holds: {', '.join(who)}", restarts=restarts)
+            return self.write(signal, f"not running what it holds: {', '.join(who)}", restarts=restarts, unasked=True)
         return Decision(Verdict.HOLD, "; ".join(tired.values()), blockers=tired) if tired and stable else None
 
     def _rest(self) -> Decision:
@@ -335,8 +348,9 @@ class Deciding:
         restarts: Mapping[str, int] | None = None,
         same_node: bool = False,
         objectors: frozenset[str] = frozenset(),
+        unasked: bool = False,
     ) -> Decision:
-        """The decision to write the draft. Raises `TableBroken`."""
+        """The decision to write the draft; `unasked`: nobody asked for its cause. Raises `TableBroken`."""
         before, now = self.state, self.world.now
         node = node_of(self.draft, self.view.config)
         written = unless_same(self.view.node, node, same_node)
@@ -357,7 +371,7 @@ class Deciding:
             recovered=noted(self.view, self.world, self.policy, objectors),
         )
         stands = written or self.view.node
-        record = self._record(state, node, stands.epoch if stands is not None else 0, confirmed or {})
+        record = self._record(state, node, stands.epoch if stands is not None else 0, confirmed or {}, unasked=unasked)
         decision = Decision(Verdict.WRITE, cause, state, written, record, self.relies_on)
         return replace(
             decision,
@@ -367,7 +381,13 @@ class Deciding:
         )
 
     def _record(
-        self, state: TopicState, node: TopicNode, epoch: int, confirmed: Mapping[str, tuple[int, ...]]
+        self,
+        state: TopicState,
+        node: TopicNode,
+        epoch: int,
+        confirmed: Mapping[str, tuple[int, ...]],
+        *,
+        unasked: bool,
     ) -> Record:
         """The history's record of the transition to `state`; `epoch` is that of the topic's node after it."""
         before = self.state
@@ -389,6 +409,7 @@ class Deciding:
             digest=state.planned,
             incarnations=node.incarnations,
             plan=self.draft.kept,
+            unasked=unasked,
         )
 
 

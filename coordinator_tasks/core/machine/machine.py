@@ -154,5 +154,10 @@ def _recover(
         return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
     planned = "" if adopted else causes.digest(view, world, able)
     return deciding.write(
-        signal_of_plan(deciding.draft), found.cause, targets=able, planned=planned, objectors=found.objectors
+        signal_of_plan(deciding.draft),
+        found.cause,
+        targets=able,
+        planned=planned,
+        objectors=found.objectors,
+        unasked=adopted,
     )

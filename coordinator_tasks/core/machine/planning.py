@@ -8,6 +8,7 @@ from coordinator_tasks.core.assignors.explain import Asked, RolledBack, explaine
 from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine import packing, restarts, rollback
+from coordinator_tasks.core.machine.churn import why_flaps
 from coordinator_tasks.core.machine.draft import Draft
 from coordinator_tasks.core.machine.packing import ENTRY_BYTES
 from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
@@ -120,7 +121,11 @@ class Planning:
         holders = self._targets if holders is None else holders
         explainer = strategy.explainer if isinstance(strategy, Explaining) else None
         stays = frozenset(kept(config.split, owned).keys() - fixed.keys())
-        return Asked(config.strategy, problem, answer, holders, self._pins, explainer, self._backs, config.split, stays)
+        lost = set(holders.values()) - able.keys() & world.members.keys()
+        barred = {c: why for c in lost if (why := why_flaps(c, world, self.policy))}
+        return Asked(
+            config.strategy, problem, answer, holders, self._pins, explainer, self._backs, config.split, stays, barred
+        )
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
         """Keep why the strategy moves what it moves, and nothing else (of `only` these partitions, if given)."""

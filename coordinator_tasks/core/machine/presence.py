@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from coordinator_tasks.core import topic_patterns
+from coordinator_tasks.core.machine.churn import recent
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.world import Policy, Presence, World
 from coordinator_tasks.core.model import (
@@ -130,12 +131,11 @@ def in_backoff(consumer: str, world: World, policy: Policy) -> float:
     claim = world.claims.get(consumer)
     if claim is None:
         return 0.0
-    # What lies ahead was noted by a clock that has jumped.
-    recent = [at for at in claim.registrations if 0 <= world.now - at < policy.flap_window_s]
-    excess = len(recent) - policy.flap_registrations
+    counted = recent(claim, world.now, policy)
+    excess = len(counted) - policy.flap_registrations
     if excess < 0:
         return 0.0
-    return max(0.0, float(max(recent) + policy.flap_backoff_s * 2**excess - world.now))
+    return max(0.0, float(max(counted) + policy.flap_backoff_s * 2**excess - world.now))
 
 
 def note_absence(

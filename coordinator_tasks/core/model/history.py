@@ -180,7 +180,7 @@ class Record:
     `lasted_s`: how long the topic was in `source`; `rebalance_s`: how long the rebalance has taken so far.
     `incarnations`: consumer → the incarnation that may run its partitions; with the moves they tell who may have
     processed what. `plan`: why the strategy moved what it moved, if one was asked. `pauses`: in the record that ends a
-    rebalance, written when it is measured. `sequence`: the node's number (-1 before it is written).
+    rebalance, written when it is measured. `unasked`: nobody asked for its cause. `sequence`: the node's number (-1 before it is written).
     """
 
     topic: str
@@ -201,4 +201,5 @@ class Record:
     incarnations: Mapping[str, int] = field(default_factory=dict)
     plan: Explanation | None = None
     pauses: Pauses | None = None
+    unasked: bool = False
     sequence: int = -1

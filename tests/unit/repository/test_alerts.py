@@ -35,8 +35,11 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "100x60"},
     ),
     "CoordinatorTopicFlaps": (
-        {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "0+1x60"},
-        {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "0x50 1x10"},
+        {'coordinator_unasked_rebalances_total{cluster_name="shop",topic="t"}': "0+1x60"},
+        {
+            'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "0+1x60",
+            'coordinator_unasked_rebalances_total{cluster_name="shop",topic="t"}': "0x50 1x10",
+        },
     ),
     "CoordinatorTopicUnreadable": (
         {'coordinator_topic_unreadable{cluster_name="shop",topic="t"}': "1x60"},
@@ -181,12 +184,12 @@ def test_missing_consumers_are_told_also_when(there: dict[str, str], tmp_path: P
 
 @needs_promtool
 @pytest.mark.parametrize(("rebalances", "fires"), [(5, False), (6, True)])
-def test_six_rebalances_in_ten_minutes_are_flapping_and_five_are_not(
+def test_six_rebalances_that_nobody_asked_for_in_ten_minutes_are_flapping_and_five_are_not(
     rebalances: int, fires: bool, tmp_path: Path
 ) -> None:
     """Where no look is just ten minutes old, Prometheus' increase is more than what was counted."""
     values = f"0x230 {' '.join(map(str, range(1, rebalances + 1)))} {rebalances}x40"
-    series = {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': values}
+    series = {'coordinator_unasked_rebalances_total{cluster_name="shop",topic="t"}': values}
     assert firing(series, "CoordinatorTopicFlaps", tmp_path, "14s") is fires
 
 

@@ -140,6 +140,18 @@ def test_a_start_that_waits_for_the_restart_leaves_the_topic_stable() -> None:
     assert dict(site.node().assignments) == before
 
 
+def test_the_history_says_that_one_gets_nothing_because_it_flaps() -> None:
+    site = stable_site("a", "b")
+    for _ in range(3):
+        site.dies("b")
+        site.starts("b")
+        site.settles()
+    (why,) = [one.text for one in site.history()[-2].plan.moves]
+    assert why.startswith(
+        "b cannot keep it, since it flaps: 4 registrations within 10 min that nobody asked for: a had 2"
+    )
+
+
 def test_a_guarded_start_is_waited_for() -> None:
     site = stable_site("a", "b", partitions=4)
     guarded = owned(site, "a")

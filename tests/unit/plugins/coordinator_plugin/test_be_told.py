@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,8 @@ from coordinator_plugin.notifications import StuckTopicsNotifier
 from coordinator_plugin.reconcile import reconcile
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, FLAPS, still_asked
 
+from coordinator_tasks.core.model import Ending
+from coordinator_tasks.service import directives, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.receiver import Receiver
 from tests.unit.plugins.coordinator_plugin.test_provider import stuck_site
@@ -52,14 +55,14 @@ def unowned_site() -> Site:
 
 
 def flapping_site(times: int = FLAPS) -> Site:
-    """A consumer comes and goes within the window; the first rebalance of all is the first plan's."""
-    site = stable_site("a")
-    for number in range(times - 1):
-        name = f"b{number // 2}"
+    """A consumer crashes and is started again, within the window: rebalances that nobody asked for."""
+    site = stable_site("a", "b")
+    site.with_policy(flap_registrations=99)
+    for number in range(times):
         if number % 2:
-            site.dies(name)
+            site.starts("b")
         else:
-            site.starts(name)
+            site.dies("b")
         site.settles()
     return site
 
@@ -67,7 +70,7 @@ def flapping_site(times: int = FLAPS) -> Site:
 SITES = {
     "stuck": (stuck_site, "orders is stuck in Closing: "),
     "unowned": (unowned_site, "nobody owns partitions 0-3 of orders: "),
-    "flapping": (flapping_site, f"orders flaps: {FLAPS} rebalances within 10 minutes; "),
+    "flapping": (flapping_site, f"orders flaps: {FLAPS} rebalances within 10 minutes that nobody asked for; "),
 }
 
 
@@ -148,6 +151,53 @@ def test_a_topic_that_flaps_is_asked_about_once_in_a_while() -> None:
     assert not still_asked(site.coordinator, "orders", "")
     with pytest.raises(AirflowSkipException, match="nobody is asked"):
         ask._about_unowned(site.coordinator, cast("Any", {"params": asked.plain()["conf"]}))
+
+
+def drains_and_returns(site: Site, consumer: str) -> None:
+    directives.drain(site.coordinator, consumer, "ada", "")
+    site.settles()
+    site.dies(consumer, Ending.LEFT)
+    directives.undrain(site.coordinator, consumer)
+    site.starts(consumer)
+
+
+def restarts_as_planned(site: Site, consumer: str) -> None:
+    directives.expect_restart(site.coordinator, consumer, 60.0, moves=False, by="ada", why="")
+    site.dies(consumer)
+    site.settles()
+    site.starts(consumer)
+
+
+def is_isolated_for_a_while(site: Site, consumer: str) -> None:
+    directives.isolate(site.coordinator, consumer, by="ada", why="")
+    site.settles()
+    directives.readmit(site.coordinator, consumer, "ada")
+    directives.complete_readmissions(site.coordinator)
+
+
+def is_added(site: Site, consumer: str) -> None:
+    site.starts(f"{consumer}{len(site.processes)}")
+
+
+def gets_a_pin(site: Site, consumer: str) -> None:
+    before = site.node().assignments[0]
+    pins = {0: min({*site.processes} - {before})}
+    topics.change_config(site.coordinator, "orders", lambda config: replace(config, pins=pins))
+    del consumer
+
+
+@pytest.mark.parametrize(
+    "work", [drains_and_returns, restarts_as_planned, is_isolated_for_a_while, is_added, gets_a_pin]
+)
+def test_what_somebody_asked_for_is_no_flapping(work: Callable[[Site, str], None]) -> None:
+    site = stable_site("a", "b", partitions=12)
+    began = len(site.history())
+    for _ in range(FLAPS):
+        work(site, "b")
+        site.settles()
+    assert len({record.rebalance for record in site.history()[began:]}) >= FLAPS
+    assert reconcile(site.coordinator).questions == ()
+    assert "b" in site.counts(), "its partitions are not kept from it as from one that flaps"
 
 
 def test_a_few_rebalances_are_no_flapping() -> None:
