@@ -22,7 +22,8 @@ SHOWN_STALLS = 50
 class MovedPartition:
     """One move of a partition. `stall_s`: its total pause; `None` = nothing waited if `measured`, else it is unknown.
 
-    `error_s`, `least`: as in `Pause`; `pause`: all three numbers (`None` = not measured).
+    `error_s`, `least`: as in `Pause`; `pause`: all three numbers (`None` = not measured). `cause`: of a move that is no step of the
+    upgrade, such as the end of a consumer; empty = it is one.
     """
 
     topic: str
@@ -35,6 +36,7 @@ class MovedPartition:
     error_s: float = 0.0
     least: bool = False
     pause: Pause | None = None
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class UpgradeReport:
         known = [one for one in self.moved if one.measured]
         waited = sorted((one for one in known if one.stall_s is not None), key=lambda one: -(one.stall_s or 0.0))
         said = [f"{counted(len(self.moved), 'move')}, {len(known)} measured, in {len(waited)} of them a record waited"]
+        others = [one for one in self.moved if one.cause]
+        said += [f"{len(others)} of them are no steps of the upgrade, and have other causes"] if others else []
         said += [_stalled(one) for one in waited[:SHOWN_STALLS]]
         said += [f"and {len(waited) - SHOWN_STALLS} more with shorter stalls"] if len(waited) > SHOWN_STALLS else []
         said += _counted("nothing waited", [one for one in known if one.stall_s is None])
@@ -112,12 +116,14 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
     every = _rebalances(c, upgrade)
     for one in every:
         pauses = {pause.partition: pause for pause in one.pauses.measured} if one.pauses is not None else {}
-        mine = [m for m in one.moves if not upgrade.new_consumers or {m.giver, m.taker} & set(upgrade.new_consumers)]
+        mine = [m for m in one.moves if {m.giver, m.taker} & {*upgrade.old_consumers, *upgrade.new_consumers}]
         # Of a partition that was planned again meanwhile, the last move has the pause.
         for move in {m.partition: m for m in mine}.values():
             pause = pauses.get(move.partition)
             cost = (True, pause.wait_s, pause.error_s, pause.least, pause) if pause is not None else ()
-            moved.append(MovedPartition(one.topic, move.partition, move.giver, move.taker, one.rebalance, *cost))
+            found = MovedPartition(one.topic, move.partition, move.giver, move.taker, one.rebalance, *cost)
+            is_step = (move.giver in upgrade.new_consumers) != (move.taker in upgrade.new_consumers)
+            moved.append(found if is_step else replace(found, cause=one.cause))
         unmoved = one.pauses.unmoved if one.pauses is not None else None
         if unmoved is not None and unmoved.longest_s > control.get(one.topic, unmoved).longest_s - 1e-9:
             control[one.topic] = unmoved
@@ -172,7 +178,8 @@ def _counted(what: str, found: Sequence[MovedPartition | PartitionStall]) -> Ite
 
 def _stalled(one: MovedPartition) -> str:
     who = f"{one.giver or 'nobody'} to {one.taker or 'nobody'}"
-    return f"{one.topic}/{one.partition} from {who}: {of_one(one.pause)}" if one.pause is not None else ""
+    cause = f"; {one.cause}" if one.cause else ""
+    return f"{one.topic}/{one.partition} from {who}: {of_one(one.pause)}{cause}" if one.pause is not None else ""
 
 
 def told(upgrade: Upgrade) -> str:

@@ -1013,6 +1013,25 @@ def test_the_report_has_a_stall_of_every_partition_also_of_those_that_did_not_mo
     assert "not measured" not in "".join(found.lines)
 
 
+def test_the_report_has_what_moved_among_the_old_consumers_as_well(site: UpgradingSite) -> None:
+    to_v2(site)
+    site.turns_until(at(Phase.HOLDING, 1))
+    lost = {p for p, who in site.owners().items() if who == "b-1"}
+    site.broken = {"b-1"}
+    site.dies("b-1")
+    site.turn()
+    with_pauses(site)
+    found = upgrade_report.report(site.coordinator, APP)
+    assert {one.partition for one in found.moved if one.cause == "gone: b-1 (reaped)"} == lost != set()
+    assert not lost & {one.partition for one in found.partitions if not one.moves}
+    last = max(lost)
+    assert any(
+        line.startswith(f"orders/{last} from b-1 to b-2: ") and line.endswith("; gone: b-1 (reaped)")
+        for line in found.lines
+    )
+    assert f"{len(lost)} of them are no steps of the upgrade, and have other causes" in found.lines
+
+
 def test_a_partition_that_was_planned_again_in_a_rebalance_is_counted_once(site: UpgradingSite) -> None:
     to_v2(site)
     site.turns_until(at(Phase.HOLDING))
