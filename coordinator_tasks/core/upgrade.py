@@ -16,6 +16,8 @@ from coordinator_tasks.core.partition_text import agreed, because, counted, name
 
 BASELINE_S = 10.0
 """So long the records of each partition are counted before anything moves."""
+CONFIRM_S = 10.0
+"""So long a failure has to last: what both versions depend on fails for both, but not in the same second."""
 MAX_EVENTS = 100
 _RATE_DIGITS = 3  # a record has a rate for each partition, and has to fit into a write
 ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
@@ -50,6 +52,8 @@ FOLLOWING: Mapping[Phase, frozenset[Phase]] = {
 OVER = frozenset({Phase.DONE, Phase.ROLLED_BACK})
 FORWARD = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING, Phase.DRAINING})
 """The phases in which it can still be rolled back."""
+ENDURES = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING})
+"""The phases that wait for the end of an outage, with all their times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,20 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Outage:
+    """What both versions depend on is away since `at`, as `text` says. `over_at`: since when it is back; 0 = it is not."""
+
+    at: float
+    text: str
+    over_at: float = 0.0
+
+    @property
+    def waits(self) -> str:
+        """What the upgrade waits for."""
+        return f"{self.text}; that is over, and what was behind is caught up first" if self.over_at else self.text
+
+
+@dataclass(frozen=True, slots=True)
 class Upgrade:
     """`/upgrades/[APP]`: one upgrade of a fleet.
 
@@ -92,6 +110,7 @@ class Upgrade:
     - `hold_s`: how long a step is held; `patience_s`: how long consumers may take to start, and partitions to move.
     - `mark`: the positions at the begin of what is measured; `baseline`: records per second before anything moved.
       `incarnations`: of the new consumers, when they had started, or when a person continued it.
+    - `outage`: why no step begins and none is judged; `None` = there is none. `suspected_at`: since when the present step fails.
     - `reason`: why it goes back; empty = it does not. `paused`: why nothing is done; empty = it goes on.
     """
 
@@ -121,6 +140,8 @@ class Upgrade:
     paused: str = ""
     events: tuple[Event, ...] = ()
     version: int = -1
+    outage: Outage | None = None
+    suspected_at: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -168,10 +189,15 @@ class Seen:
     positions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
-def advanced(upgrade: Upgrade, seen: Seen, failures: Collection[str] = ()) -> Upgrade:
-    """The upgrade after its next step; the same one if it has to wait. `failures`: why the rule is broken, in Holding."""
+def advanced(upgrade: Upgrade, seen: Seen, failures: Collection[str] = (), outage: str = "") -> Upgrade:
+    """The upgrade after its next step; the same one if it has to wait.
+
+    `failures`: why the rule is broken, in Holding; `outage`: what both versions depend on and is away.
+    """
     if upgrade.paused or upgrade.over:
         return upgrade
+    if upgrade.phase in ENDURES and (outage or _endures(upgrade)):
+        return _endured(upgrade, seen, failures, outage)
     return _STEPS[upgrade.phase](upgrade, seen, failures)
 
 
@@ -179,7 +205,9 @@ def entered(upgrade: Upgrade, phase: Phase, now: float, text: str, **changes: ob
     """The upgrade in another phase. Raises `ValueError` for a phase that does not follow."""
     if phase not in FOLLOWING[upgrade.phase]:
         raise ValueError(f"an upgrade does not go from {upgrade.phase} to {phase}")
-    return noted(replace(upgrade, phase=phase, since_at=now, mark=None, **changes), now, text)  # type: ignore[arg-type]
+    outage = upgrade.outage if phase in ENDURES else None
+    fresh = replace(upgrade, phase=phase, since_at=now, mark=None, outage=outage, suspected_at=0.0)
+    return noted(replace(fresh, **changes), now, text)  # type: ignore[arg-type]
 
 
 def noted(upgrade: Upgrade, now: float, text: str) -> Upgrade:
@@ -202,7 +230,7 @@ def paused(upgrade: Upgrade, now: float, why: str) -> Upgrade:
 
 def continued(upgrade: Upgrade, now: float, by: str, why: str = "") -> Upgrade:
     """It goes on, and what it measures or waits for begins again."""
-    resumed = replace(upgrade, paused="", since_at=now, mark=None, incarnations={})
+    resumed = replace(upgrade, paused="", since_at=now, mark=None, incarnations={}, outage=None, suspected_at=0.0)
     return noted(resumed, now, f"continued by {by}{because(why)}")
 
 
@@ -291,8 +319,8 @@ def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade
     if upgrade.mark is None or seen.now < upgrade.mark.at:  # a clock that has jumped back begins it again
         known = upgrade.incarnations or _registered(upgrade, seen)
         return replace(upgrade, mark=Mark(seen.now, seen.positions), since_at=seen.now, incarnations=known)
-    if failures:
-        return back(upgrade, seen.now, f"{upgrade.step_said}: {'; '.join(failures)}")
+    if failures or upgrade.suspected_at:
+        return _suspected(upgrade, seen, failures)
     if not all(one.stable for one in seen.topics.values()):
         return upgrade
     if away := _not_arrived(upgrade, seen):
@@ -306,6 +334,45 @@ def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade
     give = agreed(len(who), "gives the rest away and leaves", "give the rest away and leave")
     text = f"all steps have passed: {shown(who)} {give}"
     return entered(upgrade, Phase.DRAINING, seen.now, text)
+
+
+def _suspected(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade:
+    """The step fails, or has failed at the last look: everything goes back when that has lasted."""
+    if not failures:
+        return replace(upgrade, suspected_at=0.0)
+    if not 0 < upgrade.suspected_at <= seen.now:
+        return replace(upgrade, suspected_at=seen.now)
+    if seen.now - upgrade.suspected_at < CONFIRM_S:
+        return upgrade
+    return back(upgrade, seen.now, f"{upgrade.step_said}: {'; '.join(failures)}")
+
+
+def _endures(upgrade: Upgrade) -> bool:
+    """Whether an outage lasts, or what it has left is still looked at: that is judged while a step is held."""
+    before, judges = upgrade.outage, upgrade.phase is Phase.HOLDING and upgrade.mark is not None
+    return before is not None and (judges or not before.over_at)
+
+
+def _endured(upgrade: Upgrade, seen: Seen, failures: Collection[str], outage: str) -> Upgrade:
+    """An outage begins, lasts or is over. After it, failures may be what is left of it, for as long as the patience."""
+    now = seen.now
+    before = upgrade.outage or Outage(now, outage, over_at=now)
+    if outage:
+        if not before.over_at:
+            return upgrade
+        held = replace(upgrade, outage=Outage(before.at, outage), suspected_at=0.0)
+        return noted(held, now, f"no step begins, and none is judged: {outage}")
+    # Who was started again meanwhile is no error.
+    known = _registered(upgrade, seen) if upgrade.incarnations else {}
+    again = replace(upgrade, since_at=now, mark=Mark(now, seen.positions), incarnations=known)
+    if not before.over_at:
+        over = replace(again, outage=replace(before, over_at=now))
+        return noted(
+            over, now, f"goes on after {now - before.at:.0f} s, and all times begin again: what was away is back"
+        )
+    if failures and 0 <= now - before.over_at < upgrade.patience_s:
+        return upgrade
+    return noted(replace(again, outage=None), now, f"{upgrade.step_said}: it is held for {upgrade.hold_s:g} s")
 
 
 def _draining(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:

@@ -1,6 +1,7 @@
 """Whether a step of an upgrade is as good as before: the facts of its partitions, and the built-in rule. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from coordinator_tasks.core.upgrade import Seen, Upgrade, rates
 LEAST_RATE = 0.1
 """Records per second: of less than this before, no share is judged."""
 _SHOWN = 5  # errors and partitions in one sentence
+_NUMBER = re.compile("[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
     rule, found = upgrade.rule, []
     if len(facts.errors) > rule.max_errors:
         allowed = f", and {counted(rule.max_errors, 'error')} may be" if rule.max_errors else ""
-        found.append(f"{counted(len(facts.errors), 'error')}{allowed}: {'; '.join(facts.errors[:_SHOWN])}")
+        found.append(f"{counted(len(facts.errors), 'error')}{allowed}: {listed(facts.errors)}")
     every = [(topic, p, one) for topic, each in facts.partitions.items() for p, one in sorted(each.items())]
     late = [f"{topic}/{p} {one.lag_s:.0f} s" for topic, p, one in every if (one.lag_s or 0.0) > rule.max_lag_s]
     if late:
@@ -116,11 +118,33 @@ def _running(answer: Answer | None, topic: str, partition: int) -> RunningPartit
     return said.running.get(partition) if said is not None else None
 
 
+def shared(upgrade: Upgrade, answers: Mapping[str, Answer]) -> tuple[str, ...]:
+    """What new consumers report and an old one reports as well: errors of what both depend on, not of a version."""
+    known = _of_old(upgrade, answers)
+    told = [(c, text) for c in upgrade.new_consumers for text in _told(answers.get(c), upgrade.topics)]
+    return tuple(f"{c}: {text}" for c, text in told if _alike(text) in known)
+
+
+def listed(errors: Iterable[str]) -> str:
+    """The first of them, in one sentence."""
+    return "; ".join([*errors][:_SHOWN])
+
+
+def _of_old(upgrade: Upgrade, answers: Mapping[str, Answer]) -> set[str]:
+    return {_alike(text) for c in upgrade.old_consumers for text in _told(answers.get(c), upgrade.topics)}
+
+
+def _alike(text: str) -> str:
+    """The sentence without its partitions, offsets and times."""
+    return _NUMBER.sub("#", text)
+
+
 def _errors(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Iterator[str]:
     """What is wrong with the new consumers that the fleet still wants: a person has drained the others.
 
-    One that was started again since the step is held has had an error.
+    One that was started again since the step is held has had an error. What an old consumer reports as well is none.
     """
+    known = _of_old(upgrade, answers)
     for consumer in (one for one in upgrade.new_consumers if one in seen.wanted):
         answer = answers.get(consumer)
         if consumer not in seen.registered:
@@ -130,15 +154,17 @@ def _errors(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Iter
         elif not isinstance(answer, ConsumerStatus):
             yield f"{consumer} does not answer"
         else:
-            yield from _told(answer, upgrade.topics)
+            yield from (f"{consumer}: {text}" for text in _told(answer, upgrade.topics) if _alike(text) not in known)
 
 
-def _told(answer: ConsumerStatus, topics: tuple[str, ...]) -> Iterator[str]:
+def _told(answer: Answer | None, topics: tuple[str, ...]) -> Iterator[str]:
+    if not isinstance(answer, ConsumerStatus):
+        return
     if answer.health != "ok":
-        yield f"{answer.consumer} is {answer.health}"
-    yield from (f"{answer.consumer}: {text}" for text in answer.reports)
+        yield f"its health is {answer.health}"
+    yield from answer.reports
     for topic in topics:
         if (said := answer.topics.get(topic)) is not None:
             if not said.query_alive:
-                yield f"{answer.consumer}: the query of {topic} does not run"
-            yield from (f"{answer.consumer}: {topic}: {text}" for text in said.reports)
+                yield f"the query of {topic} does not run"
+            yield from (f"{topic}: {text}" for text in said.reports)

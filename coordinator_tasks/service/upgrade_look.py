@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.errors import BadRule, NotManaged
+from coordinator_tasks.core.errors import BadRule, KafkaUnavailable, NotManaged
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.model import Answer, ConsumerStatus, State, TopicConfig, TopicNode
-from coordinator_tasks.core.upgrade import Phase, Seen, TopicSeen, Upgrade
-from coordinator_tasks.core.upgrade_rule import Facts, SiteRule, facts_of, failures
+from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.upgrade import ENDURES, Phase, Seen, TopicSeen, Upgrade
+from coordinator_tasks.core.upgrade_rule import Facts, SiteRule, facts_of, failures, listed, shared
 from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.service import fleet, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
@@ -43,6 +44,23 @@ def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
         if not config.removed:
             found[topic] = config
     return found
+
+
+def outage(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> str:
+    """What both versions depend on and is away, in a sentence; empty = nothing. Old consumers or this host miss it as well."""
+    if upgrade.phase not in ENDURES:
+        return ""
+    both = shared(upgrade, answers)
+    if len(both) > upgrade.rule.max_errors:
+        return f"old and new consumers have the same errors: {listed(both)}"
+    for topic, one in seen.topics.items():
+        try:
+            lacking = sorted(one.owners.keys() - c.kafka.bounds(topic, sorted(one.owners)).keys())
+        except KafkaUnavailable as error:
+            return error.told
+        if lacking:
+            return f"no broker leads {named(lacking)} of {topic}"
+    return ""
 
 
 def judged(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> tuple[str, ...]:

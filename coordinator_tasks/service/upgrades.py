@@ -18,6 +18,7 @@ from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.partition_text import agreed, because, shown
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.core.upgrade import (
+    ENDURES,
     FORWARD,
     Phase,
     Upgrade,
@@ -31,7 +32,7 @@ from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import frozen, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import put_request, read_directive
-from coordinator_tasks.service.upgrade_look import configurations, judged, look
+from coordinator_tasks.service.upgrade_look import configurations, judged, look, outage
 
 MAX_STEPS = 8
 """Of one call: each of them is a write."""
@@ -160,6 +161,8 @@ def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
 
     Raises `Malformed`, and `BadFleet` if the fleet cannot be read.
     """
+    if upgrade.outage is not None and upgrade.phase in ENDURES and not upgrade.paused:
+        return f"{upgrade.outage.waits}; it goes on by itself then, or goes back by `roll-back-upgrade {upgrade.app}`"
     gives, moving = giving(upgrade), upgrade.phase is Phase.MOVING
     kept = frozen.why_kept(c, gives, upgrade.topics if moving else ()) if gives else ""
     if kept or moving or not gives:
@@ -202,7 +205,7 @@ def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
         failed = judged(c, upgrade, seen, answers)
     except BadRule as error:
         return paused(upgrade, seen.now, error.told)
-    return advanced(upgrade, seen, failed)
+    return advanced(upgrade, seen, failed, outage(c, upgrade, seen, answers))
 
 
 def ensure(c: Coordinator, upgrade: Upgrade) -> None:

@@ -4,7 +4,7 @@ from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.member_codec import FLEET_VERSION
 from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
 from coordinator_tasks.core.fields import Fields
-from coordinator_tasks.core.upgrade import Event, Mark, Phase, Rule, Upgrade
+from coordinator_tasks.core.upgrade import Event, Mark, Outage, Phase, Rule, Upgrade
 
 _RULE = Shape(
     Rule,
@@ -21,6 +21,10 @@ _MARK = Shape(
         "at": Item("at", kinds.TIME),
         "positions": Item("positions", kinds.by_name(kinds.by_partition(kinds.NUMBER))),
     },
+)
+_OUTAGE = Shape(
+    Outage,
+    {"at": Item("at", kinds.TIME), "text": Item("text", kinds.TEXT), "over": Item("over_at", kinds.TIME, 0.0)},
 )
 _EVENT = Shape(Event, {"at": Item("at", kinds.TIME), "text": Item("text", kinds.TEXT)})
 
@@ -63,6 +67,8 @@ _UPGRADE = Shape(
         "reason": Item("reason", kinds.TEXT, "", sparse=True),
         "paused": Item("paused", kinds.TEXT, "", sparse=True),
         "events": Item("events", Kind(_events, lambda value: [_EVENT.write(one) for one in value]), ()),
+        "outage": Item("outage", kinds.optional(_OUTAGE.nested), None, sparse=True),
+        "suspected": Item("suspected_at", kinds.TIME, 0.0, sparse=True),
     },
 )
 

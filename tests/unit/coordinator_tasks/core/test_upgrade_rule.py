@@ -78,7 +78,7 @@ def test_a_lag_in_seconds_is_at_the_highest_known_rate(
     ("said", "error"),
     [
         (answer(100, 0, 1.0), None),
-        (answer(100, 0, 1.0, health="stuck: no batch"), "c is stuck: no batch"),
+        (answer(100, 0, 1.0, health="stuck: no batch"), "c: its health is stuck: no batch"),
         (answer(100, 0, 1.0, reports=("no disk",)), "c: no disk"),
         (
             answer(100, 0, 1.0, topics={"orders": TopicStatus("g", 1, query_alive=False, reports=("fenced",))}),

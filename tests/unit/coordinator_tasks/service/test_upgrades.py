@@ -293,6 +293,72 @@ def test_an_error_of_a_new_consumer_moves_everything_back(
     is_as_before(site)
 
 
+def brokers_are_away(site: UpgradingSite, *, away: bool) -> None:
+    site.kafka.leaderless = {*range(8)} if away else set()
+    for consumer in NEW:
+        site.reports.pop(consumer, None)
+    if away:
+        site.reports.update(dict.fromkeys(NEW, "the brokers do not answer within 10 s"))
+
+
+def sink_is_away(site: UpgradingSite, *, away: bool) -> None:
+    for consumer in (*OLD, *NEW):
+        site.reports.pop(consumer, None)
+        if away:
+            site.reports[consumer] = f"the sink does not answer, {len(consumer) + int(consumer[-1])} s"
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.MOVING, Phase.HOLDING])
+@pytest.mark.parametrize("dependency", [brokers_are_away, sink_is_away])
+def test_an_outage_of_what_both_versions_need_is_waited_for(
+    site: UpgradingSite, dependency: Callable[..., None], phase: Phase
+) -> None:
+    to_v2(site, patience_s=120.0)
+    before = site.turns_until(lambda one: one.phase is phase)
+    dependency(site, away=True)
+    site.lag.update(dict.fromkeys(NEW, 9_000))
+    moves = len(moved(site))
+    for _ in range(20):
+        site.turn()
+    found = upgrade_store.read(site.coordinator, APP)
+    assert (found.phase, found.step, found.reason) == (phase, before.step, "")
+    assert phase is Phase.MOVING or len(moved(site)) == moves, "no step begins"
+    waits = upgrades.why_waits(site.coordinator, found)
+    assert waits.startswith(
+        ("no broker leads partitions 0-7 of orders; ", "old and new consumers have the same errors: ")
+    )
+    assert waits.endswith("it goes on by itself then, or goes back by `roll-back-upgrade billing`")
+    dependency(site, away=False)
+    for _ in range(5):
+        site.turn()
+    found = upgrade_store.read(site.coordinator, APP)
+    assert phase is not Phase.HOLDING or "caught up first" in upgrades.why_waits(site.coordinator, found)
+    site.lag.clear()
+    done = site.ends()
+    assert done.phase is Phase.DONE
+    assert any(event.text.startswith("goes on after ") for event in done.events)
+
+
+def test_what_is_still_wrong_long_after_an_outage_moves_everything_back(site: UpgradingSite) -> None:
+    to_v2(site, patience_s=120.0)
+    site.turns_until(at(Phase.HOLDING, 1))
+    brokers_are_away(site, away=True)
+    site.turn()
+    brokers_are_away(site, away=False)
+    site.reports["b-3"] = "no disk"
+    assert site.ends().phase is Phase.ROLLED_BACK
+    is_as_before(site)
+
+
+def test_a_failure_that_does_not_last_is_none(site: UpgradingSite) -> None:
+    to_v2(site)
+    site.turns_until(at(Phase.HOLDING, 1))
+    site.reports["b-3"] = "ZooKeeper is suspended: going on with what is known"
+    site.turn()
+    site.reports.clear()
+    assert site.ends().phase is Phase.DONE
+
+
 def test_a_partition_that_a_person_has_paused_is_not_judged() -> None:
     site = upgrading_site(partitions=1)
     positions.set_paused(site.coordinator, "orders", [0], paused=True, actor=PERSON)

@@ -64,7 +64,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unmoved,
 )
-from coordinator_tasks.core.upgrade import Event, Mark, Phase, Rule, Upgrade
+from coordinator_tasks.core.upgrade import Event, Mark, Outage, Phase, Rule, Upgrade
 
 PATH = "/consumers/shop/x"
 TOKEN = Token(7, 2, "gen")
@@ -202,6 +202,7 @@ CASES = {
                 Unmoved(5, 0.004, 3, "c", 0.003),
                 ("b lies",),
             ),
+            unasked=True,
         ),
         encode_record,
         lambda raw: decode_record(PATH, raw, -1),
@@ -352,6 +353,11 @@ NEXT = {
         ),
     ),
     "config": replace(CASES["config"], value=SPLIT_CONFIG),
+    "upgrade in an outage": Case(
+        replace(UPGRADE, outage=Outage(140.0, "no broker", 150.0), suspected_at=160.0),
+        encode_upgrade,
+        lambda raw: decode_upgrade(PATH, raw, "billing", 4),
+    ),
     "upgrade": Case(UPGRADE, encode_upgrade, lambda raw: decode_upgrade(PATH, raw, "billing", 4)),
     "record of a reset": replace(
         CASES["record"],
