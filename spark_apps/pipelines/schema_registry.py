@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -20,15 +21,19 @@ from pyspark.sql.avro.functions import from_avro
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.pipelines import setting
+from spark_apps.pipelines.avro_references import with_references
 
 MAGIC_BYTES = 5
 """A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
 READ = "_of_a_whole_record"
 """A field with a default, so that every record has it: Spark makes nulls of one that is cut short, and others may have such fields."""
-TIMEOUT_S = 10.0
+TIMEOUT_S, ALL_TIMEOUT_S = 10.0, 60.0
+"""For one answer, and for all of a subject."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of an answer: a schema has kilobytes."""
+MOST_SCHEMAS = 1_000
+"""Versions of a subject and references: each is one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +57,81 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
     user = setting(settings, "schemaRegistryUser", given.username)
     auth = (user, setting(settings, "schemaRegistryPassword", given.password)) if user else None
     url = str(given.copy_with(userinfo=b"")).rstrip("/")  # errors show it
-    place = f"{url}/subjects/{quote(subject, safe='')}/versions"
     try:
         with client or httpx.Client(timeout=TIMEOUT_S) as asked:
-            numbers = _answer(asked, place, auth)
-            found = [_answer(asked, f"{place}/{number}", auth) for number in sorted(numbers)]
-        schemas = {int(one["id"]): str(one["schema"]) for one in found}
-        latest = str(found[-1]["schema"])
-        json.loads(latest)
-    except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            return _Registry(asked, url, auth).subject(subject)
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise Refused(
             f"the schema registry at {url} did not give the versions of {subject} ({type(error).__name__}: {error}); check "
             "the settings schemaRegistry and schemaRegistryUser, and the subject's name"
         ) from error
-    return Subject(schemas, latest)
 
 
-def _answer(client: httpx.Client, place: str, auth: tuple[str, str] | None) -> Any:
-    body, until = bytearray(), time.monotonic() + TIMEOUT_S
-    with client.stream("GET", place, auth=auth) as answer:
-        for piece in answer.raise_for_status().iter_bytes():
-            body += piece
-            if len(body) > MOST_BYTES or time.monotonic() > until:
-                raise ValueError(f"its answer has more than {MOST_BYTES:,} bytes, or takes more than {TIMEOUT_S:g} s")
-    return json.loads(body)
+class _Registry:
+    """The schemas of a registry, each asked for once; soft-deleted ones too, since records of them remain."""
+
+    def __init__(self, client: httpx.Client, url: str, auth: tuple[str, str] | None) -> None:
+        self._client, self._url, self._auth = client, url, auth
+        self._found: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self._until = time.monotonic() + ALL_TIMEOUT_S
+
+    def subject(self, subject: str) -> Subject:
+        """All versions; the latest that is not deleted gives the columns, or the latest of all if each is deleted."""
+        place = _versions(subject)
+        every = sorted(self._answer(f"{place}?deleted=true"))
+        try:
+            latest = max(self._answer(place))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != HTTPStatus.NOT_FOUND:
+                raise
+            latest = every[-1]
+        texts = {number: self._text(subject, number) for number in every}
+        return Subject({int(self._version(subject, number)["id"]): texts[number] for number in every}, texts[latest])
+
+    def _text(self, subject: str, number: int) -> str:
+        found = self._version(subject, number)
+        if found.get("schemaType", "AVRO") != "AVRO":
+            raise ValueError(f"version {number} is a schema of {found['schemaType']}, and these records are Avro")
+        references = self._references(found)
+        text = str(found["schema"])
+        json.loads(text)
+        return with_references(text, references) if references else text
+
+    def _references(self, schema: Mapping[str, Any]) -> list[str]:
+        """The texts of all schemas that this one needs, also by the references of its references."""
+        known: dict[tuple[str, int], str] = {}
+        ahead = list(schema.get("references") or ())
+        while ahead:
+            one = ahead.pop()
+            place = str(one["subject"]), int(one["version"])
+            if place not in known:
+                found = self._version(*place)
+                known[place] = str(found["schema"])
+                ahead += found.get("references") or ()
+        return list(known.values())
+
+    def _version(self, subject: str, number: int) -> Mapping[str, Any]:
+        place = subject, number
+        if place not in self._found:
+            if len(self._found) == MOST_SCHEMAS:
+                raise ValueError(f"it has more than {MOST_SCHEMAS:,} versions and references")
+            self._found[place] = self._answer(f"{_versions(subject)}/{int(number)}?deleted=true")
+        return self._found[place]
+
+    def _answer(self, path: str) -> Any:
+        body, until = bytearray(), min(self._until, time.monotonic() + TIMEOUT_S)
+        with self._client.stream("GET", self._url + path, auth=self._auth) as answer:
+            for piece in answer.raise_for_status().iter_bytes():
+                body += piece
+                if len(body) > MOST_BYTES or time.monotonic() > until:
+                    raise ValueError(
+                        f"its answer has more than {MOST_BYTES:,} bytes, or takes more than {TIMEOUT_S:g} s"
+                    )
+        return json.loads(body)
+
+
+def _versions(subject: str) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions"
 
 
 def _address(url: str) -> httpx.URL:

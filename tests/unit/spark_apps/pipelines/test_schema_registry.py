@@ -18,7 +18,7 @@ SETTINGS = {"schemaRegistry": "http://registry:8081/", "schemaRegistryUser": "re
 def client(answers: dict[str, object], seen: list[httpx.Request]) -> httpx.Client:
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append(request)
-        path = request.url.raw_path.decode()
+        path = request.url.raw_path.decode().removesuffix("?deleted=true")
         return httpx.Response(200, json=answers[path]) if path in answers else httpx.Response(404)
 
     return httpx.Client(transport=httpx.MockTransport(answer))
@@ -34,6 +34,88 @@ def test_every_version_is_read_and_the_latest_gives_the_columns() -> None:
     with pytest.raises(Refused):
         subject_of({"schemaRegistry": "http://registry:8081"}, "orders", client({}, seen))
     assert "authorization" not in seen[-1].headers
+
+
+def named(kind: str, name: str, **other: object) -> dict[str, object]:
+    return {"type": kind, "name": name, **other}
+
+
+def record(name: str, *types: object, **other: object) -> dict[str, object]:
+    fields = [{"name": f"f{place}", "type": one} for place, one in enumerate(types)]
+    return named("record", name, fields=fields, **other)
+
+
+KIND = named("enum", "Kind", symbols=["A"], namespace="shop")
+ADDRESS = record("shop.Address", "string", "Kind", ["null", "Address"])
+USES = record("Order", ["null", "Address"], {"type": "array", "items": "Address"}, "shop.Kind", namespace="shop")
+
+
+def test_the_types_of_references_are_in_the_text_once_and_those_of_their_references_too() -> None:
+    seen: list[httpx.Request] = []
+    answers = {
+        "/subjects/orders/versions": [1],
+        "/subjects/orders/versions/1": {
+            "id": 7,
+            "schema": json.dumps(USES),
+            "references": [{"name": "shop.Address", "subject": "a/b", "version": 3}],
+        },
+        "/subjects/a%2Fb/versions/3": {
+            "id": 5,
+            "schema": json.dumps(ADDRESS),
+            "references": [{"name": "shop.Kind", "subject": "kind", "version": 1}],
+        },
+        "/subjects/kind/versions/1": {"id": 4, "schema": json.dumps(KIND)},
+    }
+    whole = json.loads(subject_of(SETTINGS, "orders", client(answers, seen)).latest)
+    first, second, third = (one["type"] for one in whole["fields"])
+    address = record("Address", "string", KIND, ["null", "shop.Address"], namespace="shop")
+    assert first == ["null", address]
+    assert (second, third) == ({"type": "array", "items": "shop.Address"}, "shop.Kind")
+
+
+@pytest.mark.parametrize(
+    ("live", "columns"), [([1], FIRST), (None, SECOND)], ids=["one version", "all versions, with the subject"]
+)
+def test_a_soft_deleted_version_decodes_its_records_and_gives_no_columns_while_another_is_left(
+    live: list[int] | None, columns: str
+) -> None:
+    place = "/subjects/orders/versions"
+    answers = {f"{place}/1": {"id": 7, "schema": FIRST}, f"{place}/2": {"id": 4, "schema": SECOND}}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path, deleted = request.url.path, request.url.params.get("deleted") == "true"
+        found = ([1, 2] if deleted else live) if path == place else answers[path] if deleted else None
+        return httpx.Response(404) if found is None else httpx.Response(200, json=found)
+
+    registry = httpx.Client(transport=httpx.MockTransport(answer))
+    assert subject_of(SETTINGS, "orders", registry) == Subject({7: FIRST, 4: SECOND}, columns)
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ({"schemaType": "PROTOBUF", "schema": "syntax"}, "a schema of PROTOBUF"),
+        ({"schema": FIRST, "references": [{"subject": "gone", "version": 1}]}, "404 Not Found"),
+        ({"schema": FIRST, "references": [{"subject": "endless", "version": 1}]}, "more than 1,000 versions"),
+        ({"schema": FIRST, "references": [{"subject": "other", "version": 1}]}, "define order in two ways"),
+        ({"schema": FIRST, "references": ["other"]}, "TypeError"),
+    ],
+)
+def test_a_version_that_cannot_be_used_is_refused_with_its_reason(version: dict[str, object], says: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        _, _, subject, _, *number = request.url.path.split("/")
+        at = int(number[0]) if number else 0
+        found: dict[str, object] = {
+            "endless": {"schema": FIRST, "references": [{"subject": "endless", "version": at + 1}]},
+            "other": {"schema": FIRST, "references": [{"subject": "another", "version": 1}]},
+            "another": {"schema": SECOND},
+            "orders": {"id": 1, **version},
+        }
+        return httpx.Response(200, json=found[subject] if number else [1]) if subject in found else httpx.Response(404)
+
+    registry = httpx.Client(transport=httpx.MockTransport(answer))
+    with pytest.raises(Refused, match=f"did not give the versions of orders .*{says}"):
+        subject_of(SETTINGS, "orders", registry)
 
 
 @pytest.mark.parametrize("answer", [[], {"error_code": 40401}, [3], "text", None])
