@@ -279,22 +279,24 @@ def _check_file(path: Path) -> None:
 
 
 class RowSink:
-    """Rows keyed by (topic, partition, offset): writing a record again changes nothing.
+    """Rows keyed by (topic, partition, offset), or a longer `key`: writing a record again changes nothing.
 
     `columns` are the further columns, name → SQL type. `unique` names one or several of them as a second key of records:
     the first row of a value stays, later ones with it change nothing; nulls are never equal.
     """
 
-    def __init__(self, table: str, columns: Mapping[str, str], unique: Sequence[str] = ()) -> None:
+    def __init__(
+        self, table: str, columns: Mapping[str, str], unique: Sequence[str] = (), key: Mapping[str, str] = KEY
+    ) -> None:
         self.table = table
-        self.columns = {**KEY, **columns}
+        self.columns = {**key, **columns}
         unknown = sorted(set(unique) - self.columns.keys())
         if unknown:
             raise Refused(f"table {table} has no column {unknown[0]} to tell records apart by; name one of its columns")
         self._unique = [list(self.columns).index(name) for name in unique]
         marks = ", ".join("?" for _ in self.columns)
         types = ", ".join(f'"{name}" {kind}' for name, kind in self.columns.items())
-        keys = f"PRIMARY KEY ({_names(KEY)})" + (f", UNIQUE ({_names(unique)})" if unique else "")
+        keys = f"PRIMARY KEY ({_names(key)})" + (f", UNIQUE ({_names(unique)})" if unique else "")
         self._create = f'CREATE TABLE IF NOT EXISTS "{table}" ({types}, {keys})'
         # All names come from our own code, all values are bound.
         self._insert = f'INSERT INTO "{table}" ({_names(self.columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING'  # noqa: S608

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from spark_apps.delivery.audit_sink import AuditSink
 from spark_apps.delivery.lineage import Dataset, file_dataset, writes_to
 from spark_apps.pipelines import setting
+from spark_apps.pipelines.json_records import document
 
 FOLDER = "build/audit"
 
@@ -35,16 +36,16 @@ def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
 
 def processed(stream: DataFrame) -> DataFrame:
     """The rows of the sink; a record of another shape has no sequence, and Kafka's time."""
-    body = F.col("value").cast("string")
-    return stream.select(
+    body = document(F.col("value").cast("string"), "sequence STRING, produced_at STRING")
+    return stream.withColumn("body", body["document"]).select(
         "topic",
         "partition",
         "offset",
         "consumer",
         "incarnation",
         "epoch",
-        F.get_json_object(body, "$.sequence").try_cast("long").alias("sequence"),
-        F.coalesce(
-            F.get_json_object(body, "$.produced_at").try_cast("double"), F.col("timestamp").cast("double")
-        ).alias("produced_at"),
+        F.col("body.sequence").try_cast("long").alias("sequence"),
+        F.coalesce(F.col("body.produced_at").try_cast("double"), F.col("timestamp").cast("double")).alias(
+            "produced_at"
+        ),
     )

@@ -7,19 +7,22 @@ towards the revenue, so a batch that is processed again changes nothing.
 
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
+from coordinator_tasks.core.errors import Refused
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.database import KEY, Cursor, Database, RowSink, borrowed
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.lineage import Dataset, table_dataset, writes_to
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, setting
+from spark_apps.pipelines.json_records import document, lines
 
-EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING, _corrupt STRING"
+EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING"
 PRICE = "try_cast(event.price AS DECIMAL(12, 2))"
 _TIME = "try_cast(event.ordered_at AS TIMESTAMP)"
 ORDERED_AT = f"if(year({_TIME}) BETWEEN 1 AND 9999, {_TIME}, NULL)"
@@ -32,27 +35,32 @@ MAX_PRICE = 1_000_000
 """With more, a thousand orders of one minute would have a revenue that is no BIGINT, and their batch would fail again and again."""
 DEAD_LETTER_CHARS = 4_000
 
-ORDERS = RowSink(
-    "orders",
-    {
-        "order_id": "TEXT",
-        "product": "TEXT",
-        "quantity": "INTEGER",
-        "amount_cents": "BIGINT",
-        "minute": "TEXT",
-        "written_by": "TEXT",
-    },
-)
-DEAD_LETTERS = RowSink("dead_letters", {"problem": "TEXT", "value": "TEXT"})
+LINE = "line"
+_KEYS = {False: KEY, True: {**KEY, LINE: "INTEGER"}}
+_SUFFIX = {False: "", True: "_by_line"}
+"""Of tables whose key has the line, for records with an event in each."""
+_EVENT_COLUMNS = {
+    "order_id": "TEXT",
+    "product": "TEXT",
+    "quantity": "INTEGER",
+    "amount_cents": "BIGINT",
+    "minute": "TEXT",
+    "written_by": "TEXT",
+}
+ORDERS = {by_line: RowSink(f"orders{_SUFFIX[by_line]}", _EVENT_COLUMNS, key=key) for by_line, key in _KEYS.items()}
+DEAD_LETTERS = {
+    by_line: RowSink(f"dead_letters{_SUFFIX[by_line]}", {"problem": "TEXT", "value": "TEXT"}, key=key)
+    for by_line, key in _KEYS.items()
+}
 CREATE_REVENUE = """
 CREATE TABLE IF NOT EXISTS revenue (
     product TEXT, minute TEXT, orders BIGINT, amount_cents BIGINT, PRIMARY KEY (product, minute)
 )"""
-CREATE_INDEX = 'CREATE INDEX IF NOT EXISTS orders_written_by ON orders ("written_by")'
+CREATE_INDEX = 'CREATE INDEX IF NOT EXISTS {table}_written_by ON {table} ("written_by")'
 # Only the rows of this batch: older ones carry another mark. In one order: two consumers would lock each other's rows.
 ADD_REVENUE = """
 INSERT INTO revenue (product, minute, orders, amount_cents)
-SELECT product, minute, COUNT(*), SUM(amount_cents) FROM orders WHERE written_by = ? GROUP BY product, minute
+SELECT product, minute, COUNT(*), SUM(amount_cents) FROM {table} WHERE written_by = ? GROUP BY product, minute
 ORDER BY product, minute
 ON CONFLICT (product, minute) DO UPDATE SET
     orders = revenue.orders + excluded.orders, amount_cents = revenue.amount_cents + excluded.amount_cents
@@ -61,24 +69,35 @@ ON CONFLICT (product, minute) DO UPDATE SET
 
 def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
     url = setting(settings, "database", DATABASE)
-    return [table_dataset(url, table) for table in ("orders", "dead_letters", "revenue")]
+    by_line = _by_line(settings)
+    return [table_dataset(url, table) for table in (ORDERS[by_line].table, DEAD_LETTERS[by_line].table, "revenue")]
 
 
 @writes_to(_outputs)
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
     """Read `orders` and write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
 
-    Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`.
+    Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`. Setting `records`: `document` (the
+    default: a record is one event) or `lines`: each of its lines is an event, in the tables `..._by_line`.
     """
     url = setting(settings, "database", DATABASE)
-    database, delivery = Database(url), delivery_of(settings)
+    database, delivery, by_line = Database(url), delivery_of(settings), _by_line(settings)
+    rows, prepared = parse(orders, by_line=by_line), partial(prepare, by_line=by_line)
     if delivery is Delivery.EXACTLY_ONCE:
-        return ExactlyOnce(parse(orders), DatabaseSink(database, prepare, store))
-    writer = parse(orders).writeStream.foreachBatch(_writing(url))
+        return ExactlyOnce(rows, DatabaseSink(database, prepared, store))
+    writer = rows.writeStream.foreachBatch(_writing(url, prepared))
     return AtMostOnce(writer) if delivery is Delivery.AT_MOST_ONCE else writer
 
 
-def _writing(url: str) -> Callable[[DataFrame, int], None]:
+def _by_line(settings: Mapping[str, str]) -> bool:
+    kinds = {"document": False, "lines": True}
+    word = setting(settings, "records", "document")
+    if word not in kinds:
+        raise Refused(f"the setting records is '{word}'; give {' or '.join(kinds)}")
+    return kinds[word]
+
+
+def _writing(url: str, prepare: Callable[[Cursor], None]) -> Callable[[DataFrame, int], None]:
     prepared: list[bool] = []
 
     def write(batch: DataFrame, _: int) -> None:
@@ -94,17 +113,26 @@ def _writing(url: str) -> Callable[[DataFrame, int], None]:
     return write
 
 
-def parse(orders: DataFrame) -> DataFrame:
-    """One row per record: the cleaned event, or in `problem` why it is malformed."""
+def parse(orders: DataFrame, *, by_line: bool = False) -> DataFrame:
+    """One row per event, in `problem` why it is malformed. A record is one event, or has one in each line."""
     text = F.make_valid_utf8(
         F.col("value").cast("string")
     )  # records may hold any bytes, and the driver has to read them
-    event = F.from_json(text, EVENT, {"columnNameOfCorruptRecord": "_corrupt", "mode": "PERMISSIVE"})
-    read = orders.select(*KEY, text.alias("value"), event.alias("event"))
+    key = [*_KEYS[by_line]]
+    valid = F.is_valid_utf8(F.col("value").cast("string")).alias("valid")
+    if by_line:
+        texts = orders.select(*KEY, valid, F.posexplode_outer(lines(text)).alias(LINE, "value"))
+        texts = texts.withColumn(LINE, F.coalesce(LINE, F.lit(0)))  # a record without a line
+    else:
+        texts = orders.select(*KEY, valid, text.alias("value"))
+    events = texts.select(*key, "valid", "value", document(F.col("value"), EVENT).alias("read"))
+    read = events.select(
+        *key, "valid", "value", F.col("read.problem").alias("unread"), F.col("read.document").alias("event")
+    )
     amount = F.expr(PRICE) * F.col("event.quantity")
     ordered_at = F.to_utc_timestamp(F.expr(ORDERED_AT), F.current_timezone())  # minutes are always in UTC
     return read.select(
-        *KEY,
+        *key,
         "value",
         _problem().alias("problem"),
         F.trim("event.order_id").alias("order_id"),
@@ -117,9 +145,9 @@ def parse(orders: DataFrame) -> DataFrame:
 
 def _problem() -> Column:
     """The first problem of the event, or null."""
-    checks = (
-        (F.col("value").isNull(), "no value"),
-        (F.col("event._corrupt").isNotNull() | F.col("event").isNull(), "not a JSON order event"),
+    checks: tuple[tuple[Column, Column | str], ...] = (
+        (F.col("unread").isNotNull(), F.col("unread")),
+        (~F.col("valid"), "not UTF-8"),
         (F.coalesce(F.trim("event.order_id"), F.lit("")) == "", "order_id is missing"),
         (F.coalesce(F.trim("event.product"), F.lit("")) == "", "product is missing"),
         (F.length("event.product") > MAX_PRODUCT_CHARS, "product is longer than a name"),
@@ -130,31 +158,29 @@ def _problem() -> Column:
         (F.expr(PRICE) > MAX_PRICE, "price is out of range"),
         (F.expr(ORDERED_AT).isNull(), "ordered_at is not a time"),
     )
-    return F.coalesce(*[F.when(wrong, F.lit(problem)) for wrong, problem in checks])
+    return F.coalesce(*[F.when(wrong, problem) for wrong, problem in checks])
 
 
-def prepare(cursor: Cursor) -> None:
+def prepare(cursor: Cursor, *, by_line: bool = False) -> None:
     """Create the tables where they are missing."""
     cursor.exclusively("orders")  # two consumers that start at once would both create them
-    ORDERS.prepare(cursor)
-    DEAD_LETTERS.prepare(cursor)
+    ORDERS[by_line].prepare(cursor)
+    DEAD_LETTERS[by_line].prepare(cursor)
     cursor.execute(CREATE_REVENUE)
-    cursor.execute(CREATE_INDEX)
+    cursor.execute(CREATE_INDEX.format(table=ORDERS[by_line].table))
 
 
 def store(cursor: Cursor, rows: pa.Table) -> None:
     """Write one parsed batch; a record that is already there changes nothing."""
     mark = uuid.uuid4().hex
+    by_line = LINE in rows.column_names
     parsed: list[dict[str, Any]] = rows.to_pylist()
-    good = [[*_key(row), *_event(row), mark] for row in parsed if row["problem"] is None]
-    bad = [[*_key(row), row["problem"], _shortened(row["value"])] for row in parsed if row["problem"] is not None]
-    ORDERS.write(cursor, good)
-    DEAD_LETTERS.write(cursor, bad)
-    cursor.execute(ADD_REVENUE, [mark])
-
-
-def _key(row: Mapping[str, Any]) -> list[Any]:
-    return [row[name] for name in KEY]
+    keyed = [([row[name] for name in _KEYS[by_line]], row) for row in parsed]
+    good = [[*key, *_event(row), mark] for key, row in keyed if row["problem"] is None]
+    bad = [[*key, row["problem"], _shortened(row["value"])] for key, row in keyed if row["problem"] is not None]
+    ORDERS[by_line].write(cursor, good)
+    DEAD_LETTERS[by_line].write(cursor, bad)
+    cursor.execute(ADD_REVENUE.format(table=ORDERS[by_line].table), [mark])
 
 
 def _event(row: Mapping[str, Any]) -> list[Any]:

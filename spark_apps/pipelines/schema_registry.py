@@ -6,6 +6,7 @@ that is registered later becomes null until the consumer restarts.
 """
 
 import json
+import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,8 +27,8 @@ from spark_apps.pipelines.avro_references import with_references
 MAGIC_BYTES = 5
 """A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
-READ = "_of_a_whole_record"
-"""A field with a default, so that every record has it: Spark makes nulls of one that is cut short, and others may have such fields."""
+END = secrets.token_bytes(16)
+"""Put behind each record, and read there. Avro itself reads no further than a record's end, and says nothing of what follows."""
 TIMEOUT_S, ALL_TIMEOUT_S = 10.0, 60.0
 """For one answer, and for all of a subject."""
 MOST_BYTES = 4 * 1024 * 1024
@@ -147,24 +148,49 @@ def _address(url: str) -> httpx.URL:
 
 
 def decoded(column: Column, subject: Subject) -> Column:
-    """The record as a struct; null if it is no Avro record of this subject. Needs `spark-avro` on the class path."""
+    """The record; null if it is no Avro record of this subject, is cut short, or has bytes behind it.
+
+    `undecoded` says which. Needs `spark-avro` on the class path.
+    """
     number = schema_id(column)
-    framed = F.hex(F.substring(column, 1, 1)) == "00"
-    body = F.substring(column, MAGIC_BYTES + 1, WHOLE)
-    latest = json.loads(subject.latest)
-    struct = isinstance(latest, dict) and latest.get("type") == "record" and bool(latest.get("fields"))
-    if struct:
-        latest["fields"].append({"name": READ, "type": "int", "default": 1})
-    options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(latest)}
+    body = F.concat(F.substring(column, MAGIC_BYTES + 1, WHOLE), F.lit(bytearray(END)))
+    options = {"mode": "PERMISSIVE", "avroSchema": _with_end(subject.latest)}
     by_version = [
-        F.when(framed & (number == one), from_avro(body, text, options)) for one, text in subject.schemas.items()
+        F.when(_framed(column) & (number == one), from_avro(body, _with_end(text), options))
+        for one, text in subject.schemas.items()
     ]
-    return _whole(F.coalesce(*by_version)) if struct else F.coalesce(*by_version)
+    # The array is for Spark to decode once what is used several times.
+    whole = F.transform(
+        F.array(F.coalesce(*by_version)),
+        lambda one: F.when(one["end"].eqNullSafe(F.lit(bytearray(END))), one["record"]),
+    )
+    return whole[0]
 
 
-def _whole(record: Column) -> Column:
-    """Null in place of a record that was cut short. The array is for Spark to decode once what is used several times."""
-    return F.transform(F.array(record), lambda one: F.when(one[READ].isNotNull(), one.dropFields(READ)))[0]
+def undecoded(column: Column, subject: Subject, record: Column) -> Column:
+    """Why `record`, which `decoded` made of the column, is null; or null."""
+    known = schema_id(column).isin(list(subject.schemas))
+    unknown = F.concat(
+        F.lit("schema "), schema_id(column), F.lit(" is none of the subject, or newer than this consumer")
+    )
+    return F.when(
+        record.isNull(),
+        F.when(column.isNull(), "no value")
+        .when(~_framed(column), "no Avro record with the id of a schema")
+        .when(~known, unknown)
+        .otherwise("the record is cut short, or bytes stand behind it"),
+    )
+
+
+def _framed(column: Column) -> Column:
+    return (F.hex(F.substring(column, 1, 1)) == "00") & (F.octet_length(column) >= MAGIC_BYTES)
+
+
+def _with_end(schema: str) -> str:
+    """The schema of a record with `END` behind it: only a record that is read to its last byte has it there."""
+    end = {"type": "fixed", "name": "_end", "size": len(END)}
+    fields = [{"name": "record", "type": json.loads(schema)}, {"name": "end", "type": end}]
+    return json.dumps({"type": "record", "name": "_with_end", "fields": fields})
 
 
 def schema_id(column: Column | str) -> Column:

@@ -260,7 +260,7 @@ def sample(url: str, *products: str, partition: int = 0) -> None:
         | {"product": product, "quantity": 1, "amount_cents": 1, "minute": "2026-11-21 08:15"}
         for offset, product in enumerate(products)
     ]
-    orders._writing(url)(cast(Any, SimpleNamespace(toArrow=lambda: pa.Table.from_pylist(rows))), 0)
+    orders._writing(url, orders.prepare)(cast(Any, SimpleNamespace(toArrow=lambda: pa.Table.from_pylist(rows))), 0)
 
 
 @pytest.fixture

@@ -17,16 +17,18 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps.pipelines.schema_registry import Subject, decoded, subject_of
+from spark_apps.pipelines.schema_registry import Subject, decoded, subject_of, undecoded
 from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import session, source
+from tests.integration.schema_registry import versions
 from tests.integration.sole_owner import begun, sole_owner
 from tests.integration.spark_submit import JAVA_OPTIONS
 
 LIMIT_S = 120.0
 PAGE = Path(__file__).parents[2] / "docs" / "deserializers.md"
 AVRO_LIMITS = re.findall(r"^-Dorg\.apache\.avro\.\S+$", PAGE.read_text(), re.MULTILINE)
-SUBJECT, USER, PASSWORD = "shop/orders-value", "reader", "registry-secret"
+SUBJECT, CITIES = "shop/orders-value", "shop/cities"
+USER, PASSWORD = "reader", "registry-secret"
 FIRST = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "string"}]})
 SECOND = json.dumps(
     {
@@ -35,8 +37,28 @@ SECOND = json.dumps(
         "fields": [{"name": "id", "type": "string"}, {"name": "quantity", "type": "int", "default": 7}],
     }
 )
-VERSIONS = {300: FIRST, 4: SECOND}
-"""The schemas by their ids."""
+CITY = json.dumps(
+    {"type": "record", "name": "City", "namespace": "shop", "fields": [{"name": "name", "type": "string"}]}
+)
+THIRD = json.dumps(
+    {
+        "type": "record",
+        "name": "order",
+        "fields": [
+            {"name": "id", "type": "string"},
+            {"name": "quantity", "type": "int", "default": 7},
+            {"name": "city", "type": ["null", "shop.City"], "default": None},
+        ],
+    }
+)
+VERSIONS = {300: FIRST, 4: SECOND, 9: THIRD}
+"""The schemas by their ids; the first is soft-deleted, and the last has its city from the subject of cities."""
+ANSWERS = {
+    **versions(
+        SUBJECT, VERSIONS, deleted=[300], references={9: [{"name": "shop.City", "subject": CITIES, "version": 1}]}
+    ),
+    **versions(CITIES, {8: CITY}),
+}
 MAY_BE_NULL = json.dumps(
     {"type": "record", "name": "note", "fields": [{"name": "text", "type": ["null", "string"], "default": None}]}
 )
@@ -50,9 +72,13 @@ def framed(number: int, body: bytes) -> bytes:
 RECORDS: dict[str, bytes | None] = {
     "of the first version": framed(300, AB),
     "of the second version": framed(4, CD_5),
+    "of the third version": framed(9, CD_5 + b"\x02\x04ef"),
     "of another subject": framed(99, AB),
     "foreign": b"nothing of ours",
     "cut short": framed(300, b"\xff"),
+    "with a byte behind it": framed(300, AB + b"\0"),
+    "with another behind it": framed(300, AB + AB),
+    "one byte short": framed(4, CD_5[:-1]),
     "of 2 GB, as it says": framed(300, b"\xfe\xff\xff\xef\x0f"),
     "short": b"\0",
     "short, with a number": b"\0\x04",
@@ -65,10 +91,13 @@ found: dict[str, Any] = {}
 
 def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
     orders = subject_of(settings, SUBJECT)
-    rows = stream.select("key", decoded(stream.value, orders).alias("order"))
+    order = decoded(stream.value, orders)
+    rows = stream.select("key", order.alias("order"), undecoded(stream.value, orders, order).alias("problem"))
 
     def write(batch: DataFrame, _: int) -> None:
-        found.update({bytes(row.key).decode(): row.order for row in batch.collect()})
+        found.update(
+            {bytes(row.key).decode(): row.problem or row.order.asDict(recursive=True) for row in batch.collect()}
+        )
 
     return rows.writeStream.foreachBatch(write)
 
@@ -102,7 +131,7 @@ def main(jars: str, registry: str, servers: str, topic: str) -> None:
     notes = spark.createDataFrame([(framed(1, b"\0"),), (framed(1, b"\x02\x04a"),)], "value binary")
     read_notes = notes.select(decoded(notes.value, Subject({1: MAY_BE_NULL}, MAY_BE_NULL)).alias("note")).collect()
     others = {"bare": bare[0].order, "a null field": read_notes[0].note, "a cut field": read_notes[1].note}
-    print(json.dumps({name: one and one.asDict() for name, one in {**found, **others}.items()}))
+    print(json.dumps({**found, **{name: one and one.asDict() for name, one in others.items()}}))
     spark.stop()
 
 

@@ -3,7 +3,7 @@
 import base64
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,15 +12,25 @@ from urllib.parse import quote
 from coordinator_tasks.embedded.ports import HOST
 
 
-def versions(subject: str, schemas: Mapping[int, str]) -> dict[str, object]:
-    """The answers by path; `schemas` by their ids, the first version first."""
-    place = f"/subjects/{quote(subject, safe='')}/versions"
-    numbered = dict(enumerate(schemas.items(), 1))
-    each = {
-        f"{place}/{number}": {"subject": subject, "version": number, "id": one, "schema": schema}
-        for number, (one, schema) in numbered.items()
-    }
-    return {place: list(numbered), **each}
+def versions(
+    subject: str,
+    schemas: Mapping[int, str],
+    deleted: Collection[int] = (),
+    references: Mapping[int, Sequence[Mapping[str, object]]] | None = None,
+) -> dict[str, object]:
+    """The answers by path; `schemas` by their ids, the first version first. Those of `deleted` ids are soft-deleted."""
+    place, asked = f"/subjects/{quote(subject, safe='')}/versions", "?deleted=true"
+    answers: dict[str, object] = {place: [], f"{place}{asked}": list(range(1, len(schemas) + 1))}
+    for number, (one, schema) in enumerate(schemas.items(), 1):
+        answers[f"{place}/{number}{asked}"] = {
+            "subject": subject,
+            "version": number,
+            "id": one,
+            "schema": schema,
+            **({"references": references[one]} if references and one in references else {}),
+        }
+    answers[place] = [number for number, one in enumerate(schemas, 1) if one not in deleted]
+    return answers
 
 
 @contextmanager

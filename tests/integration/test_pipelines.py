@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from spark_apps.pipelines import audit, orders, schema_registry
+from spark_apps.pipelines.json_records import MORE, NO_DOCUMENT
 from spark_apps.spark import session
 from tests.integration.spark_submit import JAVA_OPTIONS
 
@@ -40,8 +41,10 @@ def order(**changed: object) -> bytes:
 def test_an_order_that_cannot_be_counted_is_a_dead_letter(spark: SparkSession) -> None:
     bad = {
         None: "no value",
-        b"\xff\x00": "not a JSON order event",
-        order(quantity="many"): "not a JSON order event",
+        b"\xff\x00": NO_DOCUMENT,
+        order(quantity="many"): NO_DOCUMENT,
+        order(quantity=2**31): NO_DOCUMENT,
+        order(order_id="?").replace(b"?", b"\xff"): "not UTF-8",
         order(quantity=2**31 - 1, price="9999999999.99"): "quantity is out of range",
         order(product="t" * 201): "product is longer than a name",
         order(price="1e400"): "price is not an amount",
@@ -52,6 +55,49 @@ def test_an_order_that_cannot_be_counted_is_a_dead_letter(spark: SparkSession) -
     good, *others = orders.parse(records(spark, order(), *bad)).toArrow().to_pylist()
     assert (good["problem"], good["amount_cents"], good["minute"]) == (None, 700, "2026-11-21 08:15")
     assert [one["problem"] for one in others] == list(bad.values())
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        order(),
+        b"\n" + order(),
+        b"," + order(),
+        b" x",
+        b"}",
+        b"]",
+        b'],"x":[' + order(),
+        b"],[" + order(),
+        b"\0",
+        b"null",
+    ],
+)
+def test_a_record_with_more_than_one_document_is_refused_as_a_whole(spark: SparkSession, behind: bytes) -> None:
+    found = orders.parse(records(spark, order() + b" \r\n\t", order() + behind)).toArrow().to_pylist()
+    assert [one["problem"] for one in found] == [None, MORE]
+    assert found[1]["value"] == (order() + behind).decode()
+    audited = audit.processed(records(spark, b'{"sequence": 5}' + behind)).toArrow().to_pylist()
+    assert audited[0]["sequence"] is None
+
+
+@pytest.mark.parametrize(
+    "record", [b"", b"  ", b"null", b"3", b"[" + order() + b"]", b"\xef\xbb\xbf" + order(), order()[:-1], b"[" * 2_000]
+)
+def test_a_record_that_is_no_document_of_the_shape_is_refused(spark: SparkSession, record: bytes) -> None:
+    (found,) = orders.parse(records(spark, record)).toArrow().to_pylist()
+    assert found["problem"] == NO_DOCUMENT
+
+
+def test_a_record_of_lines_is_split_only_where_that_is_asked_for(spark: SparkSession) -> None:
+    values = (order() + b"\r\n\n" + order(product=" ") + b"\n" + order() + order() + b"\n", b"", None)
+    found = orders.parse(records(spark, *values), by_line=True).toArrow().to_pylist()
+    assert [(one["offset"], one["line"], one["problem"]) for one in found] == [
+        (0, 0, None),
+        (0, 1, "product is missing"),
+        (0, 2, MORE),
+        (1, 0, "no value"),
+        (2, 0, "no value"),
+    ]
 
 
 def test_an_audit_of_a_record_without_its_numbers_has_nulls_and_kafkas_time(spark: SparkSession) -> None:

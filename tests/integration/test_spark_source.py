@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from spark_apps.pipelines import audit, check_writer, orders
+from spark_apps.pipelines.json_records import NO_DOCUMENT
 from spark_apps.records.agent_socket import AgentServer
 from spark_apps.spark import session, source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
@@ -401,8 +402,8 @@ def test_the_orders_pipeline_fills_its_tables(stage: Stage) -> None:
         (3, "price is not an amount"),
         (4, "ordered_at is not a time"),
         (5, "order_id is missing"),
-        (6, "not a JSON order event"),
-        (7, "not a JSON order event"),
+        (6, NO_DOCUMENT),
+        (7, NO_DOCUMENT),
         (8, "no value"),
         (9, "order_id or product holds a NUL"),
     ]

@@ -1,0 +1,56 @@
+"""Reads a record as one JSON document to its last character.
+
+Spark's `from_json` reads the first document of a text, in each of its modes, and says nothing of what follows: a second
+event, or half of one, would be lost while its offset is committed.
+"""
+
+import secrets
+from typing import cast
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.types import ArrayType, BooleanType, StringType, StructType
+
+_AROUND, _END, _CORRUPT = (f"_{word}_{secrets.token_hex(8)}" for word in ("around", "end", "corrupt"))
+"""No record has these names: what stands behind its document cannot end the array, and then look like the end of ours."""
+NO_VALUE, NO_DOCUMENT, MORE = "no value", "not a JSON document of this shape", "there is more behind its JSON document"
+
+
+def document(text: Column, schema: str) -> Column:
+    """The text as a struct of `document`, with the fields of the schema, and `problem`: why it is null, or null.
+
+    A field of another type than the schema says is a problem too. Of a name that stands twice, the last value counts.
+    """
+    shape = cast(StructType, StructType.fromDDL(schema))
+    inner = StructType([*shape.fields]).add(_END, BooleanType())
+    outer = StructType().add(_AROUND, ArrayType(inner)).add(_CORRUPT, StringType())
+    around = F.concat(F.lit(f'{{"{_AROUND}":['), text, F.lit(f',{{"{_END}":true}}]}}'))
+    # The array is for Spark to parse once what is used several times.
+    found = F.array(F.from_json(around, outer, {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}))
+    return F.transform(found, lambda one: _judged(text, one, shape))[0]
+
+
+def lines(text: Column) -> Column:
+    """The lines of a text that are not blank, for records with one JSON document in each line.
+
+    `posexplode_outer` makes a row of each, and one with a null of a text that has none.
+    """
+    return F.filter(F.split(text, r"\r?\n"), lambda line: F.trim(line) != "")
+
+
+def _judged(text: Column, one: Column, shape: StructType) -> Column:
+    documents = one[_AROUND]
+    whole = one[_CORRUPT].isNull() & (F.size(documents) == 2) & F.get(documents, 1)[_END]
+    found = F.when(whole, F.get(documents, 0))
+    document = F.when(found.isNotNull(), F.struct(*[found[field.name].alias(field.name) for field in shape.fields]))
+    problem = F.when(text.isNull(), NO_VALUE).when(
+        document.isNull(), F.when(_begins(text, shape), MORE).otherwise(NO_DOCUMENT)
+    )
+    return F.struct(document.alias("document"), problem.alias("problem"))
+
+
+def _begins(text: Column, shape: StructType) -> Column:
+    """Whether a text begins with a document; asked only of a text that is none."""
+    corrupt = StructType([*shape.fields]).add(_CORRUPT, StringType())
+    first = F.from_json(text, corrupt, {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"})
+    return first.isNotNull() & first[_CORRUPT].isNull()
