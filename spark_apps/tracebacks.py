@@ -1,41 +1,53 @@
-"""Finds the error in a text or a log, without the stack around it."""
+"""Finds the error in a text or a log, without the stacks of Python and of the JVM around it."""
 
 from collections.abc import Iterable
 
+from coordinator_tasks.core.partition_text import cut
+
 TRACEBACK = "Traceback (most recent call last):"
-_SAID = ("error: ", "Error: ", 'Exception in thread "main" ')
+_THREAD = 'Exception in thread "main" '
+_SAID = ("error: ", "Error: ", _THREAD)
 """How our commands, Spark and the JVM begin the line with the reason of their end."""
 _LEFT = " has left: "
 """In the line in which a consumer says why it had to leave (`agent.process`)."""
-
-
-def raised(lines: Iterable[str]) -> str:
-    """The error at the end of the last Python traceback, its class without the module; empty if there is none."""
-    return _last(lines, with_sentences=False)
+_CALLING = "An error occurred while calling "
+"""Py4J's words for any error of the JVM, which stands in the next line."""
+_CAUSES = (": ", "Caused by: ")
+MOST_CHARS = 1_000
 
 
 def reason(error: BaseException) -> str:
-    """The cause in Spark's text: the error at the end of its last Python traceback, or else its first line."""
+    """The cause in Spark's text: the error of its last Python traceback, or the JVM's deepest cause, or its first line."""
     lines = str(error).splitlines()
-    return raised(lines) or next((line.strip() for line in lines if line.strip()), type(error).__name__)
+    first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
+    return cut(_last(lines, with_sentences=False, from_jvm=True) or first, MOST_CHARS)
 
 
 def last_error(log: str) -> str:
     """The last error in a log: the end of a traceback, or the line in which a program says why it ends."""
-    return _last(log.splitlines(), with_sentences=True)
+    return cut(_last(log.splitlines(), with_sentences=True), MOST_CHARS)
 
 
-def _last(lines: Iterable[str], *, with_sentences: bool) -> str:
+def _last(lines: Iterable[str], *, with_sentences: bool, from_jvm: bool = False) -> str:
+    """`from_jvm`: whether a stack of the JVM is under way, whose causes come one after the other, the deepest last."""
     found, inside = "", False
     for line in lines:
         if line.endswith(TRACEBACK):
-            inside = True
+            inside, from_jvm = True, False
         elif inside and line[:1].strip():
-            kind, colon, text = line.partition(": ")
-            found, inside = f"{kind.rpartition('.')[2]}{colon}{text}", False
-        elif with_sentences and not inside:
-            found = _sentence(line) or found
+            found, inside, from_jvm = _shown(line), False, _CALLING in line
+        elif from_jvm and line.startswith(_CAUSES):
+            found = _shown(line.partition(": ")[2])
+        elif with_sentences and not inside and (said := _sentence(line)):
+            found, from_jvm = said, line.startswith(_THREAD)
+        elif line[:1].isdigit():
+            from_jvm = False  # a line of the log, behind the stack
     return found
+
+
+def _shown(line: str) -> str:
+    kind, colon, text = line.partition(": ")
+    return f"{kind.rpartition('.')[2]}{colon}{text}"
 
 
 def _sentence(line: str) -> str:

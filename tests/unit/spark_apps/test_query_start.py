@@ -312,17 +312,45 @@ ValueError
 """
 
 
+FROM_THE_JVM = """An error occurred while calling o243.select.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.X
+Caused by: java.lang.RuntimeException: wrapped
+\tSuppressed: java.lang.Exception: not it
+\tCaused by: java.lang.Exception: not it either
+Caused by: java.sql.SQLException: no table orders
+\t... 12 more
+"""
+BY_PYTHON = (
+    f"[STREAM_FAILED] Query: Traceback (most recent call last):\n  File x\npy4j.protocol.Py4JJavaError: {FROM_THE_JVM}"
+)
+WITHOUT_A_CAUSE = FROM_THE_JVM.partition("Caused by")[0]
+
+
 @pytest.mark.parametrize(
     ("why", "says"),
     [
+        (FROM_THE_JVM, "SQLException: no table orders"),
+        (BY_PYTHON, "SQLException: no table orders"),
+        (WITHOUT_A_CAUSE, "SparkException: Job aborted due to stage failure"),
+        ("e" * 2_000, "e" * 997 + "..."),
         (NESTED, "ReadFailed: topic orders cannot be read: the broker is gone"),
         (IN_THE_SOURCE, "ValueError"),
         ("\n[STREAM_FAILED] the query\nhas failed", "[STREAM_FAILED] the query"),
         ("", "RuntimeError"),
     ],
-    ids=["on an executor", "in the source", "in Spark", "without a word"],
+    ids=[
+        "in the JVM",
+        "in the JVM, by Python",
+        "in the JVM, without a cause",
+        "very long",
+        "on an executor",
+        "in the source",
+        "in Spark",
+        "without a word",
+    ],
 )
-def test_what_ended_a_query_is_said_by_the_last_error_of_python(why: str, says: str) -> None:
+def test_what_ended_a_query_is_said_by_its_deepest_cause(why: str, says: str) -> None:
     assert outcome(why, opened=True) == (1, f"topic orders: the query has ended: {says}")
 
 

@@ -242,9 +242,22 @@ def test_a_clean_leave_has_no_reason(consumer: Launched) -> None:
         ("error: old\nTraceback (most recent call last):\n  File x\na.b.Lost: no\n", "Lost: no"),
         ("1 ERROR x consumer a has left: topic orders: no progress\n", "topic orders: no progress"),
         ('Exception in thread "main" org.apache.X: no master\n\tat z\n', "org.apache.X: no master"),
+        (
+            'Exception in thread "main" org.X: failed\n\tat z\nCaused by: a.B: why\n1 WARN q\nCaused by: a.C: later\n',
+            "B: why",
+        ),
         ("Traceback (most recent call last):\n  File x\n", ""),
     ],
-    ids=["nothing", "a traceback", "a sentence", "a traceback after it", "a leave", "the JVM's", "a torn traceback"],
+    ids=[
+        "nothing",
+        "a traceback",
+        "a sentence",
+        "a traceback after it",
+        "a leave",
+        "the JVM's",
+        "its cause",
+        "a torn traceback",
+    ],
 )
 def test_the_last_error_of_a_log_is_found(log: str, said: str) -> None:
     assert last_error(log) == said
