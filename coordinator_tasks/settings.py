@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.addresses import kafka_address, zookeeper_address
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import BadSettings
@@ -44,7 +45,7 @@ class Settings:
     cluster: str
     """The cluster's name, and its folder in ZooKeeper."""
     zookeeper: str
-    """Its servers, `host:port,host:port`, and `/chroot` behind them if there is one."""
+    """Its servers, `host:port,host:port`, and `/folder` behind them if the cluster is not at the root (a chroot)."""
     kafka: Mapping[str, str] = field(repr=False)
     """Settings of librdkafka, with `_` for `.` in the environment. `bootstrap.servers` has to be given: any listener of
     the same Kafka, each consumer may have another.
@@ -108,13 +109,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_cluster(self.cluster)
-        if not self.zookeeper:
-            raise BadSettings("no ZooKeeper address is set; set `zookeeper` (COORDINATOR_ZOOKEEPER) to host:port")
-        if not self.kafka.get("bootstrap.servers"):
-            raise BadSettings(
-                "no Kafka address is set; set `kafka`'s bootstrap.servers (COORDINATOR_KAFKA_BOOTSTRAP_SERVERS) "
-                "to host:port"
-            )
         if not is_token(self.status_token):
             raise BadSettings(
                 "the status token has a character that an HTTP header does not take, such as a line break; "
@@ -228,6 +222,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     found |= {name: _texts(name, given.get(name, {})) for name in _TEXTS}
     found |= {name: _converted(name, given[name], 0.0) for name in _TIMES if name in given}
     found |= {name: _dataclass(default, name, given.get(name, {})) for name, default in _OBJECTS.items()}
+    found["zookeeper"] = zookeeper_address(found["zookeeper"])
+    found["kafka"]["bootstrap.servers"] = kafka_address(found["kafka"].get("bootstrap.servers", ""))
     return Settings(**found)
 
 

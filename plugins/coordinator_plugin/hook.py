@@ -1,8 +1,9 @@
 """Makes the coordinator's settings from Airflow's connections.
 
-ZooKeeper's connection: host (several with commas) and port, or all of it in the host; login and password; in the extra
-any other field of the settings (`chroot`, `discovery`, `status_token` and the others of `status_*`, `zookeeper_access`, `policy`, `fence`, `strategy`
-with `parameters`, `strategies`, the limits).
+ZooKeeper's connection: host (several with commas) and port, or all of it in the host; the folder in the schema (the path of a
+URI), in the host or as `chroot` in the extra; login and password; in the extra any other field of the settings (`discovery`,
+`status_token` and the others of `status_*`, `zookeeper_access`, `policy`, `fence`, `strategy` with `parameters`, `strategies`, the
+limits).
 Kafka's connection: host and port, or `bootstrap.servers` in the extra; every name with a dot in the extra is a setting
 of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are for SASL.
 """
@@ -83,17 +84,41 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
             "password": connection.password or "",
             **own["zookeeper_access"],
         }
-    address = _addresses(connection, default_port=2181)
+    if "://" in (connection.host or ""):
+        raise Refused(
+            f"the host of the connection {connection.conn_id!r} is a URI; write host:port,host:port alone, or give the whole connection "
+            "as a URI"
+        )
+    address = _addresses((connection.host or "").partition("/")[0], connection.port or 2181)
     if not address:
         raise Refused(f"the connection {connection.conn_id!r} has no host; set it to ZooKeeper's host:port")
-    chroot = _text(connection, "chroot", extra.get("chroot", "")).strip("/")
-    return {**own, "zookeeper": f"{address}/{chroot}" if chroot else address}
+    return {**own, "zookeeper": f"{address}{_folder(connection, extra)}"}
+
+
+def _folder(connection: "Connection", extra: Mapping[str, Any]) -> str:
+    """`/folder` from the host, the schema (the path of a URI) or the extra; raises `Refused` for two of them."""
+    given = (
+        (connection.host or "").partition("/")[2],
+        connection.schema or "",
+        _text(connection, "chroot", extra.get("chroot", "")).removeprefix("/"),
+    )
+    found = {one.rstrip("/") for one in given} - {""}
+    if len(found) > 1:
+        raise Refused(
+            f"the connection {connection.conn_id!r} names two folders in ZooKeeper; leave one of them in its host, its schema (the path "
+            "of a URI) or `chroot` in its extra"
+        )
+    return "".join(f"/{one}" for one in found)
 
 
 def kafka_settings(connection: "Connection") -> dict[str, str]:
     """The librdkafka settings in a Kafka connection; raises `Refused`."""
     settings = {name: _text(connection, name, value) for name, value in _extra(connection).items() if "." in name}
-    settings.setdefault("bootstrap.servers", _addresses(connection, default_port=9092))
+    if connection.schema:
+        raise Refused(
+            f"the connection {connection.conn_id!r} has a schema (the path of a URI), and Kafka has none; remove it"
+        )
+    settings.setdefault("bootstrap.servers", _addresses(connection.host or "", connection.port or 9092))
     if not settings["bootstrap.servers"]:
         raise Refused(f"the connection {connection.conn_id!r} has no host; set it to a Kafka broker's host:port")
     if connection.login and "sasl" in settings.get("security.protocol", "").lower():
@@ -102,17 +127,14 @@ def kafka_settings(connection: "Connection") -> dict[str, str]:
     return settings
 
 
-def _addresses(connection: "Connection", default_port: int) -> str:
-    """`host:port,...`; every host without a port gets that of the connection."""
-    host, slash, chroot = (connection.host or "").partition("/")
-    port = connection.port or default_port
-    hosts = [one.strip() for one in host.split(",") if one.strip()]
-    return ",".join(_with_port(one, port) for one in hosts) + slash + chroot
+def _addresses(hosts: str, port: int) -> str:
+    """`host:port,...`; every host without a port gets this one."""
+    return ",".join(_with_port(one.strip(), port) for one in hosts.split(",") if one.strip())
 
 
 def _with_port(host: str, port: int) -> str:
     address = host.strip("[]")
-    if host.endswith("]") or (host == address and host.count(":") > 1):
+    if host.endswith("]") or (host == address and host.count(":") > 1 and "://" not in host):
         return f"[{address}]:{port}"  # of IPv6: its own colons begin no port
     return host if ":" in host else f"{host}:{port}"
 
