@@ -211,7 +211,7 @@ def test_a_query_that_starts_again_uses_the_connection_of_the_one_before_it(
     url = f"sqlite:///{tmp_path}/orders.sqlite"
     for offset in range(3):
         batch = pa.Table.from_pylist([order(offset)])
-        orders._writing(url)(cast(Any, SimpleNamespace(toArrow=lambda batch=batch: batch)), 0)
+        orders._writing(url, orders.prepare)(cast(Any, SimpleNamespace(toArrow=lambda batch=batch: batch)), 0)
     for offset in range(3):
         AuditSink(tmp_path / "audit").append(audit_rows([offset]))
     assert len(connected) == 2, "one for each database"
