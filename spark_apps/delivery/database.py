@@ -9,17 +9,20 @@ that text: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`. Of the p
 libpq has others that load a library, read a file of services, or send the password of one host to another.
 """
 
+import math
 import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from coordinator_tasks import fleet_values
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.partition_text import cut
 
 SQLITE = fleet_values.SQLITE
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -55,6 +58,10 @@ POSTGRESQL_SESSION = {
 """A writer that stops in the middle of a transaction, or whose host is gone, does not lock its rows for hours."""
 KEY = {"topic": "TEXT", "partition": "INTEGER", "offset": "BIGINT"}
 """The place of a record in Kafka: the key of every idempotent row."""
+
+MOST_CHARS = 200
+"""Of a statement in an error."""
+_WHOLE = frozenset({"SMALLINT", "INTEGER", "INT", "BIGINT"})
 
 Row = Sequence[Any]
 
@@ -173,14 +180,14 @@ class _Cursor:
         self._cursor = cursor
 
     def execute(self, statement: str, values: Row = ()) -> int:
-        self._cursor.execute(self._marked(statement), tuple(values))
+        self._cursor.execute(self._marked(statement), tuple(self._storable(statement, values)))
         return int(self._cursor.rowcount)
 
     def executemany(self, statement: str, rows: Iterable[Row]) -> None:
-        self._cursor.executemany(self._marked(statement), rows)
+        self._cursor.executemany(self._marked(statement), (self._storable(statement, row) for row in rows))
 
     def query(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
-        self._cursor.execute(self._marked(statement), tuple(values))
+        self._cursor.execute(self._marked(statement), tuple(self._storable(statement, values)))
         return [tuple(row) for row in self._cursor.fetchall()]
 
     def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
@@ -195,6 +202,16 @@ class _Cursor:
 
     def _marked(self, statement: str) -> str:
         return statement
+
+    def _storable(self, statement: str, values: Row) -> Row:
+        """The values of a statement; raises `Refused`."""
+        for place, value in enumerate(values, 1):
+            if isinstance(value, float) and math.isnan(value):
+                raise Refused(
+                    f"value {place} of `{cut(statement, MOST_CHARS)}` is NaN, which SQLite stores as NULL without a word; give None, a text, or "
+                    "a database in PostgreSQL"
+                )
+        return values
 
 
 class _PostgresCursor(_Cursor):
@@ -211,6 +228,9 @@ class _PostgresCursor(_Cursor):
 
     def _marked(self, statement: str) -> str:
         return statement.replace("%", "%%").replace("?", "%s")
+
+    def _storable(self, _: str, values: Row) -> Row:
+        return values
 
 
 def _names(columns: Iterable[str]) -> str:
@@ -294,6 +314,7 @@ class RowSink:
         if unknown:
             raise Refused(f"table {table} has no column {unknown[0]} to tell records apart by; name one of its columns")
         self._unique = [list(self.columns).index(name) for name in unique]
+        self._whole = [place for place, kind in enumerate(self.columns.values()) if kind.upper() in _WHOLE]
         marks = ", ".join("?" for _ in self.columns)
         types = ", ".join(f'"{name}" {kind}' for name, kind in self.columns.items())
         keys = f"PRIMARY KEY ({_names(key)})" + (f", UNIQUE ({_names(unique)})" if unique else "")
@@ -308,7 +329,8 @@ class RowSink:
     def write(self, cursor: Cursor, rows: Iterable[Row]) -> None:
         """Add rows, values in the order of `columns`; a row whose key exists changes nothing."""
         # In one order of the second keys: two writers of the same ones would wait for each other.
-        cursor.executemany(self._insert, sorted(rows, key=self._second_key) if self._unique else rows)
+        ordered = sorted(rows, key=self._second_key) if self._unique else rows
+        cursor.executemany(self._insert, map(self._lossless, ordered))
 
     def _second_key(self, row: Row) -> list[str]:
         return [repr(row[place]) for place in self._unique]
@@ -318,4 +340,15 @@ class RowSink:
 
         With exactly once they cannot, until offsets are reset to earlier ones, or the topic is created again.
         """
-        cursor.load(self.table, list(self.columns), rows)
+        cursor.load(self.table, list(self.columns), map(self._lossless, rows))
+
+    def _lossless(self, row: Row) -> Row:
+        """The row; raises `Refused` for a number that PostgreSQL would round to a whole one without a word."""
+        for place in self._whole:
+            value = row[place]
+            if isinstance(value, float | Decimal) and not (math.isfinite(value) and value == int(value)):
+                raise Refused(
+                    f"column {list(self.columns)[place]!r} of table {self.table} takes whole numbers, and a row has {value}; round it in the "
+                    "pipeline, or give the column another type"
+                )
+        return row

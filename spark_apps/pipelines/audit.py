@@ -4,6 +4,7 @@ Records are JSON with `sequence` (whole number) and `produced_at` (seconds since
 record's Kafka time is used.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def processed(stream: DataFrame) -> DataFrame:
         "incarnation",
         "epoch",
         F.col("body.sequence").try_cast("long").alias("sequence"),
-        F.coalesce(F.col("body.produced_at").try_cast("double"), F.col("timestamp").cast("double")).alias(
-            "produced_at"
-        ),
+        F.coalesce(
+            F.nullif(F.col("body.produced_at").try_cast("double"), F.lit(math.nan)), F.col("timestamp").cast("double")
+        ).alias("produced_at"),
     )

@@ -1,16 +1,20 @@
 """Rows and positions in one transaction, on SQLite and on PostgreSQL."""
 
+import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psycopg
 import pyarrow as pa
 import pytest
 
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
@@ -82,6 +86,64 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(f"sqlite:///{tmp_path}/rows.sqlite" if sqlite else request.getfixturevalue("postgres").url)
     yield made
     made.close()
+
+
+KINDS = RowSink("kinds", {"whole": "BIGINT", "real": "DOUBLE PRECISION", "text": "TEXT", "exact": "NUMERIC(12, 2)"})
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("add", [RowSink.write, RowSink.append])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("whole", 2**63 - 1),
+        ("whole", 2**63),
+        ("whole", 2.0),
+        ("whole", 1.5),
+        ("whole", Decimal("1.5")),
+        ("whole", INFINITE),
+        ("whole", NAN),
+        ("real", NAN),
+        ("real", INFINITE),
+        ("real", -INFINITE),
+        ("real", 0.1),
+        ("real", 5e-324),
+        ("text", "a\0b"),
+        ("text", "\ud800"),
+        ("text", "\U0001f600" * 100),
+        ("exact", Decimal("9999999999.99")),
+        ("exact", Decimal("99999999999.99")),
+        ("exact", Decimal("NaN")),
+    ],
+)
+def test_a_value_is_stored_as_it_is_or_refused_loudly(
+    bench: Bench, add: Callable[..., None], column: str, value: Any
+) -> None:
+    row = [*("orders", 0, 1), *(value if name == column else None for name in ("whole", "real", "text", "exact"))]
+    database = Database(bench.url)
+    with database.transaction() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS kinds")
+        KINDS.prepare(cursor)
+    try:
+        with database.transaction() as cursor:
+            add(KINDS, cursor, [row])
+    except (Refused, ValueError, OverflowError, sqlite3.Error, psycopg.Error):
+        assert bench.query(f'SELECT "{column}" FROM kinds') == []
+    else:
+        ((found,),) = bench.query(f'SELECT "{column}" FROM kinds')
+        assert str(float(found)) == str(float(value)) if column == "real" else found == value
+    finally:
+        database.close()
+
+
+def test_a_nan_for_sqlite_is_refused_with_its_place(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
+    with (
+        pytest.raises(Refused, match=r"value 2 of `SELECT .*` is NaN, which SQLite stores as NULL"),
+        database.transaction() as cursor,
+    ):
+        cursor.query("SELECT ?, ?", (1, NAN))
+    database.close()
 
 
 def test_rows_and_position_appear_together(bench: Bench) -> None:

@@ -101,9 +101,14 @@ def test_a_record_of_lines_is_split_only_where_that_is_asked_for(spark: SparkSes
 
 
 def test_an_audit_of_a_record_without_its_numbers_has_nulls_and_kafkas_time(spark: SparkSession) -> None:
-    values = b'{"sequence": 5, "produced_at": 2.5}', b'{"sequence": "x", "produced_at": "y"}', b"\xff"
+    values = (
+        b'{"sequence": 5, "produced_at": 2.5}',
+        b'{"sequence": "x", "produced_at": "y"}',
+        b"\xff",
+        b'{"produced_at": "NaN"}',
+    )
     rows: list[dict[str, Any]] = audit.processed(records(spark, *values)).toArrow().to_pylist()
-    assert [(row["sequence"], row["produced_at"]) for row in rows] == [(5, 2.5), (None, 1.0), (None, 1.0)]
+    assert [(row["sequence"], row["produced_at"]) for row in rows] == [(5, 2.5), *[(None, 1.0)] * 3]
 
 
 def test_the_id_of_a_schema_may_be_any_four_bytes(spark: SparkSession) -> None:
