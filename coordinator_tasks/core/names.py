@@ -18,6 +18,19 @@ MAX_DIGITS = 19  # of 2^63-1
 MAX_PARTITION = 2**31 - 1  # Kafka's own limit
 MAX_PORT = 65_535
 MAX_TOPIC_CHARS = 249  # Kafka's own limit (org.apache.kafka.common.internals.Topic)
+INTERNAL = "__"
+"""Kafka's own topics begin with it, and those of many programs around Kafka."""
+KAFKAS_OWN = frozenset(
+    f"{INTERNAL}{name}"
+    for name in (
+        "consumer_offsets",
+        "transaction_state",
+        "share_group_state",
+        "cluster_metadata",
+        "remote_log_metadata",
+    )
+)
+"""A consumer of one of these may feed itself: each of its commits is a record of `__consumer_offsets`."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

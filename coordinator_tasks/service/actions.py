@@ -67,6 +67,7 @@ def _how(given: Given) -> dict[str, Any]:
         "strategy": given["strategy"],
         "parameters": texts(given.get("parameters")),
         "properties": given.get("properties"),
+        "force": bool(given.get("force")),
     }
 
 
@@ -305,7 +306,7 @@ TOPIC_ACTIONS = (
         "add_topic",
         "Manage a topic from now on; the same call again changes nothing.",
         "Manage a Kafka topic: from now on its partitions are assigned to the consumers.",
-        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.FORCE, p.REASON, p.DRY_RUN),
         do=_add_topic,
         before=_described,
     ),

@@ -179,6 +179,11 @@ MOVE = Parameter(
 )
 _PLAN = "The plan, as `plan --dry-run` names it: a digest of its inputs and moves."
 DIGEST = Parameter("digest", option=Option(str, _PLAN))
+FORCE = Parameter(
+    "force",
+    _field("boolean", "Force", "Also what is refused by default, as the refusal says.", default=False),
+    Option(bool, "Also what is refused by default, as the refusal says.", "--force", False),
+)
 REJECT = Parameter("reject", option=Option(bool, "Reject it instead.", "--reject", False))
 
 

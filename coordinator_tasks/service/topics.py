@@ -23,7 +23,16 @@ from coordinator_tasks.core.errors import (
 from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, State, TopicConfig, TopicDescription
-from coordinator_tasks.core.names import ROOT, Paths, check_group, check_topic, is_cluster, is_topic, partition_of
+from coordinator_tasks.core.names import (
+    INTERNAL,
+    ROOT,
+    Paths,
+    check_group,
+    check_topic,
+    is_cluster,
+    is_topic,
+    partition_of,
+)
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.logs import about
@@ -54,6 +63,7 @@ def add_topic(
     strategy: str = "",
     parameters: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
+    force: bool = False,
     actor: Actor,
 ) -> TopicConfig:
     """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
@@ -61,7 +71,7 @@ def add_topic(
     Raises what `would_add` raises, and `LookAgain` (somebody else adds or changes it at the same time).
     """
     wanted, present = would_add(
-        c, topic, group_id, start=start, strategy=strategy, parameters=parameters, properties=properties
+        c, topic, group_id, start=start, strategy=strategy, parameters=parameters, properties=properties, force=force
     )
     if present is not None and not present[0].removed:
         create_partitions(c, topic, wanted.initial_partitions, present[1])
@@ -85,11 +95,12 @@ def would_add(
     strategy: str,
     parameters: Mapping[str, str] | None,
     properties: Mapping[str, str] | None,
+    force: bool = False,
 ) -> tuple[TopicConfig, tuple[TopicConfig, int] | None]:
     """The configuration that `add_topic` would write, and the one that is there with its version.
 
     Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster has not closed it), `GroupInUse`, `Refused`
-    (unknown strategy, a property that is not allowed or that a registered consumer cannot read, or already managed with
+    (unknown strategy, an internal topic without `force`, a property that is not allowed or that a registered consumer cannot read, or already managed with
     other arguments), and the `Unavailable` kinds.
     """
     check_topic(topic)
@@ -112,6 +123,11 @@ def would_add(
     if present is not None and not present[0].removed:
         _check_same(c, present[0], wanted)
         return wanted, present
+    if topic.startswith(INTERNAL) and not force:
+        raise Refused(
+            f"{topic!r} is an internal topic of Kafka, or of a program around it: its consumers may feed themselves with each commit; "
+            "give another topic, or --force (in a form: Force) if you mean it"
+        )
     _check_group(c, group_id)
     _check_readable(c, wanted)
     _check_other_clusters(c, wanted)

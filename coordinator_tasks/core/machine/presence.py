@@ -23,6 +23,7 @@ from coordinator_tasks.core.model import (
     Silence,
     Unreachable,
 )
+from coordinator_tasks.core.names import KAFKAS_OWN
 
 _SAYS: Mapping[str, str] = {SEEKS: "that a partition is sent elsewhere", PROPERTIES: "the properties of a topic"}
 
@@ -105,7 +106,12 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
 
 
 def subscribes(member: Member, topic: str) -> bool:
-    """Whether the member wants the topic: no list = any; else a name or a regular expression that matches it whole."""
+    """Whether the member wants the topic: no list = any; else a name or a regular expression that matches it whole.
+
+    A topic of Kafka's own has to be named.
+    """
+    if topic in KAFKAS_OWN:
+        return topic in member.topics
     return not member.topics or topic_patterns.any_matches(member.topics, topic)
 
 

@@ -108,6 +108,16 @@ def test_an_impossible_name_is_refused_before_anything_is_asked(shop: Cluster, n
         add_topic(shop.coordinator, name, "g", actor=PERSON)
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__share_group_state", "__own"])
+def test_an_internal_topic_is_added_only_by_force(shop: Cluster, name: str) -> None:
+    shop.kafka.create_topic(name, 1)
+    with pytest.raises(Refused, match=f"'{name}' is an internal topic of Kafka.*or --force"):
+        add_topic(shop.coordinator, name, "g", actor=PERSON)
+    assert list_topics(shop.coordinator) == ()
+    add_topic(shop.coordinator, name, "g", force=True, actor=PERSON)
+    assert add_topic(shop.coordinator, name, "g", actor=PERSON).topic == name  # as it is
+
+
 def test_a_topic_added_with_the_clusters_strategy_is_the_same_when_it_is_named(shop: Cluster) -> None:
     add_topic(shop.coordinator, "orders", "g", strategy="balanced", actor=PERSON)
     assert add_topic(shop.coordinator, "orders", "g", actor=PERSON).strategy == "balanced"

@@ -218,6 +218,13 @@ def test_subscription_by_name_or_by_an_expression_that_matches_it_whole(
 
 
 @pytest.mark.parametrize(
+    ("topics", "expected"), [((), False), ((".*",), False), (("__.*",), False), (("x", "__consumer_offsets"), True)]
+)
+def test_a_topic_of_kafkas_own_is_read_only_by_who_names_it(topics: tuple[str, ...], expected: bool) -> None:
+    assert subscribes(member(topics=topics), "__consumer_offsets") is expected
+
+
+@pytest.mark.parametrize(
     ("ages", "expected"),
     [
         ((), 0.0),
