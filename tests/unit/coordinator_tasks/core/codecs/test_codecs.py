@@ -202,7 +202,6 @@ CASES = {
                 Unmoved(5, 0.004, 3, "c", 0.003),
                 ("b lies",),
             ),
-            unasked=True,
         ),
         encode_record,
         lambda raw: decode_record(PATH, raw, -1),
@@ -359,6 +358,7 @@ NEXT = {
         lambda raw: decode_upgrade(PATH, raw, "billing", 4),
     ),
     "upgrade": Case(UPGRADE, encode_upgrade, lambda raw: decode_upgrade(PATH, raw, "billing", 4)),
+    "record that nobody asked for": replace(CASES["record"], value=replace(CASES["record"].value, unasked=True)),
     "record of a reset": replace(
         CASES["record"],
         value=replace(
