@@ -235,18 +235,22 @@ class Consumer(TopicReaders[TopicQuery]):
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
 
     def failure(self) -> str:
-        """Why a query has ended; leaves when all queries were to read only the available records, and have."""
+        """Why no query can read any more; leaves when all queries were to read only the available records, and have."""
         problem = next((why for one in self._topics.values() if (why := one.check())), "")
+        gave_up = [one.gave_up for one in self._topics.values()]
+        if gave_up and all(gave_up):
+            problem = problem or gave_up[0]
         if self._topics and all(one.over for one in self._topics.values()):
             self.leave()
         return problem
 
     def trouble(self) -> str:
-        """The sentence that the application has no executors; empty while it has."""
+        """The sentence that the application has no executors, or that a query does not start; empty while all is well."""
         busy = any(
             one.runner.see(lambda ownership: ownership.batches.outstanding is not None) for one in self._topics.values()
         )
-        return "" if self._executors is None else self._executors.missing(busy=busy)
+        missing = "" if self._executors is None else self._executors.missing(busy=busy)
+        return missing or next((why for one in self._topics.values() if (why := one.trouble())), "")
 
     def _active_tasks(self, run: str) -> int:
         tracker = self._spark.sparkContext.statusTracker()

@@ -25,6 +25,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import BadSettings, CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.core.partition_text import named
 from coordinator_tasks.library_log import LIBRARY_LOG
 from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
@@ -94,7 +95,7 @@ class PlainTopic(TopicReader):
 
     The client fetches ahead from every ready partition. Each batch holds the fetched records, and passes through the sink.
     When a partition may not be read, its fetched records are dropped, and fetched again later from its position. An error
-    of one partition stops no other one.
+    of one partition stops no other one, nor does the sink's: `agent.ownership.failing` says what is tried again when.
     """
 
     def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], output: Output) -> None:
@@ -134,20 +135,29 @@ class PlainTopic(TopicReader):
         super().close()
 
     def _run(self) -> None:
-        try:
-            with suppress(KafkaException):  # the brokers may answer later, when there is something to read
-                self._warm_up()
-            while not self._stop.is_set():
-                self._follow()
-                messages = self._kafka.consume(MOST_MESSAGES, self._poll_s)
-                came_at = time.monotonic()
-                self._process(messages)
-                self._polled_at = came_at if len(messages) < MOST_MESSAGES else -inf
-        except BaseException as error:  # the edge of a thread and of a user's sink: the agent leaves with this reason
-            log.exception("reading topic %s failed", self.runner.topic)
-            self.problem = f"{type(error).__name__}: {error}"
-        finally:
-            self._kafka.close()
+        with suppress(KafkaException):  # the brokers may answer later, when there is something to read
+            self._warm_up()
+        failed = False
+        while not self._stop.is_set():
+            try:
+                if failed:
+                    self._use_new_client()
+                    self.runner.edit(lambda ownership: ownership.failing.reading_began())
+                    failed = False
+                self._read()
+            except BaseException as error:  # the edge of a thread: what fails is this topic, and no other one
+                failed = True
+                log.exception("reading topic %s failed", self.runner.topic)
+                why = f"{type(error).__name__}: {error}"
+                self._stop.wait(self.runner.edit(lambda ownership, why=why: ownership.query_failed(why)))
+        self._kafka.close()
+
+    def _read(self) -> None:
+        self._follow()
+        messages = self._kafka.consume(MOST_MESSAGES, self._poll_s)
+        came_at = time.monotonic()
+        self._process(messages)
+        self._polled_at = came_at if len(messages) < MOST_MESSAGES else -inf
 
     def _follow(self) -> None:
         """Assign the ready partitions to the client, and unassign the others."""
@@ -195,6 +205,9 @@ class PlainTopic(TopicReader):
             return
         self._replaced_at = now
         log.warning("topic %s: partitions %s bring no records: using a new client", self.runner.topic, stuck)
+        self._use_new_client()
+
+    def _use_new_client(self) -> None:
         old, self._kafka = self._kafka, Consumer(self._settings, logger=LIBRARY_LOG)
         self._assigned.clear()
         self._heard.clear()
@@ -257,13 +270,17 @@ class PlainTopic(TopicReader):
             ends[partition] = max(ends.get(partition, 0), offset + (error is None))
             if error is None:
                 came.setdefault(partition, []).append(message)
-        ranges = self.runner.edit(lambda ownership: self._hand_out(ownership, ends)) if ends else {}
-        # Records that came and are in no batch would be missing in the next range: fetch them again.
-        self._drop([p for p in came if p not in ranges])
+        left = set(came)
+        for group in self.runner.see(lambda ownership: _apart(ownership, ends)):
+            ranges = self.runner.edit(
+                lambda ownership, group=group: self._hand_out(ownership, {p: ends[p] for p in group})
+            )
+            passed = not ranges or self._pass(ranges, came)
+            left = left - ranges.keys() if passed else left | ranges.keys()
+        # Records that came and have not passed would be missing in the next range: fetch them again.
+        self._drop(left)
         if refused:
             self._wait_for(refused)
-        if ranges:
-            self._pass(ranges, came)
 
     def _wait_for(self, refused: Mapping[int, KafkaError]) -> None:
         """Ask for these again later; the agent compares their positions with the log, and stops those that are not in it."""
@@ -273,12 +290,20 @@ class PlainTopic(TopicReader):
             lambda ownership: ownership.requests.cannot_read({p: error.str() for p, error in refused.items()})
         )
 
-    def _pass(self, ranges: Mapping[int, Range], came: Mapping[int, Sequence[Message]]) -> None:
-        """Pass a batch through the sink."""
+    def _pass(self, ranges: Mapping[int, Range], came: Mapping[int, Sequence[Message]]) -> bool:
+        """Pass a batch through the sink; False if the sink fails."""
         lost = self.runner.confirmed() if self._output.delivery is Delivery.AT_MOST_ONCE else frozenset()
         kept = [one for p, one in ranges.items() if p not in lost]
-        self._deliver([(one, m) for one in kept for m in came.get(one.partition, ()) if (m.offset() or 0) >= one.start])
+        records = [(one, m) for one in kept for m in came.get(one.partition, ()) if (m.offset() or 0) >= one.start]
+        try:
+            self._deliver(records)
+        except BaseException as error:  # the edge of a user's sink
+            log.exception("topic %s: the sink failed at %s", self.runner.topic, named(ranges))
+            why = f"{type(error).__name__}: {error}"
+            self.runner.edit(lambda ownership: ownership.batches.fail(ranges, why))
+            return False
         self.runner.edit(lambda ownership: ownership.batches.cover(self._batch))
+        return True
 
     def _deliver(self, records: Sequence[Record]) -> None:
         output = self._output
@@ -306,6 +331,14 @@ class PlainTopic(TopicReader):
             del self._again_at[partition]
             ownership.reports.clear(f"read {partition}")
         return ranges
+
+
+def _apart(ownership: TopicOwnership, partitions: Collection[int]) -> list[Collection[int]]:
+    """The partitions in groups: what has failed before is tried by itself, after the others."""
+    failed = ownership.failing.due()
+    others = [p for p in partitions if not any(p in group for group in failed)]
+    groups = [others, *([p for p in partitions if p in group] for group in failed)]
+    return [group for group in groups if group]
 
 
 DEFAULTS = {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "5"}
@@ -339,9 +372,7 @@ class PlainTopics(TopicReaders[PlainTopic]):
         return ""
 
     def failure(self) -> str:
-        return self._refused or next(
-            (f"topic {t}: {one.problem}" for t, one in self._topics.items() if one.problem), ""
-        )
+        return self._refused
 
     def trouble(self) -> str:
         return ""

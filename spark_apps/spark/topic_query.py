@@ -1,4 +1,8 @@
-"""The query of one topic: starts it in its own thread, watches it, restarts it where that helps, and ends it."""
+"""The query of one topic: starts it in its own thread, watches it, starts another one after an error, and ends it.
+
+An error concerns this topic alone: `agent.ownership.failing` says what is read again when. Only the end of Spark itself ends the
+consumer.
+"""
 
 import logging
 import threading
@@ -7,29 +11,30 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.logs import within
-from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.errors import lost_records
 from spark_apps.spark.asking import Asking
-from spark_apps.spark.warm_up import SLOW_START
 from spark_apps.topic_readers import TopicReader
 from spark_apps.tracebacks import reason
 
 STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.5
 START_ATTEMPTS = 6
-MOST_LOSSES, LOSSES_S = 5, 600.0
-"""A query with lost records is restarted at most so often within so many seconds; then the consumer leaves."""
+"""A process none of whose queries has read anything after so many attempts cannot work: it leaves."""
+STARTS_S = 30.0
+"""A start that takes longer is reported: Spark gives its Python process ten seconds, and a busy host needs more."""
 DYING_S = 15.0
 """So long after its error a query that Spark still calls active counts as ended: the end of its thread may have failed too.
 
 It is not restarted: Spark starts none beside one that it calls active.
 """
+STOPPED = "stopped SparkContext"
+"""Spark's words where its context has ended: `Cannot call methods on a stopped SparkContext`."""
 SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 log = logging.getLogger(__name__)
@@ -61,37 +66,74 @@ class TopicQuery(TopicReader):
         self._active_tasks = active_tasks
         self._spark = Asking(f"spark-{runner.topic}")
         self._query: StreamingQuery | None = None
+        self._ended: StreamingQuery | None = None  # its tasks may still write
+        self._why = ""
         self._checked_at = 0.0
         self._dying_since: float | None = None
         self._attempts = 0
-        self._losses: list[float] = []
+        self._ending = threading.Event()
         self._thread = self._begin()
 
-    def _begin(self, lost: tuple[int, str] | None = None) -> threading.Thread:
-        """Start the query in a thread; `lost`: the partition whose lost records ended the last query, and its problem."""
-        self._attempts += 1
-        self._dying_since = None
-        ended, self._query = self._query, None
+    def _begin(self) -> threading.Thread:
+        """Start the query in a thread, the first one or the next."""
+        self._ended, self._query, self._dying_since = self._query, None, None
+        self._readers, self._began_at = self.runner.readers, time.monotonic()
         thread = threading.Thread(
             target=within(self._run, topic=self.runner.topic),
-            args=(ended, lost),
             name=f"query-{self.runner.topic}",
             daemon=True,
         )
         thread.start()
         return thread
 
-    def _run(self, ended: StreamingQuery | None, lost: tuple[int, str] | None) -> None:
+    def _run(self) -> None:
         try:
-            if ended is not None and lost is not None:
-                if not self._idle(ended, time.monotonic() + STOP_TIMEOUT_S):
-                    self.problem = f"topic {self.runner.topic}: the tasks of a query that lost records do not end"
-                    return
-                self.runner.edit(lambda ownership: ownership.query_lost(*lost))
+            if self._ended is not None:
+                self._wait_for_tasks(self._ended)
+            while self._query is None and not (self._ending.is_set() or self.problem):
+                self._attempts += 1
+                self._try()
+        except BaseException as error:  # the edge of a thread
+            log.exception("the query of topic %s is not started again", self.runner.topic)
+            self.problem = f"topic {self.runner.topic}: the query is not started again: {reason(error)}"
+
+    def _try(self) -> None:
+        try:
             self._query = self._start(self._attempts)
-        except BaseException as error:  # the edge of a thread, and of a user's function: the consumer leaves
+        except BaseException as error:  # the edge of a user's function: only this topic is not read
             log.exception("the query of topic %s could not be started", self.runner.topic)
-            self.problem = f"topic {self.runner.topic}: the query could not be started: {reason(error)}"
+            why = self._why = f"the query could not be started: {reason(error)}"
+            if _is_over(error):
+                self.problem = f"topic {self.runner.topic}: {why}"
+            else:
+                self._ending.wait(self.runner.edit(lambda ownership: ownership.query_failed(why)))
+
+    def _wait_for_tasks(self, ended: StreamingQuery) -> None:
+        """Wait for the tasks of an ended query, which may still write; then its batch has failed, and the next query may start."""
+        said = "the query has ended and its tasks have not: another one starts after them"
+        while not self._idle(ended, time.monotonic() + STOP_TIMEOUT_S):
+            if self._ending.is_set():
+                return
+            self.runner.edit(lambda ownership: ownership.reports.add("tasks", said))
+        self._ended = None
+        self.runner.edit(lambda ownership: ownership.reports.clear("tasks"))
+        lost = lost_records(self._why)
+        if lost is not None:
+            self.runner.edit(lambda ownership: ownership.query_lost(*lost))
+        self._ending.wait(self.runner.edit(lambda ownership: ownership.query_failed(self._why)))
+
+    @property
+    def gave_up(self) -> str:
+        """Why no query has ever read anything here; empty while there is hope."""
+        hopeless = self._attempts > START_ATTEMPTS and not self.runner.readers
+        return f"topic {self.runner.topic}: {self._why}" if hopeless and self._why else ""
+
+    def trouble(self) -> str:
+        """The sentence that the query takes long to start; empty while it reads."""
+        took_s = time.monotonic() - self._began_at
+        if self.runner.readers > self._readers or took_s < STARTS_S or self.over:
+            return ""
+        return f"topic {self.runner.topic}: its query has been starting for {took_s:.0f} s and reads nothing yet"
 
     def check(self) -> str:
         """Why the query has ended; empty while it runs, or Spark does not say. Asks Spark at most twice a second."""
@@ -109,9 +151,13 @@ class TopicQuery(TopicReader):
         if not found.why and self.runner.edit(lambda _: self.runner.over):
             self.over = True
             return ""
-        why = found.why or "it was stopped"
-        if found.active or not self._begins_again(found.text, why, now):
-            self.problem = f"topic {self.runner.topic}: the query has ended: {why}"
+        why = f"the query has ended: {found.why or 'it was stopped'}"
+        if found.active or STOPPED in found.text:
+            self.problem = f"topic {self.runner.topic}: {why}"
+        else:
+            log.warning("topic %s: %s; starting the query again", self.runner.topic, why)
+            self._why = found.why or why
+            self._thread = self._begin()
         return self.problem
 
     def _dies(self, found: _Look, now: float) -> bool:
@@ -121,20 +167,6 @@ class TopicQuery(TopicReader):
         elif self._dying_since is None:
             self._dying_since = now
         return self._dying_since is not None and now - self._dying_since >= DYING_S
-
-    def _begins_again(self, text: str, why: str, now: float) -> bool:
-        """Whether the query restarts: after a slow start, or without the partition whose records are lost."""
-        lost = lost_records(why)
-        if lost is not None:
-            self._losses = [at for at in self._losses if now - at < LOSSES_S]
-            again = len(self._losses) < MOST_LOSSES
-            self._losses.append(now)
-        else:
-            again = SLOW_START in text and self._attempts < START_ATTEMPTS and not self.runner.edit(_opened)
-        if again:
-            log.warning("topic %s: %s; starting the query again", self.runner.topic, why if lost else SLOW_START)
-            self._thread = self._begin(lost)
-        return again
 
     def _idle(self, query: StreamingQuery, deadline: float) -> bool:
         """Wait for the tasks of an ended query; False if they do not end in time. If Spark does not answer, there are none."""
@@ -154,8 +186,9 @@ class TopicQuery(TopicReader):
     def end(self) -> bool:
         """Stop the query and wait for its tasks."""
         deadline = time.monotonic() + STOP_TIMEOUT_S
+        self._ending.set()
         self._thread.join(STOP_TIMEOUT_S)
-        query = self._query
+        query = self._query or self._ended
         if query is None:
             return not self._thread.is_alive()
         stopper = threading.Thread(target=_quietly, args=(query.stop,), daemon=True)
@@ -164,13 +197,14 @@ class TopicQuery(TopicReader):
         return not stopper.is_alive() and self._idle(query, deadline)
 
 
+def _is_over(error: BaseException) -> bool:
+    """Whether Spark itself has ended, so that no query of this process can start."""
+    return isinstance(error, Py4JNetworkError) or STOPPED in str(error)
+
+
 def _look_at(query: StreamingQuery) -> _Look:
     active, error = query.isActive, query.exception()
     return _Look(active) if error is None else _Look(active, str(error), reason(error))
-
-
-def _opened(ownership: TopicOwnership) -> bool:
-    return ownership.grants.opened
 
 
 def _quietly(stop: Callable[[], None]) -> None:

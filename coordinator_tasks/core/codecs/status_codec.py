@@ -10,6 +10,7 @@ from coordinator_tasks.core.fields import Fields, read_json
 from coordinator_tasks.core.model import (
     Committed,
     ConsumerStatus,
+    Failure,
     LastPass,
     RunningPartition,
     Stall,
@@ -76,6 +77,23 @@ _RUNNING = Shape(
         "taken": Item("taken", kinds.measured(_TAKEN.nested), sparse=True),
     },
 )
+_FAILURE = Shape(
+    Failure,
+    {
+        "partitions": Item("partitions", kinds.PARTITIONS),
+        "why": Item("why", _SAID),
+        "tries": Item("tries", kinds.NUMBER),
+        "for": Item("for_s", kinds.SPAN),
+        "next": Item("next_s", kinds.SPAN),
+    },
+)
+_FAILURES_OR_NONE = kinds.measured(
+    Kind(
+        lambda fields, name: tuple(_FAILURE.read(one) for one in fields.objects(name)[:MOST_REPORTS]),
+        lambda failures: [_FAILURE.write(one) for one in failures[:MOST_REPORTS]],
+    )
+)
+_FAILURES = Kind(lambda fields, name: _FAILURES_OR_NONE.read(fields, name) or (), _FAILURES_OR_NONE.write)
 _BY_EPOCH = kinds.measured(kinds.by_count(_STALL.nested))
 _STALLS = Kind(lambda fields, name: _BY_EPOCH.read(fields, name) or {}, _BY_EPOCH.write)
 _TOPIC = Shape(
@@ -89,6 +107,7 @@ _TOPIC = Shape(
         "lastBatch": Item("last_batch", Kind(kinds.by_name(kinds.REAL).read, dict)),
         "running": Item("running", kinds.by_partition(_RUNNING.nested)),
         "stalls": Item("stalls", _STALLS, sparse=True),
+        "failures": Item("failures", _FAILURES, sparse=True),
     },
 )
 _STATUS = Shape(

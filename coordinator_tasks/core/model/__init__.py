@@ -35,6 +35,7 @@ from coordinator_tasks.core.model.kafka import Committed, TopicDescription
 from coordinator_tasks.core.model.status import (
     Answer,
     ConsumerStatus,
+    Failure,
     RunningPartition,
     Silence,
     Stall,
@@ -85,6 +86,7 @@ __all__ = [
     "Draining",
     "Ending",
     "Explanation",
+    "Failure",
     "Fleet",
     "FleetVersion",
     "Handoff",

@@ -58,6 +58,25 @@ class RunningPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """What a consumer cannot process at present, and tries again: a sink or a pipeline fails for the reason `why`.
+
+    `partitions`: those that wait; empty = the topic is not read at all. It has failed `tries` times, since `for_s` seconds;
+    `next_s`: seconds until the next try, 0 = it is under way or due.
+    """
+
+    partitions: tuple[int, ...]
+    why: str
+    tries: int = 1
+    for_s: float = 0.0
+    next_s: float = 0.0
+
+    def concerns(self, partition: int) -> bool:
+        """Whether the partition is not processed for this reason."""
+        return not self.partitions or partition in self.partitions
+
+
+@dataclass(frozen=True, slots=True)
 class TopicStatus:
     """What a consumer says of one topic. `acted_epoch` 0 = it has acted on nothing yet.
 
@@ -73,6 +92,7 @@ class TopicStatus:
     reports: tuple[str, ...] = ()
     last_batch: Mapping[str, float] = field(default_factory=dict)
     stalls: Mapping[int, Stall] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

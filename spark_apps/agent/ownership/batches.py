@@ -7,6 +7,7 @@ from coordinator_tasks.core.buckets import BATCH_S, Buckets
 from coordinator_tasks.core.model import Stall
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batch_times import BatchTimes
+from spark_apps.agent.ownership.failing import Failing
 from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
@@ -22,7 +23,7 @@ class Batches:
     `until_goal`: only what was there when each partition was taken up is to be read.
     """
 
-    def __init__(self, holdings: Holdings, grants: Grants, clock: Clock, fresh_s: float) -> None:
+    def __init__(self, holdings: Holdings, grants: Grants, failing: Failing, clock: Clock, fresh_s: float) -> None:
         self.outstanding: tuple[int, tuple[Range, ...]] | None = None
         self.until_goal = False
         self.last: dict[str, float] = {}
@@ -30,14 +31,16 @@ class Batches:
         self.offsets = 0
         self._holdings = holdings
         self._grants = grants
+        self._failing = failing
         self._clock = clock
         self._fresh_s = fresh_s
         self._times = BatchTimes()
 
     def readable(self) -> dict[int, OwnedPartition]:
-        """The partitions that may be part of the next batch: those that are ready and freshly fetched."""
-        now = self._clock.monotonic()
-        return {p: h for p, h in self._holdings.ready().items() if h.is_sure(now, self._fresh_s)}
+        """The partitions that may be part of the next batch: those that are ready, freshly fetched, and do not wait after a failure."""
+        now, waiting = self._clock.monotonic(), self._failing.waiting()
+        ready = self._holdings.ready().items()
+        return {p: h for p, h in ready if p not in waiting and h.is_sure(now, self._fresh_s)}
 
     def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
         """A batch is planned, the one before it is covered: from now on its partitions count as running."""
@@ -67,6 +70,8 @@ class Batches:
                         any_s = max(any_s, stall_s)
                         if one.token_epoch < kept_below:
                             longest_s, slowest = stall_s, one.partition
+            if ranges:
+                self._failing.passed([one.partition for one in ranges])
             stalls.note(any_s, longest_s, slowest, now)
             self.offsets += sum(one.size for one in ranges)
             took_s = self._times.end(now)
@@ -111,6 +116,16 @@ class Batches:
         for partition in self._holdings.held.keys() & set(partitions):
             self._holdings.held[partition].discard()
         self._grants.apply()
+
+    def fail(self, partitions: Collection[int], why: str) -> None:
+        """The sink or the pipeline has failed at the part of the batch with these partitions: it is read again later.
+
+        At most once, the part was committed before, and is not delivered again.
+        """
+        self.withdraw(partitions)
+        self._failing.fail(partitions, why)
+        if self.outstanding is not None and not self.outstanding[1]:
+            self.drop()
 
     def refuse(self, refused: Mapping[int, Standing]) -> None:
         """The sink has left out these partitions of the batch: it has another owner's token for them."""

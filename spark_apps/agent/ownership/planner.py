@@ -11,6 +11,7 @@
 - The same `start` gives the same batch until it has passed.
 - A new batch needs a fresh fetch of the committed entries (`Batches.readable`).
 - At most once: a batch is offered when its ends are committed.
+- What the sink or the pipeline has failed at is in no batch with anything else (`failing`).
 """
 
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ class BatchPlanner:
         self._passed_at = -inf
         self._per_second = 0.0
         self._expecting_since: float | None = None
+        self._was_alone = False
         self._latest_at = clock.monotonic() + self.pacing.max_delay_s
 
     def configure(self, options: SourceOptions) -> None:
@@ -72,9 +74,9 @@ class BatchPlanner:
         self._cover(start.batch)
         if self._last is not None and self.ownership.batches.outstanding is not None:
             return self._confirmed(self._last)
-        available = self._available()
+        available, alone = self._chosen(self._available())
         started = self._started(available)
-        if not available or not (self._due(available) or started):
+        if not available or not (self._due(available, at_once=alone) or started):
             self.ownership.requests.want_ends()
             return None
         pacing, now, most = self.pacing, self._clock.monotonic(), self._limit(soon=self._expecting() or started)
@@ -85,7 +87,7 @@ class BatchPlanner:
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
         batch = start.following(ranges, pacing.parallelism, piece)
         self.ownership.batches.hand_out(batch.batch, tuple(batch.ranges.values()))
-        self._last, self._planned_at = batch, now
+        self._last, self._planned_at, self._was_alone = batch, now, alone
         self._next_at, self._latest_at = now + pacing.batch_interval_s, now + pacing.max_delay_s
         return self._confirmed(batch)
 
@@ -129,11 +131,15 @@ class BatchPlanner:
         self._offered = batch
         return batch
 
-    def _due(self, available: list[Range]) -> bool:
+    def _due(self, available: list[Range], *, at_once: bool) -> bool:
         now = self._clock.monotonic()
         if now < self._next_at:
             return False
-        enough = self.ownership.batches.until_goal or sum(one.size for one in available) >= self.pacing.min_offsets
+        enough = (
+            at_once
+            or self.ownership.batches.until_goal
+            or sum(one.size for one in available) >= self.pacing.min_offsets
+        )
         if enough or now >= self._latest_at:
             return True
         self.ownership.batches.waits(one.partition for one in available)
@@ -176,6 +182,17 @@ class BatchPlanner:
             for p, h in ready
             if (end := ends[p]) is not None and end > h.position
         ]
+
+    def _chosen(self, available: list[Range]) -> tuple[list[Range], bool]:
+        """The ranges of the next batch, and whether they are what has failed before: it is tried by itself, in turn with the others."""
+        groups = self.ownership.failing.due()
+        failed = next((g for g in groups if any(one.partition in g for one in available)), None)
+        if failed is None:
+            return available, False
+        others = [one for one in available if not any(one.partition in g for g in groups)]
+        if others and self._was_alone:
+            return others, False
+        return [one for one in available if one.partition in failed], True
 
     def _started(self, available: list[Range]) -> bool:
         ready = self.ownership.holdings.ready()

@@ -10,6 +10,7 @@ Calls go one way: `requests`, `batches` and `listening` call `grants`, which cal
 from coordinator_tasks.core.model import TopicStatus
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batches import Batches
+from spark_apps.agent.ownership.failing import Failing
 from spark_apps.agent.ownership.figures import PartitionFigures, TopicFigures
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.grants import Grants
@@ -39,7 +40,8 @@ class TopicOwnership:
         self.releasing = Releasing(identity, self.holdings, clock, timing)
         self.grants = Grants(identity, self.holdings, self.releasing, clock, self.reports, acquiring)
         self.requests = Requests(identity, self.holdings, self.grants, clock, timing, self.reports)
-        self.batches = Batches(self.holdings, self.grants, clock, timing.fresh_s)
+        self.failing = Failing(self.holdings, clock)
+        self.batches = Batches(self.holdings, self.grants, self.failing, clock, timing.fresh_s)
         self.listening = Listening(self.holdings, self.grants, self.reports)
 
     def agree(self, terms: Terms) -> None:
@@ -51,6 +53,7 @@ class TopicOwnership:
         if first is not None:
             self.holdings.first = first
         self.holdings.fail_on_data_loss = fail_on_data_loss
+        self.failing.reading_began()
         self.grants.opened = True
         self.grants.apply()
 
@@ -59,6 +62,19 @@ class TopicOwnership:
         self.alive = False
         self.batches.drop()
         self.grants.stop(why)
+
+    def query_failed(self, why: str) -> float:
+        """The query is terminated by an error, and no task of it runs; returns the seconds until another one is to start.
+
+        The batch under way is at fault, if there is one.
+        """
+        under_way = self.batches.outstanding
+        if under_way is not None and under_way[1]:
+            self.batches.fail([one.partition for one in under_way[1]], why)
+        pause_s = self.failing.reading_failed(why) if under_way is None else 0.0
+        self.batches.drop()
+        self.grants.apply()
+        return pause_s
 
     def query_lost(self, partition: int, problem: str) -> None:
         """The query is terminated as above, because records of a partition are gone: that one stops, another query follows."""
@@ -71,6 +87,10 @@ class TopicOwnership:
         """As whom we write to a sink that keeps the positions."""
         return Writer(self.identity.cluster, self.topic, self.holdings.topic_id, self.identity.consumer)
 
+    def said(self) -> tuple[str, ...]:
+        """What fails, and all other reports."""
+        return (*self.failing.sentences(), *self.reports.all())
+
     def status(self) -> TopicStatus:
         """What our interface says of this topic."""
         accepted, paused = self.holdings.accepted, self.holdings.paused
@@ -82,7 +102,8 @@ class TopicOwnership:
             held=self.grants.may_hold(),
             running={p: h.status(self.alive, p in paused, now) for p, h in counted.items()},
             query_alive=self.alive,
-            reports=self.reports.all(),
+            reports=self.said(),
+            failures=self.failing.told(),
             last_batch=dict(self.batches.last),
             stalls=self.batches.stalls(),
         )

@@ -114,6 +114,7 @@ class Agent:
         self._halt_at = 0.0
         self._halted = False
         self._trouble = ""
+        self._failing = ""
         zk.listen(self._on_connection)
 
     # From other threads ----------------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ class Agent:
         """What our metrics say."""
         names = sorted(self._topics.names())
         reports = len(self.reports.all()) + sum(
-            self._topics.edit(topic, lambda ownership: len(ownership.reports.all())) for topic in names
+            self._topics.edit(topic, lambda ownership: len(ownership.said())) for topic in names
         )
         return ConsumerFigures(
             consumer=self.identity.consumer,
@@ -179,6 +180,8 @@ class Agent:
             return "leaving"
         if self._trouble:
             return f"stuck: {self._trouble}"
+        if self._failing:
+            return f"failing: {self._failing}"
         if self._is_registered:
             return "ok"
         return "detached" if self._registered else "starting"
@@ -232,10 +235,12 @@ class Agent:
             self._mark_draining()
 
     def _prepared(self, now: float) -> bool:
-        """Whether the query of each existing topic reads, or `prepare_s` is over."""
+        """Whether the query of each existing topic reads, or `prepare_s` is over and not all of them fail."""
         if self._prepare_until is None:
             self._prepare_until = now + self._timing.prepare_s
         self._view.prepare()
+        if self._failing and not self._any(lambda ownership: ownership.grants.opened):
+            return False  # a consumer none of whose queries reads would only keep partitions from others
         return now >= self._prepare_until or not self._any(lambda ownership: not ownership.grants.opened)
 
     def _register(self, now: float) -> None:
@@ -261,7 +266,10 @@ class Agent:
         if self.failure or self._halted:
             return
         found, trouble, limits = self._topics.failure(), self._topics.trouble(), self._timing
+        failing = ""
         for topic in self._topics.names():
+            said = self._topics.edit(topic, lambda ownership: ownership.failing.sentences())
+            failing = failing or next((f"topic {topic}: {sentence}" for sentence in said), "")
             stalled = self._topics.edit(topic, lambda ownership: ownership.batches.stalled(limits.stalled_s))
             if stalled and not found:
                 found = f"topic {topic}: no progress for {limits.stalled_s:g} s in partitions {list(stalled)}"
@@ -271,7 +279,7 @@ class Agent:
             overdue = self._topics.edit(topic, lambda ownership: ownership.batches.overdue(limits.slow_batch_s))
             if overdue and not trouble:
                 trouble = f"topic {topic}: {overdue}"
-        self._trouble = trouble
+        self._trouble, self._failing = trouble, failing
         if found:
             self._give_up(found)
 
@@ -387,4 +395,4 @@ class Agent:
 def _standing(ownership: TopicOwnership) -> Standing:
     accepted = ownership.holdings.accepted
     epoch = accepted.epoch if accepted is not None else 0
-    return Standing(ownership.reports.all(), frozenset(ownership.holdings.held), epoch)
+    return Standing(ownership.said(), frozenset(ownership.holdings.held), epoch)

@@ -71,6 +71,7 @@ class TopicRunner:
         self._offsets: GroupOffsets | None = None
         self._sink: TransactionalSink | None = None
         self._callbacks: Callbacks | None = None
+        self.readers = 0  # so many have attached
         self._closed = False
         self._thread = threading.Thread(target=within(self._run, topic=topic), name=f"agent-{topic}", daemon=True)
         self._thread.start()
@@ -206,6 +207,7 @@ class TopicRunner:
         # The sink's position counts: nothing is left out until a person seeks.
         fails = options.fail_on_data_loss or self.ownership.holdings.terms.claims
         self.edit(lambda ownership: ownership.open(first, fail_on_data_loss=fails))
+        self.readers += 1
         kafka = {**properties, "group.id": self._node.group_id, "bootstrap.servers": self._brokers}
         return Attached(kafka, fails)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from coordinator_tasks.core.model import Committed, Seek, Token, TopicNode
+from coordinator_tasks.core.model import Committed, Handoff, Seek, Token, TopicNode
 from spark_apps import plain
 from spark_apps.agent.ownership.work import perform
 from spark_apps.agent.settings import Identity, Timing
@@ -241,17 +241,107 @@ def test_a_record_before_the_position_passes_no_second_time(stage: Stage) -> Non
     assert stage.read(0) == list(range(11))
 
 
-def test_a_batch_whose_sink_fails_is_not_committed(make: Make) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("no space left")
+class Fussy:
+    """A sink that refuses some records, and every record while it is `away`."""
 
-    stage = make(plain.Output(fail))
-    stage.own(0)
-    with pytest.raises(OSError, match="no space"):
+    def __init__(self, *poison: tuple[int, int], error: type[BaseException] = ValueError) -> None:
+        self.poison, self.error, self.away = set(poison), error, False
+        self.rows: list[tuple[int, int]] = []
+        self.calls = 0
+
+    def __call__(self, _topic: str, records: Sequence[plain.Record]) -> None:
+        self.calls += 1
+        if self.away:
+            raise OSError("the database is gone")
+        came = [(one.partition, message.offset() or 0) for one, message in records]
+        if bad := self.poison.intersection(came):
+            raise self.error(f"cannot write {min(bad)}")
+        self.rows += came
+
+    def of(self, partition: int) -> list[int]:
+        return [offset for p, offset in self.rows if p == partition]
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_poison_record_stops_its_partition_alone_and_nothing_of_it_is_lost(
+    make: Make, error: type[BaseException]
+) -> None:
+    sink = Fussy((0, 4), error=error)
+    stage = make(plain.Output(sink))
+    stage.own(0, 1)
+    for _ in range(300):
         stage.turn()
-    stage.tick(TIMING.look_s)
-    stage.tick(TIMING.look_s)
-    assert stage.committed(0) == 0
+        stage.kafka.append("t", 1, 1)
+    assert sink.of(0) == []
+    assert sink.of(1) == list(range(309)), "every record, once, and at once"
+    assert (stage.committed(0), stage.committed(1)) == (0, 309)
+    assert sink.calls - 300 < 12, "with back-off"
+    assert stage.reported(f"partition 0 waits at offset 0: {error.__name__}: cannot write (0, 4) (failed ")
+    (failure,) = stage.runner.status().failures
+    assert failure.partitions == (0,)
+    sink.poison.clear()
+    for _ in range(310):
+        stage.turn()
+    assert sink.of(0) == list(range(10))
+    assert stage.runner.status().failures == ()
+    assert not stage.reported("partition 0 waits")
+
+
+def test_a_sink_that_is_away_is_waited_for_and_asked_seldom(make: Make) -> None:
+    sink = Fussy()
+    stage = make(plain.Output(sink))
+    stage.own(0, 1)
+    sink.away = True
+    for _ in range(1200):
+        stage.turn()
+        assert stage.runner.edit(lambda ownership: ownership.batches.stalled(60.0)) == (), (
+            "it waits, and is not stalled"
+        )
+    assert sink.calls < 14, "both together"
+    assert stage.reported("partitions 0-1 wait: OSError: the database is gone")
+    sink.away = False
+    for _ in range(310):
+        stage.turn()
+    assert (sink.of(0), sink.of(1)) == (list(range(10)), list(range(10)))
+    assert stage.runner.status().failures == ()
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda stage: (stage.see(paused=frozenset({0})), stage.turn(), stage.see(paused=frozenset())),
+        lambda stage: stage.see(
+            since={0: stage.node.epoch + 1, 1: stage.node.since[1]}, seeks={0: Seek(5, stage.node.epoch + 1)}
+        ),
+    ],
+    ids=["a pause", "a reset of its offset"],
+)
+def test_the_back_off_ends_with_its_cause(make: Make, ends: Callable[[Stage], object]) -> None:
+    sink = Fussy((0, 4))
+    stage = make(plain.Output(sink))
+    stage.own(0, 1)
+    for _ in range(100):
+        stage.turn()
+    assert stage.runner.status().failures
+    sink.poison.clear()
+    ends(stage)
+    for _ in range(5):
+        stage.turn()
+    assert sink.of(0)[-1] == 9
+    assert stage.runner.status().failures == ()
+
+
+def test_a_failing_partition_is_given_away_at_once_at_its_committed_position(make: Make) -> None:
+    sink = Fussy((0, 4))
+    stage = make(plain.Output(sink))
+    stage.own(0, 1)
+    for _ in range(100):
+        stage.turn()
+    epoch = stage.node.epoch + 1
+    stage.see(assignments={1: "a"}, since={1: 2}, handoff={0: Handoff("a", "b", epoch)})
+    release = stage.runner.ownership.releasing.outbox[0]
+    assert (release.offset, release.epoch) == (0, epoch)
+    assert stage.runner.status().failures == ()
 
 
 def test_every_batch_has_its_own_number(stage: Stage) -> None:
@@ -292,18 +382,37 @@ def test_the_reading_goes_on_until_the_end_and_knows_when_it_last_had_everything
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
-def test_a_thread_that_fails_says_why_and_closes_its_client(
+def test_a_reading_that_fails_begins_again_with_another_client_and_says_why(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error("boom")
+    stage.own(0)
+    consume, told, closed = stage.client.consume, list[str](), list[bool]()
 
-    closed: list[bool] = []
+    def another(*_: object, **__: object) -> Client:
+        stage.client.positions.clear()
+        return stage.client
+
+    def fail_twice(most: int, poll_s: float) -> list[Message]:
+        if len(told) < 2:
+            raise error("boom")
+        stage.topic._stop.set()
+        return consume(most, poll_s)
+
+    def wait(pause_s: float) -> None:
+        assert len(told) < 2
+        told.append(f"{stage.runner.status().reports[0]} {pause_s:g}")
+
+    monkeypatch.setattr(plain, "Consumer", another)
     monkeypatch.setattr(stage.topic, "_warm_up", bool)
-    monkeypatch.setattr(stage.client, "consume", fail)
+    monkeypatch.setattr(stage.topic._stop, "wait", wait)
+    monkeypatch.setattr(stage.client, "consume", fail_twice)
     monkeypatch.setattr(stage.client, "close", lambda: closed.append(True), raising=False)
     stage.topic._run()
-    assert (stage.topic.problem, closed) == (f"{error.__name__}: boom", [True])
+    why = f"the topic is not read: {error.__name__}: boom"
+    assert told == [f"{why} (failed 1 time; it is tried again) 1", f"{why} (failed 2 times; it is tried again) 2"]
+    assert (stage.topic.problem, closed) == ("", [True])
+    assert stage.read(0) == list(range(10))
+    assert stage.runner.status().failures == ()
 
 
 def test_at_the_logs_end_nothing_is_left_at_the_time_of_the_poll(stage: Stage) -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.wiring import Settings
@@ -21,7 +22,7 @@ from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
 from spark_apps.errors import DataLost, lost_records
 from spark_apps.pipelines import outputs
 from spark_apps.spark import progress, topic_query
-from spark_apps.spark.topic_query import MOST_LOSSES, START_ATTEMPTS, TopicQuery
+from spark_apps.spark.topic_query import START_ATTEMPTS, TopicQuery
 from spark_apps.spark.warm_up import SLOW_START
 
 SITE = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
@@ -39,15 +40,29 @@ class Ended:
     def exception(self) -> Exception:
         return RuntimeError(self._why)
 
+    def stop(self) -> None: ...
+
 
 class Runner:
+    """`failed`: each reason for which reading has failed."""
+
     topic = "orders"
+    over = False
 
     def __init__(self, opened: bool) -> None:
         self.lost: list[tuple[int, str]] = []
+        self.failed: list[str] = []
+        self.said: list[str] = []
+        self.readers = int(opened)
         self.ownership = SimpleNamespace(
-            grants=SimpleNamespace(opened=opened), query_lost=lambda *lost: self.lost.append(lost)
+            query_lost=lambda *lost: self.lost.append(lost),
+            query_failed=self._fail,
+            reports=SimpleNamespace(add=lambda _, text: self.said.append(text), clear=lambda _: None),
         )
+
+    def _fail(self, why: str) -> float:
+        self.failed.append(why)
+        return 0.0
 
     def edit(self, change: Any) -> Any:
         return change(self.ownership)
@@ -58,33 +73,75 @@ def _check_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_query, "CHECK_S", -1.0)
 
 
-def outcome(why: str, *, opened: bool) -> tuple[int, str]:
-    """How often the query was started, and what is said in the end."""
+def outcome(why: str, *, opened: bool) -> tuple[int, TopicQuery, Runner]:
+    """How often the query was started in a few looks."""
     started: list[Ended] = []
 
     def start(_: int) -> Any:
         started.append(Ended(why))
         return started[-1]
 
-    topic = TopicQuery(cast(Any, Runner(opened)), start, lambda _: 0)
+    runner = Runner(opened)
+    topic = TopicQuery(cast(Any, runner), start, lambda _: 0)
     for _ in range(START_ATTEMPTS * 2):
         topic._thread.join()
         topic.check()
-    return len(started), topic.check()
+    topic._thread.join()
+    return len(started), topic, runner
 
 
-def test_a_slow_start_is_tried_again_and_then_given_up() -> None:
-    assert outcome(SLOW_START, opened=False) == (START_ATTEMPTS, f"topic orders: the query has ended: {SLOW_START}")
+@pytest.mark.parametrize("why", [SLOW_START, "no such column"])
+def test_a_query_that_fails_is_told_at_once_and_started_again_and_the_consumer_stays(why: str) -> None:
+    started, topic, runner = outcome(why, opened=True)
+    assert (started, topic.problem, topic.gave_up) == (1 + START_ATTEMPTS * 2, "", "")
+    assert runner.failed == [why] * START_ATTEMPTS * 2
+
+
+def test_a_process_whose_query_never_reads_gives_up_after_some_attempts() -> None:
+    _, topic, runner = outcome(SLOW_START, opened=False)
+    assert topic.gave_up == f"topic orders: {SLOW_START}"
+    runner.readers = 1
+    assert topic.gave_up == ""
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
-def test_a_pipeline_that_fails_to_start_its_query_says_why(error: type[BaseException]) -> None:
-    def start(_: int) -> Any:
-        raise error("no such table")
+def test_a_pipeline_that_fails_to_start_its_query_is_tried_again(error: type[BaseException]) -> None:
+    raised = [error("no such table"), error("no such table")]
 
-    topic = TopicQuery(cast(Any, Runner(False)), start, lambda _: 0)
+    def start(_: int) -> Any:
+        if raised:
+            raise raised.pop()
+        return Ended("")
+
+    runner = Runner(False)
+    topic = TopicQuery(cast(Any, runner), start, lambda _: 0)
     topic._thread.join()
-    assert topic.check() == "topic orders: the query could not be started: no such table"
+    assert runner.failed == ["the query could not be started: no such table"] * 2
+    assert (topic.problem, topic._attempts) == ("", 3)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Py4JNetworkError("the JVM is gone"), RuntimeError("Cannot call methods on a stopped SparkContext.")],
+    ids=["the JVM", "its context"],
+)
+def test_the_end_of_spark_itself_ends_the_consumer(error: Exception) -> None:
+    def start(_: int) -> Any:
+        raise error
+
+    topic = TopicQuery(cast(Any, Runner(True)), start, lambda _: 0)
+    topic._thread.join()
+    assert topic.check() == f"topic orders: the query could not be started: {error}"
+
+
+def test_a_query_that_takes_long_to_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_query, "STARTS_S", 0.0)
+    runner = Runner(False)
+    topic = TopicQuery(cast(Any, runner), lambda _: cast(Any, Ended("")), lambda _: 0)
+    topic._thread.join()
+    assert topic.trouble() == "topic orders: its query has been starting for 0 s and reads nothing yet"
+    runner.readers = 1
+    assert topic.trouble() == ""
 
 
 class Dying(Ended):
@@ -132,10 +189,12 @@ def test_a_jvm_that_hangs_keeps_nobody_waiting_and_is_heard_when_it_answers() ->
     assert [topic.check() for _ in range(20)] == [""] * 20
     assert time.monotonic() - began < 5
     query.answers.set()
-    while not topic.check():
+    while topic._attempts < 2:
+        topic.check()
         assert time.monotonic() - began < 20
         time.sleep(0.01)
-    assert topic.problem == "topic orders: the query has ended: no such column"
+    assert topic.runner.failed[0] == "no such column"  # type: ignore[attr-defined]
+    topic._ending.set()
     topic._spark.close()
 
 
@@ -223,39 +282,10 @@ def test_a_consumer_leaves_nothing_of_its_checkpoints(
     assert [one.name for one in own.rglob("*")] == (["c", "a"] if given else [])
 
 
-def losing(monkeypatch: pytest.MonkeyPatch, tasks: list[int]) -> tuple[list[int], Runner, TopicQuery]:
-    """A topic whose query always ends with lost records, and has so many active tasks at each look."""
-    monkeypatch.setattr(topic_query, "STOP_TIMEOUT_S", 0.2)
-    started: list[int] = []
-
-    def start(attempt: int) -> Any:
-        started.append(attempt)
-        return Ended(LOST)
-
-    runner = Runner(opened=True)
-    topic = TopicQuery(cast(Any, runner), start, lambda _: tasks.pop(0) if len(tasks) > 1 else tasks[0])
-    for _ in range(2 * MOST_LOSSES):
-        topic._thread.join()
-        topic.check()
-    return started, runner, topic
-
-
-def test_a_query_that_lost_records_starts_again_without_their_partition_up_to_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    started, runner, topic = losing(monkeypatch, [2, 1, 0])
-    assert started == list(range(1, MOST_LOSSES + 2))
-    assert runner.lost == [(1, "offsets 1 to 3 are gone")] * MOST_LOSSES
-    assert (
-        "the query has ended: DataLost: topic orders, partition 1, planned 1 to 8: offsets 1 to 3 are gone; set"
-        in topic.problem
-    )
-
-
-def test_starts_after_lost_records_that_lie_far_back_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_query, "LOSSES_S", -1.0)
-    started, _, topic = losing(monkeypatch, [0])
-    assert (len(started), topic.problem) == (1 + 2 * MOST_LOSSES, "")
+def test_a_query_that_lost_records_starts_again_without_their_partition() -> None:
+    started, topic, runner = outcome(LOST, opened=True)
+    assert (started, topic.problem) == (1 + START_ATTEMPTS * 2, "")
+    assert runner.lost == [(1, "offsets 1 to 3 are gone")] * START_ATTEMPTS * 2
 
 
 @pytest.mark.parametrize("partition", ["9" * 5_000, "9999999999", "01"], ids=["5,000 digits", "too large", "odd"])
@@ -265,17 +295,24 @@ def test_a_text_that_names_no_partition_tells_of_no_lost_records(partition: str)
     assert lost_records(text) is None
 
 
-def test_nothing_is_given_back_while_tasks_of_the_query_that_lost_records_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    started, runner, topic = losing(monkeypatch, [1])
-    assert (started, runner.lost) == ([1], [])
-    assert topic.problem == "topic orders: the tasks of a query that lost records do not end"
+def test_nothing_is_given_back_while_tasks_of_the_failed_query_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_query, "STOP_TIMEOUT_S", 0.05)
+    tasks, runner = [1], Runner(opened=True)
+    started: list[int] = []
 
+    def start(attempt: int) -> Any:
+        started.append(attempt)
+        return Ended(LOST)
 
-@pytest.mark.parametrize(
-    ("why", "opened"), [(SLOW_START, True), ("no such column", False)], ids=["a query that has read", "another failure"]
-)
-def test_anything_else_ends_the_consumer_at_once(why: str, opened: bool) -> None:
-    assert outcome(why, opened=opened) == (1, f"topic orders: the query has ended: {why}")
+    topic = TopicQuery(cast(Any, runner), start, lambda _: tasks[0])
+    topic._thread.join()
+    topic.check()
+    topic._thread.join(0.5)
+    assert (started, runner.lost, runner.failed) == ([1], [], [])
+    assert runner.said[0] == "the query has ended and its tasks have not: another one starts after them"
+    assert not topic.end(), "they may still write"
+    tasks[0] = 0
+    assert topic.end()
 
 
 def test_a_consumer_that_cannot_read_a_test_batch_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +388,7 @@ WITHOUT_A_CAUSE = FROM_THE_JVM.partition("Caused by")[0]
     ],
 )
 def test_what_ended_a_query_is_said_by_its_deepest_cause(why: str, says: str) -> None:
-    assert outcome(why, opened=True) == (1, f"topic orders: the query has ended: {says}")
+    assert outcome(why, opened=True)[2].failed[0] == says
 
 
 def build_of(made: Consumer, topic: str) -> str:

@@ -1,0 +1,197 @@
+"""What the sink, the pipeline or other code of a user's fails at, and when that is tried again.
+
+The one place that decides it, with Spark and without. Times are the clock's monotonic seconds.
+- A batch of several partitions fails: each half is tried by itself, at once. So the others pass, and the bad one is found.
+- A partition fails by itself: it waits, twice as long after each failure, up to `MOST_S`, and is tried by itself.
+- Two groups fail for the same reason, and nothing has passed in between: the sink is away. All that fail for this reason wait,
+  and then one group is tried for all, the one that was tried longest ago.
+- A group passes: all that fail for its reason are due at once.
+- A failure is over when the partition is paused, closes, or has another grant (a seek, a move, another process).
+Nothing is left out: a record that never passes stops its partition alone.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from coordinator_tasks.core.model import Failure
+from coordinator_tasks.core.partition_text import agreed, counted, named
+from coordinator_tasks.core.ports import Clock
+from coordinator_tasks.core.protocol.claims import one_line
+from spark_apps.agent.ownership.holdings import Holdings
+from spark_apps.agent.ownership.owned_partition import OwnedPartition
+
+FIRST_S, MOST_S = 1.0, 30.0
+MOST_IN_A_ROW = 16
+STEADY_S = 10.0
+"""A reading that began again and has lasted so long works."""
+
+
+def backoff_s(failures: int) -> float:
+    """The pause after so many failures in a row: none after none."""
+    return min(MOST_S, FIRST_S * 2.0 ** min(failures - 1, 16)) if failures else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Partitions that are tried together: partition → epoch of the holding that failed. `alone`: failures as one partition."""
+
+    epochs: Mapping[int, int]
+    why: str
+    since: float
+    tries: int = 0
+    alone: int = 0
+    tried_at: float = -inf
+    again_at: float = -inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The topic's reading as a whole has failed; `began_at`: when it last began again (`None` = not yet)."""
+
+    why: str
+    since: float
+    tries: int
+    again_at: float
+    began_at: float | None = None
+
+
+class Failing:
+    """What fails of one topic. One thread at a time uses it."""
+
+    def __init__(self, holdings: Holdings, clock: Clock) -> None:
+        self._holdings = holdings
+        self._clock = clock
+        self._groups: list[_Group] = []
+        self._in_a_row: dict[str, list[frozenset[int]]] = {}  # reason → what failed for it since something passed
+        self._reading: _Reading | None = None
+
+    # Events ----------------------------------------------------------------------------------------------------------
+
+    def fail(self, partitions: Collection[int], why: str) -> None:
+        """A batch of these partitions has failed, and nothing of it counts as passed."""
+        now, why, held = self._clock.monotonic(), one_line(why), self._holdings.held
+        known = {p: one for one in self._current() for p in one.epochs}
+        before = next((known[p] for p in sorted(partitions) if p in known), None)
+        epochs = {p: held[p].token.epoch for p in sorted(partitions) if p in held and not held[p].closing}
+        self._groups = _without(self._groups, epochs)
+        if epochs:
+            failed = _Group(epochs, why, now) if before is None else replace(before, epochs=epochs, why=why)
+            failed = replace(failed, tries=failed.tries + 1, alone=failed.alone + (len(epochs) == 1), tried_at=now)
+            self._groups += [replace(one, again_at=now + backoff_s(one.alone)) for one in _halves(failed)]
+            self._wait_together(why, frozenset(epochs), now)
+
+    def _wait_together(self, why: str, failed: frozenset[int], now: float) -> None:
+        """If others have failed for this reason too, and nothing has passed since, let all of them wait."""
+        reasons = {one.why for one in self._groups}
+        self._in_a_row = {reason: sets for reason, sets in self._in_a_row.items() if reason in reasons}
+        in_a_row = self._in_a_row.setdefault(why, [])
+        again_at = now + backoff_s(len(in_a_row)) if any(map(failed.isdisjoint, in_a_row)) else -inf
+        in_a_row.append(failed)
+        del in_a_row[:-MOST_IN_A_ROW]
+        self._groups = [
+            replace(one, again_at=max(one.again_at, again_at)) if one.why == why else one for one in self._groups
+        ]
+        for one in self._groups:
+            self._excuse(one.epochs, one.again_at)
+
+    def passed(self, partitions: Collection[int]) -> None:
+        """A batch with these partitions has passed."""
+        self._reading = None
+        reasons = {one.why for one in self._groups if not one.epochs.keys().isdisjoint(partitions)}
+        if reasons:
+            now, left = self._clock.monotonic(), _without(self._groups, partitions)
+            self._groups = [replace(one, again_at=now) if one.why in reasons else one for one in left]
+            self._in_a_row = {why: sets for why, sets in self._in_a_row.items() if why not in reasons}
+
+    def reading_failed(self, why: str) -> float:
+        """The topic is not read any more, and no partition in particular is the cause; returns the pause before the next try."""
+        now, before = self._clock.monotonic(), self._reading_now()
+        tries, since = (1, now) if before is None else (before.tries + 1, before.since)
+        again_at = now + backoff_s(tries)
+        self._reading = _Reading(one_line(why), since, tries, again_at)
+        self._excuse(self._holdings.held, again_at)
+        return again_at - now
+
+    def reading_began(self) -> None:
+        """The topic is read again."""
+        if self._reading is not None and self._reading.began_at is None:
+            self._reading = replace(self._reading, began_at=self._clock.monotonic())
+
+    def _excuse(self, partitions: Iterable[int], until: float) -> None:
+        """What waits makes no progress, and is not stalled."""
+        for partition in partitions:
+            held = self._holdings.held[partition]
+            held.progressed_at = max(held.progressed_at, until)
+
+    # Views -----------------------------------------------------------------------------------------------------------
+
+    def waiting(self) -> frozenset[int]:
+        """The partitions that are not to be read now."""
+        now = self._clock.monotonic()
+        return frozenset(p for one in self._current() if one.again_at > now for p in one.epochs)
+
+    def due(self) -> list[frozenset[int]]:
+        """The groups that are to be tried now, each by itself, the one that was tried longest ago first."""
+        now = self._clock.monotonic()
+        due = sorted((one for one in self._current() if one.again_at <= now), key=lambda one: one.tried_at)
+        return [frozenset(one.epochs) for one in due]
+
+    def told(self) -> tuple[Failure, ...]:
+        """What fails, for the status: the reading as a whole first, then by reason."""
+        now, found, reading = self._clock.monotonic(), list[Failure](), self._reading_now()
+        if reading is not None:
+            found.append(Failure((), reading.why, reading.tries, now - reading.since, max(0.0, reading.again_at - now)))
+        by_why: dict[str, list[_Group]] = {}
+        for one in self._current():
+            by_why.setdefault(one.why, []).append(one)
+        for why, groups in by_why.items():
+            partitions = tuple(sorted(p for one in groups for p in one.epochs))
+            tries, since = max(one.tries for one in groups), min(one.since for one in groups)
+            next_s = max(0.0, min(one.again_at for one in groups) - now)
+            found.append(Failure(partitions, why, tries, now - since, next_s))
+        return tuple(found)
+
+    def sentences(self) -> tuple[str, ...]:
+        """What fails, for a person. A sentence changes with each try, and not in between."""
+        return tuple(map(self._sentence, self.told()))
+
+    def _sentence(self, one: Failure) -> str:
+        often = f"failed {counted(one.tries, 'time')}"
+        if not one.partitions:
+            return f"the topic is not read: {one.why} ({often}; it is tried again)"
+        where = f" at offset {self._holdings.held[one.partitions[0]].passed}" if len(one.partitions) == 1 else ""
+        waits = agreed(len(one.partitions), "waits", "wait")
+        return f"{named(one.partitions)} {waits}{where}: {one.why} ({often}; tried again)"
+
+    def _reading_now(self) -> _Reading | None:
+        """The failure of the reading, unless it has begun again and gone on for `STEADY_S`."""
+        one, now = self._reading, self._clock.monotonic()
+        if one is not None and one.began_at is not None and now - one.began_at >= STEADY_S:
+            self._reading = None
+        return self._reading
+
+    def _current(self) -> list[_Group]:
+        """What still fails: the holding is the same, and read."""
+        held, paused = self._holdings.held, self._holdings.paused
+        for group in self._groups:
+            over = [p for p, epoch in group.epochs.items() if p in paused or not _is_held(held.get(p), epoch)]
+            if over:
+                self._groups = _without(self._groups, over)
+        return self._groups
+
+
+def _is_held(held: OwnedPartition | None, epoch: int) -> bool:
+    return held is not None and not held.closing and held.token.epoch == epoch
+
+
+def _without(groups: Sequence[_Group], partitions: Collection[int]) -> list[_Group]:
+    left = (replace(one, epochs={p: e for p, e in one.epochs.items() if p not in partitions}) for one in groups)
+    return [one for one in left if one.epochs]
+
+
+def _halves(group: _Group) -> list[_Group]:
+    """What is tried next: each half by itself, or the one partition again."""
+    each = list(group.epochs.items())
+    middle = len(each) // 2
+    return [replace(group, epochs=dict(half)) for half in (each[:middle], each[middle:]) if half]
