@@ -40,8 +40,9 @@ _ASSIGNMENT = (
     StructField("epoch", LongType()),
 )
 _US_PER_MS = 1000
-_LAST_MS = (2**63 - 1) // _US_PER_MS
-"""A producer may send any number as a time; a timestamp has microseconds, and so ends here, in the year 294247."""
+_DAY_MS = 86_400_000
+_FIRST_MS, _LAST_MS = -62_135_596_800_000 + _DAY_MS, 253_402_300_799_999 - _DAY_MS
+"""Python's first and last `datetime`, less a day for time zones. A producer may send any number as a time, such as nanoseconds."""
 _HEADERS_OF = methodcaller("headers")
 """Not `message.headers()`: see `coordinator_tasks.adapters.kafka_samples`."""
 
@@ -91,9 +92,7 @@ class Columns:
             _repeated(topic, count),
             number_column(records.partitions),
             number_column(records.offsets),
-            number_column(records.times_ms.clip(-_LAST_MS, _LAST_MS) * _US_PER_MS).view(
-                self.schema.field("timestamp").type
-            ),
+            _times(topic, records).view(self.schema.field("timestamp").type),
             number_column(
                 records.kinds - 1
             ),  # the numbers of Spark and Kafka: -1 none, 0 creation, 1 append to the log
@@ -116,6 +115,26 @@ def number_column(numbers: NDArray[Any], there: NDArray[np.bool_] | None = None)
     validity = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
     kind = pa.from_numpy_dtype(numbers.dtype)
     return pa.Array.from_buffers(kind, numbers.size, [validity, pa.py_buffer(numbers)])
+
+
+def _times(topic: str, records: Records) -> pa.Array:
+    """The times in microseconds; null where no `datetime` can hold them, with a warning that names the first such record."""
+    times = records.times_ms
+    there = (times >= _FIRST_MS) & (times <= _LAST_MS)
+    if there.all():
+        return number_column(times * _US_PER_MS)
+    strange = np.flatnonzero(~there)
+    first = strange[0]
+    log.warning(
+        "topic %s: the times of %d records are no milliseconds since 1970 of the years 1 to 9999, so their timestamps are null; the "
+        "first one is partition %d, offset %d: %d",
+        topic,
+        len(strange),
+        records.partitions[first],
+        records.offsets[first],
+        times[first],
+    )
+    return number_column(np.where(there, times, 0) * _US_PER_MS, there)
 
 
 def _repeated(text: str, count: int) -> pa.Array:

@@ -6,6 +6,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Producer
@@ -144,6 +145,17 @@ class Site:
 
     def close(self) -> None:
         self.zk.close()
+
+
+def another_topic(site: Site, name: str = "later") -> Site:
+    """A second topic of the same cluster and group."""
+    other = copy(site)
+    other.topic = f"{name}-{site.cluster}"
+    site.admin.create_topic(other.topic, site.partitions)
+    described = site.admin.describe([other.topic])[other.topic]
+    assert described is not None
+    other.node = TopicNode(site.kafka, site.group, 0, "g1", described.topic_id, initial_partitions=site.partitions)
+    return other
 
 
 def ask(address: str, timeout_s: float = 5.0) -> ConsumerStatus:

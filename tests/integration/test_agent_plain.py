@@ -17,7 +17,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.plain import Output, Record
-from tests.integration.agent_site import Rows, Running, Site, Traffic, ask, wait_for
+from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, ask, wait_for
 from tests.integration.test_listeners import Listener
 
 pytestmark = pytest.mark.integration
@@ -112,41 +112,49 @@ def test_a_clean_leave_gives_everything_away_and_ends_by_number(site: Site) -> N
     assert two.leave(0.0) == 0
 
 
-def test_a_sink_that_fails_ends_its_consumer_with_the_reason_and_the_next_owner_begins_with_that_batch(
-    site: Site,
-) -> None:
-    rows, gone = Rows(), threading.Event()
+def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partition_alone(site: Site) -> None:
+    """Its consumer stays, reads no further where it waits, says why, and gives the partition away at once."""
+    rows, gone, poison, other = Rows(), threading.Event(), b"12", another_topic(site)
     kept = rows.sink("a")
 
     def sink(topic: str, records: Sequence[Record]) -> None:
-        if gone.is_set():
+        if gone.is_set() and topic == site.topic:
             raise OSError("the database is gone")
-        kept(topic, records)
+        if any(r.partition == 1 and m.value() == poison for r, m in records) and topic == site.topic:
+            raise ValueError("this sink does not bear 12")
+        if topic == site.topic:
+            kept(topic, records)
+
+    def committed(of: Site = site) -> dict[int, int]:
+        return {p: entry.offset for p, entry in of.committed().items()}
 
     one, two = Running(site, "a", Output(sink)), Running(site, "b", rows)
-    site.produce(20)
-    site.assign(dict.fromkeys(range(4), "a"))
-    wait_for(
-        lambda: {p: entry.offset for p, entry in site.committed().items()} == dict.fromkeys(range(4), 20), "20 pass"
-    )
+    site.produce(10)
+    for each in (site, other):
+        each.assign(dict.fromkeys(range(4), "a"))
+    wait_for(lambda: committed() == dict.fromkeys(range(4), 10), "10 pass")
     gone.set()
+    site.produce(10, start=10)
+    other.produce(20)
+    wait_for(lambda: committed(other) == dict.fromkeys(range(4), 20), "the other topic goes on")
+    said = "partitions 0-3 wait: OSError: the database is gone"
+    wait_for(lambda: any(said in text for text in site.topic_status("a").reports), "it is said")
+    health = f"failing: topic {site.topic}: {said}"
+    wait_for(lambda: site.status("a").health.startswith(health), "its health says so", 2)
+    assert committed() == dict.fromkeys(range(4), 10)
+    gone.clear()
+    wait_for(lambda: committed() == {0: 20, 1: 10, 2: 20, 3: 20}, "the others go on")
+    (failure,) = site.topic_status("a").failures
+    assert (failure.partitions, failure.why) == ((1,), "ValueError: this sink does not bear 12")
     site.produce(10, start=20)
-    one.thread.join(15)
-    assert one.code == 1
-    assert one.consumer.process is not None
-    assert one.consumer.process.agent is not None
-    why = f"topic {site.topic}: OSError: the database is gone"
-    assert one.consumer.process.agent.failure == why
-    assert one.consumer.process.agent.status().health == f"failed: {why}"
-    assert {p: entry.offset for p, entry in site.committed().items()} == dict.fromkeys(range(4), 20)
-    assert [site.release(p) for p in range(4)] == [None] * 4
-    assert site.zk.find(site.paths.member("a")) is None
-    claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
-    assert list(claim.ended.values()) == [Ending.LEFT], "so that its partitions are given to others at once"
-    site.assign(dict.fromkeys(range(4), "b"), guarded=frozenset(range(4)))
-    wait_for(lambda: all(len(rows.offsets(p)) == 30 for p in range(4)), "b goes on")
+    wait_for(lambda: committed() == {0: 30, 1: 10, 2: 30, 3: 30}, "and on")
+    site.hand_off({1: "b"})
+    took_s = wait_for(lambda: site.release(1) is not None, "the partition is released")
+    assert took_s < 2, "a close waits for no retry"
+    wait_for(lambda: rows.offsets(1) == list(range(30)), "b, which bears it, goes on from there")
     assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(30)) for p in range(4)}
-    assert two.leave(0.0) == 0
+    wait_for(lambda: site.status("a").health == "ok", "nothing fails any more")
+    assert (one.leave(0.0), two.leave(0.0)) == (0, 0)
 
 
 def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(site: Site, tmp_path: Path) -> None:

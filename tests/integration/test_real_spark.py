@@ -7,17 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim
-from coordinator_tasks.core.model import Ending, TopicNode
+from coordinator_tasks.core.model import Ending
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from tests.integration.agent_site import Rows, Running, Site, Traffic, wait_for
+from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, wait_for
 from tests.integration.hanging_pipeline import HANG, TRIGGER_S, counting, now_and_then
 from tests.integration.spark_submit import SUBMIT
 
@@ -63,17 +62,6 @@ def application(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     site.close()
-
-
-def another_topic(site: Site, name: str = "later") -> Site:
-    """A second topic of the same cluster and group."""
-    other = copy(site)
-    other.topic = f"{name}-{site.cluster}"
-    site.admin.create_topic(other.topic, site.partitions)
-    described = site.admin.describe([other.topic])[other.topic]
-    assert described is not None
-    other.node = TopicNode(site.kafka, site.group, 0, "g1", described.topic_id, initial_partitions=site.partitions)
-    return other
 
 
 def test_topics_that_appear_are_picked_up_and_a_query_without_progress_ends_the_consumer_with_its_reason(

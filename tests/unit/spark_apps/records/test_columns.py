@@ -49,12 +49,19 @@ def test_each_column_has_its_value() -> None:
     ]
 
 
-def test_a_time_too_far_for_a_timestamp_is_the_last_one() -> None:
-    """A producer may send any number: it came out as another time."""
-    times = np.array([2**62, -(2**62)], np.int64)
-    nothing, small = pa.nulls(2, pa.binary()), np.ones(2, np.int32)
-    batch = Columns(False, False, "", 0).build("orders", Records(nothing, nothing, small, times, times, small), times)
-    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [9223372036854775000, -9223372036854775000]
+def test_a_time_that_python_cannot_hold_is_null_and_its_record_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """A producer may send any number; nanoseconds are a known mistake. One such record must not end its batch."""
+    nanoseconds, microseconds = 1_764_000_000_000_000_000, 1_764_000_000_000_000
+    times = np.array([nanoseconds, microseconds, 2**63 - 1, -(2**63), -1, 0, 1_764_000_000_000], np.int64)
+    offsets, nothing = np.arange(40, 40 + times.size), pa.nulls(times.size, pa.binary())
+    small = np.ones(times.size, np.int32)
+    records = Records(nothing, nothing, small, offsets, times, small)
+    batch = Columns(False, False, "", 0).build("orders", records, times)
+    batch.validate(full=True)
+    said = [row["timestamp"] and row["timestamp"].timestamp() for row in batch.to_pylist()]
+    assert said == [None, None, None, None, -0.001, 0.0, 1_764_000_000.0]
+    assert "the times of 4 records" in caplog.text
+    assert f"the first one is partition 1, offset 40: {nanoseconds}" in caplog.text
 
 
 def test_a_batch_of_nothing_and_an_empty_name() -> None:
