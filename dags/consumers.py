@@ -1,11 +1,11 @@
 """Brings the fleets to their desired state: launches every missing consumer."""
 
-from datetime import timedelta
-
 from airflow.sdk import DAG
+from coordinator_plugin.base_operators import TriggerRunOperator
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import POOL, changes_of, cluster_dag
+from coordinator_plugin.dagparts import POOL, changes_of, cluster_dag, fleet_param
+from coordinator_plugin.fleet_runs import LIMIT, MOST_AT_ONCE, FleetRunsOperator
 from coordinator_plugin.launch import LaunchConsumerOperator
 from coordinator_plugin.upkeep import LAUNCH, MissingConsumersOperator
 
@@ -13,15 +13,19 @@ DOCS = """
 ### Consumers
 The fleet is a desired state in ZooKeeper. A launch task ends as soon as its consumer has registered; the consumer runs
 independently of Airflow. A second launch of a live id has no effect, so every task may run again.
+
+A run without a fleet starts one for each fleet with missing consumers. These run beside each other: a fleet that is slow or fails delays
+no other one. Of one fleet there is one run at a time.
 """
-LIMIT = timedelta(hours=1)
-"""Of a run: `reconcile` starts none beside one that never ends, such as one that waits for a pool which is not there."""
 
 
 def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
-    schedule = [changes_of(cluster, Scope.FLEET)]
-    with cluster_dag(cluster, "consumers", DOCS, schedule=schedule, max_active_runs=1, dagrun_timeout=LIMIT) as dag:
+    options = {"schedule": [changes_of(cluster, Scope.FLEET)], "max_active_runs": MOST_AT_ONCE, "dagrun_timeout": LIMIT}
+    with cluster_dag(cluster, "consumers", DOCS, {"app": fleet_param()}, **options) as dag:
+        fleets = FleetRunsOperator(task_id="fleets", cluster=cluster.name)
+        label = "{{ task.conf.get('app', '') }}"
+        TriggerRunOperator.partial(task_id="start", map_index_template=label).expand_kwargs(fleets.output)
         missing = MissingConsumersOperator(task_id="missing", cluster=cluster.name)
         LaunchConsumerOperator.partial(
             task_id=LAUNCH, cluster=cluster.name, pool=POOL, map_index_template="{{ task.consumer }}"

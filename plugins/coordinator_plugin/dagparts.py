@@ -84,6 +84,14 @@ def cluster_param(cluster: Cluster | None = None) -> Param:
     return Param(names[0], type="string", enum=names, title="Cluster", description="The cluster to act on.")
 
 
+def fleet_param() -> Param:
+    """One fleet, or all."""
+    description = "Launch for this one alone; empty = start a run for each fleet with missing consumers."
+    return Param(
+        "", type="string", pattern="^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$", title="Fleet", description=description
+    )
+
+
 def topics_param() -> Param:
     """Several topics, none = all."""
     description = "One per line; none means all that are due."

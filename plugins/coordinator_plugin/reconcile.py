@@ -1,6 +1,6 @@
 """The work of `reconcile`, every minute. Correctness relies on it, because events may get lost."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result: due topics, consumers to launch, questions to people (approvals as well), lines for the log, and the audit.
+    """The result: due topics, consumers to launch and their fleets, questions to people (approvals as well), lines for the log, and the audit.
 
     `writable`: a step of some due topic can be written now.
     """
@@ -49,6 +49,7 @@ class Findings:
     due: tuple[str, ...] = ()
     writable: bool = False
     missing: tuple[str, ...] = ()
+    fleets: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     approvals: tuple[Approval, ...] = ()
     lines: list[str] = field(default_factory=list)
@@ -68,7 +69,7 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(f"{topic} is due" for topic in due)
     lines += lag_moments.keep(c, managed)
     lines += idle.give_up(c, managed)
-    missing, said = _missing(c)
+    missing, fleets, said = _missing(c)
     lines.extend(said)
     lines.extend(f"{topic}: nobody owns {named(partitions)}" for topic, partitions in unowned.items())
     flapping = tuple(one for one in questions_of_flapping(c, managed) if one.topic not in unowned)
@@ -90,7 +91,7 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
     day = int(now // ASK_AGAIN_S)
     approvals = [Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting]
-    return Findings(due, writable, missing, asked, in_turn(approvals, now), lines, audited)
+    return Findings(due, writable, missing, fleets, asked, in_turn(approvals, now), lines, audited)
 
 
 def _told(audited: Audit) -> list[str]:
@@ -100,14 +101,15 @@ def _told(audited: Audit) -> list[str]:
     return told if more <= 0 else [*told[:MAX_TOLD], f"{counted(more, 'further finding')} of the audit: see `audit`"]
 
 
-def _missing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
-    """The consumers to launch, and lines for the log."""
+def _missing(c: Coordinator) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
+    """The consumers to launch, their fleets, and lines for the log."""
     problems: list[str] = []
     try:
-        missing = tuple(launch.consumer for launch in fleet.missing(c, problems))
+        launches = fleet.missing(c, problems)
     except NoAccess as error:
-        return (), [f"nobody is launched: {error}"]
-    return missing, [*problems, *(f"{consumer} is missing" for consumer in missing)]
+        return (), (), [f"nobody is launched: {error}"]
+    missing, fleets = tuple(one.consumer for one in launches), tuple(sorted({one.app for one in launches}))
+    return missing, fleets, [*problems, *(f"{consumer} is missing" for consumer in missing)]
 
 
 def runs(
@@ -115,18 +117,17 @@ def runs(
     dag_ids: Mapping[str, str],
     *,
     active_rebalances: int,
-    active_launches: int,
+    launches: Iterable[dict[str, Any]] = (),
     under_way: Callable[[str, str], bool] = lambda _dag_id, _run_id: False,
 ) -> list[dict[str, Any]]:
     """The runs to start, each as arguments of its trigger. A run that is under way finds new work itself, unless it stands still.
 
-    `dag_ids`: this cluster's DAGs by their plain name. `under_way`: whether a run of this DAG and id has not ended.
+    `dag_ids`: this cluster's DAGs by their plain name. `launches`: the runs of fleets. `under_way`: whether a run of this DAG and id has not ended.
     """
     found: list[dict[str, Any]] = []
     if findings.due and active_rebalances <= (MOST_BESIDE if findings.writable else 0):
         found.append({"trigger_dag_id": dag_ids["rebalance"], "trigger_run_id": None, "conf": {}})
-    if findings.missing and not active_launches:
-        found.append({"trigger_dag_id": dag_ids["consumers"], "trigger_run_id": None, "conf": {}})
+    found += launches
     asked = [{"trigger_dag_id": dag_ids["stuck_topic"], **question.plain()} for question in findings.questions]
     asked += [{"trigger_dag_id": dag_ids["approve_plan"], **one.plain()} for one in findings.approvals]
     return found + [one for one in asked if not under_way(one["trigger_dag_id"], _before(one["trigger_run_id"]))]

@@ -18,6 +18,7 @@ from coordinator_plugin.base_operators import (
     actor_of,
     one_line_errors,
 )
+from coordinator_plugin.fleet_runs import ACTIVE, fleet_runs, goes_first
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
@@ -30,7 +31,6 @@ from coordinator_tasks.service import autoscale, fleet, pauses, transitions
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 
-_ACTIVE = ["queued", "running"]
 LAUNCH = "launch"
 """The task of `consumers` that launches one."""
 LOOK_S = 10.0
@@ -64,16 +64,16 @@ class ReconcileOperator(ClusterOperator):
         self.say(self._paused(ti, [name for name, work in wanted.items() if work]))
 
         def under_way(dag_id: str, run_id: str) -> bool:
-            return ti.get_dr_count(dag_id, run_ids=[run_id], states=_ACTIVE) > 0
+            return ti.get_dr_count(dag_id, run_ids=[run_id], states=ACTIVE) > 0
 
-        launches = active_runs(ti, self.dag_ids["consumers"], now=bool(findings.missing))
-        if findings.missing and launches:
+        launches = fleet_runs(self.dag_ids["consumers"], findings.fleets, ti)
+        if len(launches) < len(findings.fleets):
             self.say(waiting_launches(ti, self.dag_ids["consumers"]))
         return runs(
             findings,
             self.dag_ids,
             active_rebalances=active_runs(ti, self.dag_ids["rebalance"], now=findings.writable),
-            active_launches=launches,
+            launches=launches,
             under_way=under_way,
         )
 
@@ -101,7 +101,7 @@ def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> i
 
 
 def waiting_launches(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> Iterator[str]:
-    """A line if Airflow begins no launch of a run that is under way: a task whose pool is missing waits, and nothing else says it."""
+    """A line if Airflow begins no launch of the runs that are under way: a task whose pool is missing waits, and nothing else says it."""
     waiting, begun = (
         ti.get_ti_count(dag_id, task_ids=[LAUNCH], states=states)
         for states in (["scheduled"], ["queued", "running", "deferred"])
@@ -143,16 +143,22 @@ class AutoscaleOperator(ClusterOperator):
 
 
 class MissingConsumersOperator(ClusterOperator):
-    """The missing consumers of the fleets, at most `MOST_LAUNCHES`; each launch reads its fleet itself.
+    """The missing consumers of the run's fleet, at most `MOST_LAUNCHES`; each launch reads its fleet itself.
 
-    Which ones is left to chance, so that a fleet whose launches all fail keeps no other one from being launched.
+    Which ones is left to chance, so that consumers whose launches all fail keep no other one from being launched.
     """
 
-    def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow's signature
-        """The arguments of each launch."""
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """The arguments of each launch; none in a run without a fleet, or beside an earlier one of the same fleet."""
         problems: list[str] = []
+        app = context["params"].get("app")
+        if not app:
+            return []
+        if not goes_first(app, context["ti"].run_id, context["ti"]):
+            self.log.info("another run launches for %s", app)
+            return []
         with self.coordinator() as coordinator:
-            launches = fleet.missing(coordinator, problems)
+            launches = tuple(one for one in fleet.missing(coordinator, problems) if one.app == app)
             for problem in problems:
                 self.log.warning("%s", problem)
             self.say(f"{launch.consumer} of {launch.app} is missing" for launch in launches)

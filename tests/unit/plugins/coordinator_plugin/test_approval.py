@@ -76,16 +76,16 @@ def answered(
 def test_reconcile_asks_once_for_each_plan_that_waits(site: Site) -> None:
     findings = reconcile(site.coordinator)
     assert findings.due == ()
-    (run,) = runs(findings, DAGS, active_rebalances=0, active_launches=0)
+    (run,) = runs(findings, DAGS, active_rebalances=0)
     plan = digest(site)
     assert run["trigger_dag_id"] == "approve_plan"
     assert run["conf"] == {"topic": "orders", "digest": plan}
     assert run["trigger_run_id"].startswith(f"approve__orders__{plan}__")
     site.clock.advance(60)
-    again = runs(reconcile(site.coordinator), DAGS, active_rebalances=0, active_launches=0)
+    again = runs(reconcile(site.coordinator), DAGS, active_rebalances=0)
     assert again == [run], "Airflow makes one run of one id"
     approving.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
-    assert runs(reconcile(site.coordinator), DAGS, active_rebalances=0, active_launches=0) == []
+    assert runs(reconcile(site.coordinator), DAGS, active_rebalances=0) == []
 
 
 class Runs:

@@ -23,9 +23,10 @@ def test_reconcile_finds_due_topics_and_missing_consumers_and_lets_running_runs_
         "stuck_topic": "stuck_topic",
         "approve_plan": "approve_plan",
     }
-    wanted = runs(findings, names, active_rebalances=0, active_launches=0)
+    assert findings.fleets == ("app",)
+    wanted = runs(findings, names, active_rebalances=0, launches=[{"trigger_dag_id": "consumers"}])
     assert [one["trigger_dag_id"] for one in wanted] == ["rebalance", "consumers"]
-    assert runs(replace(findings, writable=False), names, active_rebalances=1, active_launches=1) == []
+    assert runs(replace(findings, writable=False), names, active_rebalances=1) == []
 
 
 def test_a_run_that_stands_still_keeps_nothing_from_being_done_that_can_be_done_now(shop: Cluster) -> None:
@@ -34,7 +35,7 @@ def test_a_run_that_stands_still_keeps_nothing_from_being_done_that_can_be_done_
     assert findings.writable
 
     def started(active: int) -> list[str]:
-        return [one["trigger_dag_id"] for one in runs(findings, names, active_rebalances=active, active_launches=0)]
+        return [one["trigger_dag_id"] for one in runs(findings, names, active_rebalances=active)]
 
     names = {"rebalance": "rebalance"} | dict.fromkeys(("consumers", "stuck_topic", "approve_plan"), "")
     assert (started(1), started(2)) == (["rebalance"], [])

@@ -112,18 +112,18 @@ def test_a_run_that_is_queued_for_later_does_not_stop_reconcile(
     assert active_runs(ti, "rebalance", now=now) == counted
 
 
-def test_a_missing_consumer_does_not_wait_for_a_run_that_is_queued_for_later(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
+def test_a_fleet_gets_a_run_of_its_own_unless_one_is_under_way(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for app in ("slow", "quick"):
+        fleet.set_fleet(shop.coordinator, Fleet(app, "app.py", (f"{app}-1",)))
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     ti: Any = SimpleNamespace(
-        get_dr_count=lambda dag_id, states, run_ids=(): int(dag_id == "consumers" and "queued" in states),
+        get_dr_count=lambda _, states, run_ids=(): int(any(one.startswith("fleet__slow__") for one in run_ids)),
+        get_ti_count=lambda *_, **__: 0,
         get_dag=lambda _: SimpleNamespace(is_paused=False),
     )
     names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
     woken = ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti})  # type: ignore[typeddict-item]
-    assert [one["trigger_dag_id"] for one in woken] == ["consumers"]
+    assert [(one["trigger_dag_id"], one["conf"]) for one in woken] == [("consumers", {"app": "quick"})]
 
 
 @pytest.fixture
