@@ -106,7 +106,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
                 owners or NOBODY,
                 ranges(one.moving) or NOBODY,
                 ranges(one.unowned) or NOBODY,
-                one.problem or "; ".join(part for part in (reason + blockers, *one.wishes) if part),
+                one.problem or "; ".join(part for part in (reason + blockers, *one.failing, *one.wishes) if part),
             )
         )
     headers = ("topic", "state", "epoch", "partitions", "owners", "moving", "unowned", "now")

@@ -134,15 +134,19 @@ def exit_if_held(reports: Sequence[TopicReport]) -> None:
         raise typer.Exit(HELD_EXIT)
 
 
-def exit_if_unowned(found: Mapping[str, Sequence[int]], problems: Sequence[str] = ()) -> None:
-    """Print the partitions without an owner, by topic, and what could not be read, on standard error.
+def exit_if_unowned(
+    found: Mapping[str, Sequence[int]], problems: Sequence[str] = (), failing: Sequence[str] = ()
+) -> None:
+    """Print the partitions without an owner, by topic, what is not processed, and what could not be read, on standard error.
 
     Exit with `HELD_EXIT` if there are any.
     """
+    for text in failing:
+        print(visible(text), file=sys.stderr)
     for topic, partitions in found.items():
         print(f"nobody owns {named(partitions)} of topic {topic}", file=sys.stderr)
     exit_if_left_out(problems)
-    if found:
+    if found or failing:
         raise typer.Exit(HELD_EXIT)
 
 

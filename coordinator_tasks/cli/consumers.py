@@ -30,13 +30,15 @@ commands = typer.Typer()
 def status(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the consumers: live, isolated, draining or absent; address, incarnation, what they run and their lag.
 
-    Exit code 1 while a partition has no owner, or a topic cannot be read.
+    Exit code 1 while a partition has no owner or is not processed, or a topic cannot be read.
     """
     problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
-        listed(overview.consumers(c), how_of(how, json), show.consumers)
+        found = overview.consumers(c)
+        listed(found, how_of(how, json), show.consumers)
         unowned = overview.unowned(c, problems)
-    exit_if_unowned(unowned, [f"{topic}: {problem.told}" for topic, problem in problems.items()])
+    failing = [f"{one.consumer}: {one.health}" for one in found if one.health.startswith(overview.FAILING)]
+    exit_if_unowned(unowned, [f"{topic}: {problem.told}" for topic, problem in problems.items()], failing)
 
 
 for panel, found in {

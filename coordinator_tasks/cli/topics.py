@@ -24,13 +24,14 @@ commands = typer.Typer()
 def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the managed topics: state, epoch, owners, partitions without an owner, what they wait for and for whom.
 
-    Exit code 1 while a partition has no owner, or a topic cannot be read.
+    Exit code 1 while a partition has no owner or is not processed, or a topic cannot be read.
     """
     with opened(context) as c:
         found = overview.topics(c)
         listed(found, how_of(how, json), show.topics)
+    failing = [f"{one.topic}: {text}" for one in found for text in one.failing]
     unowned = {one.topic: one.unowned for one in found if one.unowned}
-    exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem])
+    exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem], failing)
 
 
 for action in (*TOPIC_ACTIONS, ACTIONS["reset_offsets"]):

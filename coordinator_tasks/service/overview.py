@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine import crashes
 from coordinator_tasks.core.machine.causes import absence
+from coordinator_tasks.core.machine.crashes import Exits
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.restarts import said
@@ -19,14 +21,13 @@ from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
     Fleet,
-    IdClaim,
     Member,
     State,
     TopicNode,
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.partition_text import because
+from coordinator_tasks.core.partition_text import because, shown
 from coordinator_tasks.service import overrides, redeployment, store, transitions, upgrade_store, upgrades
 from coordinator_tasks.service.consumer_pages import NO_PAGES, ConsumerPages, pages_of
 from coordinator_tasks.service.coordinator import Coordinator
@@ -37,13 +38,14 @@ DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
 PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
 HEALTHY = "ok"
+FAILING = "failing: "
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOverview:
     """One managed topic. `owners`: consumer → how many partitions; `moving`: partitions whose close or start is awaited.
 
-    `reason` says what is due or waited for, `blockers` who holds it up, `wishes` what a person has frozen, paused or
+    `reason` says what is due or waited for, `blockers` who holds it up, `failing` what owners cannot process, `wishes` what a person has frozen, paused or
     pinned, `problem` why the topic is unreadable (then the figures are empty).
     """
 
@@ -58,6 +60,7 @@ class TopicOverview:
     blockers: tuple[str, ...] = ()
     wishes: tuple[str, ...] = ()
     problem: str = ""
+    failing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class ConsumerOverview:
     registered), or `not started` (it is wanted, but never launched).
 
     `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
-    `ended`: why its last life ended, if it is gone; `reports`: why its replacement waits, what is wrong with its
+    `ended`: why its last life ended, if it is gone or its lives end again and again, with their `exits`; `reports`: why its replacement waits, what is wrong with its
     registration, and its own reports that concern no topic; `release`: of this product, `code`: the fleet's version of the
     code; empty = not registered, or an older release. `pages`: its Spark UI and its driver's log.
     """
@@ -109,13 +112,27 @@ class ConsumerOverview:
     release: str = ""
     code: str = ""
     pages: ConsumerPages = NO_PAGES
+    exits: Exits | None = None
 
 
 def topics(c: Coordinator, names: Collection[str] = ()) -> list[TopicOverview]:
     """The managed topics (or those named), sorted. Raises the `Unavailable` kinds."""
     chosen = sorted(set(names or transitions.topics(c)))
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
-    return [_topic(c, name, reports.get(name)) for name in chosen]
+    found = [_topic(c, name, reports.get(name)) for name in chosen]
+    ended = _ended(c) if any(one.unowned for one in found) else ""
+    return [replace(one, reason="; ".join(filter(None, (one.reason, ended)))) if one.unowned else one for one in found]
+
+
+def _ended(c: Coordinator) -> str:
+    """Why consumers are not there, or get nothing: their processes have ended with an error. Empty = none, or it cannot be read."""
+    with suppress(CoordinatorError):
+        members = c.discovery.members()
+        wanted = {consumer for fleet in fleets(c) for consumer in fleet.consumers} - members.keys()
+        world = World(c.clock.now(), members, load_claims(c, sorted(wanted | members.keys()), {}))
+        found = ((consumer, crashes.exits(consumer, world, c.policy)) for consumer in sorted(wanted | members.keys()))
+        return shown([f"{who}: {one.told}" for who, one in found if one is not None and (who in wanted or one.next_at)])
+    return ""
 
 
 def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> TopicOverview:
@@ -136,6 +153,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         reason=report.reason if report is not None else "",
         blockers=report.blockers if report is not None else (),
         wishes=overrides.told(view.config),
+        failing=report.failing if report is not None else (),
     )
 
 
@@ -291,6 +309,8 @@ def _consumer(
     status = answer if isinstance(answer, ConsumerStatus) else None
     absent = absence(consumer, held, world, c.policy) if held else ""
     pages = pages_of(c, consumer, member, claim)
+    found = crashes.exits(consumer, world, c.policy)
+    exits = found if found is not None and (found.count > 1 or (member is None and status is None)) else None
     return ConsumerOverview(
         consumer=consumer,
         presence=_presence(c, world.life(consumer, incarnation), world, held),
@@ -298,7 +318,8 @@ def _consumer(
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
         problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
-        ended=_ended(claim) if member is None and status is None else "",
+        ended=exits.told if exits is not None else "",
+        exits=exits,
         asked=_asked(world.life(consumer, incarnation)),
         reports=(*_misregistered(member), *pages.problems, *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),
@@ -326,12 +347,6 @@ def _misregistered(member: Member | None) -> tuple[str, ...]:
     """The registered topics that are ignored, and why."""
     problem = topic_patterns.problem(member.topics) if member is not None else ""
     return (f"registered for topics: {problem}",) if problem else ()
-
-
-def _ended(claim: IdClaim | None) -> str:
-    """Why the last life ended; empty without a known reason, as after a clean leave."""
-    reason = claim.reasons.get(claim.incarnation, "") if claim is not None else ""
-    return f"incarnation {claim.incarnation} has ended: {reason}" if claim is not None and reason else ""
 
 
 def _asked(life: Life) -> str:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import causes, machine
-from coordinator_tasks.core.machine.confirm import blockers
+from coordinator_tasks.core.machine.confirm import blockers, failing
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.presence import presence
@@ -49,7 +49,8 @@ class TopicReport:
     """One topic's part of a call, for the log, XCom and the command line.
 
     `explanation` is that of the call's last plan, if there was one; `left_out` names consumers and offsets that do not
-    count, each with its problem. `approval`: the digest of a plan that waits for a person's approval.
+    count, each with its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: what owners cannot
+    process; only a preview asks.
     """
 
     topic: str
@@ -64,6 +65,7 @@ class TopicReport:
     explanation: Explanation | None = None
     left_out: tuple[str, ...] = ()
     approval: str = ""
+    failing: tuple[str, ...] = ()
 
     @property
     def fields(self) -> dict[str, object]:
@@ -133,7 +135,8 @@ def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
     """What `plan` would write now, or once it is approved. Writes nothing, not even notes, and does not wait."""
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
-        return _report(stored, _judged(c, stored, snapshot, ALL_STEPS))
+        report = _report(stored, _judged(c, stored, snapshot, ALL_STEPS))
+        return replace(report, failing=failing(stored.view, snapshot.world))
 
     return _each(c, names, show, planning=True, note=False)
 

@@ -128,3 +128,26 @@ def _other(found: Member | None, before: Member) -> Member | None:
 
 def _launched(airflow: EmbeddedAirflow, run_id: str) -> bool:
     return any(one["map_index"] >= 0 for one in airflow.client.task_instances("consumers", run_id))
+
+
+def test_a_fleet_whose_launch_fails_again_and_again_delays_no_other_one(
+    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, base: Path
+) -> None:
+    """The healthy one starts while the launch of the other one is still tried."""
+
+    def run_of(app: str) -> str:
+        """The state of the first run of a fleet."""
+        ours = [one for one in airflow.client.dag_runs("consumers") if f"__{app}__" in one["dag_run_id"]]
+        return str(min(ours, key=lambda one: str(one["dag_run_id"]))["state"]) if ours else ""
+
+    fleet.set_fleet(coordinator, Fleet("broken", str(STUB), ("x1",), arguments=("--no-such-option",)))
+    eventually(lambda: run_of("broken") == "running")
+    began = time.monotonic()
+    fleet.set_fleet(coordinator, Fleet("quick", str(STUB), ("q1",), conf={"spark.ui.enabled": "false"}))
+    eventually(lambda: coordinator.discovery.members().get("q1"))
+    print(f"\nthe healthy fleet was there after {time.monotonic() - began:.1f} s")
+    assert run_of("broken") == "running"
+    for app in ("broken", "quick"):
+        fleet.set_fleet(coordinator, Fleet(app, str(STUB), ()))
+    os.kill(int(RunFolder.of(base, settings.cluster, "q1").lock.read_text()), signal.SIGTERM)
+    eventually(lambda: "q1" not in coordinator.discovery.members())

@@ -1,7 +1,10 @@
 """What the consumers' own interfaces confirm, each for one incarnation, generation and epoch."""
 
 from coordinator_tasks.core.machine.world import TopicView, World
-from coordinator_tasks.core.model import Silence, TopicNode, TopicStatus, Unreachable
+from coordinator_tasks.core.model import ConsumerStatus, Silence, TopicNode, TopicStatus, Unreachable
+from coordinator_tasks.core.partition_text import cut, named
+
+_MOST_CHARS = 100
 
 
 def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World) -> TopicStatus | str:
@@ -39,6 +42,9 @@ def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, 
     if isinstance(status, str):
         return status
     running = status.running.get(partition)
+    failure = next((one for one in status.failures if one.concerns(partition)), None)
+    if failure is not None and (running is None or not running.started):
+        return f"{consumer} cannot process partition {partition}: {failure.why}"
     if running is None:
         return f"{consumer} does not run partition {partition} yet"
     if not status.query_alive:
@@ -58,6 +64,18 @@ def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tup
         return ()
     held = sorted(p for p, owner in node.assignments.items() if owner == consumer)
     return tuple(p for p in held if p not in status.running)
+
+
+def failing(view: TopicView, world: World) -> tuple[str, ...]:
+    """What the owners say that they cannot process, in sentences."""
+    node, found = view.node, list[str]()
+    for consumer in sorted(set(node.assignments.values())) if node is not None else ():
+        answer = world.answers.get(consumer)
+        status = answer.topics.get(view.topic) if isinstance(answer, ConsumerStatus) else None
+        for one in status.failures if status is not None else ():
+            what = cut(named(one.partitions), _MOST_CHARS) if one.partitions else "anything of the topic"
+            found.append(f"{consumer} cannot process {what}: {one.why}")
+    return tuple(found)
 
 
 def blockers(view: TopicView, world: World) -> dict[str, str]:

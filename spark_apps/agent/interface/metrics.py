@@ -18,7 +18,7 @@ def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
     found, left = Families(), limit
     mine = {"cluster_name": figures.cluster, "consumer_id": figures.consumer}
     healthy = float(figures.health in _HEALTHY)
-    found.gauge("coordinator_consumer_healthy", "1 = it works; 0 = it is stuck, leaves, or has failed", mine, healthy)
+    found.gauge("coordinator_consumer_healthy", "1 = it works; 0 = it fails at something, is stuck, leaves, or has failed", mine, healthy)
     registered = float(figures.registered)
     found.gauge("coordinator_consumer_registered", "1 = registered by a session with ZooKeeper", mine, registered)
     found.gauge("coordinator_consumer_incarnation", "The number of this process", mine, figures.incarnation)
@@ -44,6 +44,8 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigu
     lags = [partition.lag for partition in one.partitions.values() if partition.lag is not None]
     late_s = furthest_s((p.lag, p.lag_s) for p in one.partitions.values() if p.lag is not None)
     found.gauge("coordinator_consumer_partitions", "Partitions that it holds", labels, one.held)
+    failing = "Partitions that wait because the sink or the pipeline fails at them"
+    found.gauge("coordinator_consumer_failing_partitions", failing, labels, one.failing)
     found.gauge("coordinator_consumer_acted_epoch", "The epoch that it acts on", labels, one.acted_epoch)
     known = sum(lags) if lags or not one.partitions else None
     found.gauge("coordinator_consumer_sum_lag", "Offsets to the log's end, of all its partitions", labels, known)

@@ -19,7 +19,7 @@ class PartitionFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """`held`: partitions that are held; `partitions`: those that are read, or paused.
+    """`held`: partitions that are held; `partitions`: those that are read, or paused; `failing`: how many the sink or the pipeline fails at.
 
     Since this process has begun with the topic: `fences` = holdings that a newer token has ended; `offsets` that have passed the
     sink, in batches that took `batch_s` together; `batch_buckets`: upper bounds in seconds, and how many batches took no longer.
@@ -33,6 +33,7 @@ class TopicFigures:
     offsets: int = 0
     batch_s: float = 0.0
     batch_buckets: tuple[tuple[str, int], ...] = (("+Inf", 0),)
+    failing: int = 0
 
 
 @dataclass(frozen=True, slots=True)

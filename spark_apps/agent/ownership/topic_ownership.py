@@ -124,4 +124,5 @@ class TopicOwnership:
             offsets=self.batches.offsets,
             batch_s=self.batches.seconds.total,
             batch_buckets=tuple(self.batches.seconds.cumulative()),
+            failing=len({p for one in self.failing.told() for p in one.partitions or self.holdings.held}),
         )

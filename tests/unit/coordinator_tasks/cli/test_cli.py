@@ -22,6 +22,7 @@ from coordinator_tasks.core.model import (
     Directive,
     Draining,
     Ending,
+    Failure,
     Fleet,
     IdClaim,
     Isolation,
@@ -381,6 +382,51 @@ def test_status_shows_who_is_not_well_and_why_a_last_life_ended(run: Run, site: 
     assert "incarnation 1 has ended: exit code 1: ModuleNotFoundError: no x" in out
     steps(run)
     assert "gone: consumer-b (reaped: exit code 1: ModuleNotFoundError: no x)" in run("history")[1]
+
+
+def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer(run: Run, site: Site) -> None:
+    """The topic is Stable: every partition has an owner, and one of them does not get on."""
+    stable(run, site, "consumer-a")
+    why = "partition 3 waits at offset 5: ValueError: bad record (failed 4 times; tried again)"
+
+    def fails(member: Member) -> Answer:
+        answer = site.obey(member)
+        assert isinstance(answer, ConsumerStatus)
+        failures = (Failure((3,), "ValueError: bad record", 4, 12.0, 3.0),)
+        orders = replace(answer.topics["orders"], failures=failures, reports=(why,))
+        return replace(answer, health=f"failing: topic orders: {why}", topics={"orders": orders})
+
+    site.statuses.answers["consumer-a"] = fails
+    for command in ("topics", "status"):
+        code, out, error = run(command)
+        assert (code, "ValueError: bad record" in out) == (1, True)
+        assert "consumer-a" in error
+    (found,) = json.loads(run("topics", "--json")[1])
+    assert found["failing"] == ["consumer-a cannot process partition 3: ValueError: bad record"]
+
+
+def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_something(run: Run, site: Site) -> None:
+    """To those who look at the topic, and to those who look at the consumers; between two lives, and in one."""
+    run("add-topic", "orders", "--group", "g", "--why", "x")
+    run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a", "--why", "x")
+    why = "exit code 1: ModuleNotFoundError: no x"
+    for life in range(1, 6):
+        site.join("consumer-a")
+        if life < 5:
+            site.sessions["consumer-a"].close()
+            site.statuses.answers["consumer-a"] = Unreachable(Silence.REFUSED, "refused")
+            record_end(site.coordinator(), "consumer-a", life, Ending.REAPED, why)
+    steps(run)
+    loop = f"incarnation 4 has ended: {why} (4 times in a row); its id gets partitions again at "
+    for command in ("status", "topics"):
+        assert loop in run(command)[1]
+    (found,) = json.loads(run("status", "--json")[1])
+    assert (found["exits"]["count"], found["exits"]["reason"]) == (4, why)
+    assert found["exits"]["next_at"] > site.clock.now()
+    site.sessions["consumer-a"].close()
+    record_end(site.coordinator(), "consumer-a", 5, Ending.REAPED, why)
+    for command in ("status", "topics"):
+        assert f"incarnation 5 has ended: {why} (5 times in a row)" in run(command)[1]
 
 
 def test_status_changes_nothing_in_zookeeper(run: Run, site: Site) -> None:

@@ -1,0 +1,55 @@
+"""How often a consumer's processes have ended with an error, one after the other, and when the next one gets partitions. Pure."""
+
+import time
+from dataclasses import dataclass
+
+from coordinator_tasks.core.machine.presence import in_backoff
+from coordinator_tasks.core.machine.world import Policy, World
+from coordinator_tasks.core.model import IdClaim
+from coordinator_tasks.core.partition_text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Exits:
+    """`count` ends with an error in a row; the last one was of `incarnation`, for `reason`. `next_at`: until then the id gets nothing.
+
+    0 = no back-off holds.
+    """
+
+    count: int
+    incarnation: int
+    reason: str
+    next_at: float = 0.0
+
+    @property
+    def told(self) -> str:
+        """A sentence for a person."""
+        often = f" ({counted(self.count, 'time')} in a row)" if self.count > 1 else ""
+        later = f"; its id gets partitions again at {_time(self.next_at)}" if self.next_at else ""
+        return f"incarnation {self.incarnation} has ended: {self.reason}{often}{later}"
+
+
+def exits(consumer: str, world: World, policy: Policy) -> Exits | None:
+    """The last ends of a consumer; `None` if the last one had no error. What lies longer back than the flap window is no loop."""
+    claim = world.claims.get(consumer)
+    if claim is None or not (failed := _failed(claim)):
+        return None
+    looping = not claim.registrations or world.now - claim.registrations[-1] < policy.flap_window_s
+    wait_s = in_backoff(consumer, world, policy)
+    return Exits(
+        len(failed) if looping else 1, failed[0], claim.reasons[failed[0]], world.now + wait_s if wait_s else 0.0
+    )
+
+
+def _failed(claim: IdClaim) -> list[int]:
+    """The newest incarnations that have ended with an error, up to one that has not."""
+    found: list[int] = []
+    for incarnation in sorted(claim.ended, reverse=True):
+        if incarnation not in claim.reasons:
+            break
+        found.append(incarnation)
+    return found
+
+
+def _time(at: float) -> str:
+    return time.strftime("%H:%M:%SZ", time.gmtime(at))
