@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
@@ -148,9 +149,12 @@ class PlainTopic(TopicReader):
             except BaseException as error:  # the edge of a thread: what fails is this topic, and no other one
                 failed = True
                 log.exception("reading topic %s failed", self.runner.topic)
-                why = f"{type(error).__name__}: {error}"
-                self._stop.wait(self.runner.edit(lambda ownership, why=why: ownership.query_failed(why)))
+                self._stop.wait(self._failed(error))
         self._kafka.close()
+
+    def _failed(self, error: BaseException) -> float:
+        """The pause before the topic is read again."""
+        return self.runner.edit(lambda ownership: ownership.query_failed(f"{type(error).__name__}: {error}"))
 
     def _read(self) -> None:
         self._follow()
@@ -272,9 +276,7 @@ class PlainTopic(TopicReader):
                 came.setdefault(partition, []).append(message)
         left = set(came)
         for group in self.runner.see(lambda ownership: _apart(ownership, ends)):
-            ranges = self.runner.edit(
-                lambda ownership, group=group: self._hand_out(ownership, {p: ends[p] for p in group})
-            )
+            ranges = self.runner.edit(partial(self._hand_out, ends={p: ends[p] for p in group}))
             passed = not ranges or self._pass(ranges, came)
             left = left - ranges.keys() if passed else left | ranges.keys()
         # Records that came and have not passed would be missing in the next range: fetch them again.

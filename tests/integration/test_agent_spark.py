@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from coordinator_tasks.core.model import Ending
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.audit_rows import read_audit
-from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.agent_site import Site, Traffic, another_topic, wait_for
 from tests.integration.kafka_topics import expire
 from tests.integration.spark_submit import SUBMIT
 
@@ -270,23 +271,42 @@ def test_where_retention_strikes_in_the_middle_of_a_batch_only_that_partition_st
     assert (site.incarnation("b"), world.b.process.poll()) == (incarnation, None)
 
 
-def test_a_pipeline_that_raises_for_one_record_stops_its_partition_alone(world: World) -> None:
-    site, incarnation = world.site, world.site.incarnation("a")
-    site.producer.produce(site.topic, b"poison", partition=1)
-    site.producer.flush()
-    before = site.committed()[1].offset
-    said = f"partition 1 waits at offset {before}: ValueError: this sink does not bear poison (failed "
-    wait_for(lambda: any(said in text for text in site.topic_status("a").reports), "it is said", START_S)
-    wait_for(lambda: site.status("a").health.startswith("failing: topic "), "its health says so", 2)
-    for number in range(3):
-        site.produce(20, start=number * 20)
-        end = site.offsets.ends(site.topic, [0])[0]
-        took_s = wait_for(lambda end=end: site.committed()[0].offset == end, "the other partition goes on", START_S)
-        print(f"\nthe other partition was committed after {took_s:.1f} s")
-    assert (site.committed()[1].offset, site.incarnation("a"), world.a.process.poll()) == (before, incarnation, None)
-    site.hand_off({1: "b"})  # with another name for poison, b would bear it
-    print(f"released after {wait_for(lambda: site.release(1) is not None, 'the partition is released', START_S):.1f} s")
-    wait_for(lambda: site.status("a").health == "ok", "nothing fails here any more", START_S)
+def test_a_pipeline_that_raises_for_one_record_stops_its_partition_alone(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """The topic's other partition goes on, and the other topic is not even disturbed; the record is never committed."""
+    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
+    one, other = SparkProcess(site, "a", tmp_path, "tests.integration.poisoned_pipeline:build"), another_topic(site)
+
+    def passes(of: Site, partition: int) -> float:
+        """Seconds until everything of the partition is committed."""
+        end = of.offsets.ends(of.topic, [partition])[partition]
+        return wait_for(lambda: of.committed()[partition].offset == end, "it is consumed", START_S)
+
+    try:
+        one.registered()
+        for each in (site, other):
+            each.assign({0: "a", 1: "a"})
+            each.produce(10)
+            wait_for(lambda each=each: each.runs("a") == {0: True, 1: True}, "a runs everything", START_S)
+            passes(each, 1)
+        site.producer.produce(site.topic, b"poison", partition=1)
+        site.produce(10, start=10)
+        incarnation = site.incarnation("a")
+        said = "partition 1 waits at offset 10: ValueError: this sink does not bear poison (failed "
+        wait_for(lambda: any(said in text for text in site.topic_status("a").reports), "it is said", START_S)
+        wait_for(lambda: site.status("a").health.startswith("failing: topic "), "its health says so", 2)
+        for number in range(2, 5):
+            for each in (other, site):
+                each.produce(10, start=number * 10)
+                print(f"\n{each.topic}: committed after {passes(each, 0):.1f} s")
+        assert (site.committed()[1].offset, site.incarnation("a"), one.process.poll()) == (10, incarnation, None)
+        site.write(replace(site.node, paused=frozenset({1})))
+        wait_for(lambda: site.status("a").health == "ok", "a paused partition fails no more", START_S)
+        assert one.leave() == 0, "it waits for no try"
+    finally:
+        one.close()
+        site.close()
 
 
 def test_the_script_of_the_documentation_reads_what_it_is_assigned_and_leaves_cleanly(

@@ -18,7 +18,12 @@ def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
     found, left = Families(), limit
     mine = {"cluster_name": figures.cluster, "consumer_id": figures.consumer}
     healthy = float(figures.health in _HEALTHY)
-    found.gauge("coordinator_consumer_healthy", "1 = it works; 0 = it fails at something, is stuck, leaves, or has failed", mine, healthy)
+    found.gauge(
+        "coordinator_consumer_healthy",
+        "1 = it works; 0 = it fails at something, is stuck, leaves, or has failed",
+        mine,
+        healthy,
+    )
     registered = float(figures.registered)
     found.gauge("coordinator_consumer_registered", "1 = registered by a session with ZooKeeper", mine, registered)
     found.gauge("coordinator_consumer_incarnation", "The number of this process", mine, figures.incarnation)

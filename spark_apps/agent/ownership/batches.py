@@ -124,6 +124,10 @@ class Batches:
         """
         self.withdraw(partitions)
         self._failing.fail(partitions, why)
+        held = [self._holdings.held[p] for p in self._holdings.held.keys() & set(partitions)]
+        for one in held if self._holdings.terms.claims else ():
+            if one.phase is Phase.READY and not one.closing:
+                one.claim_again()
         if self.outstanding is not None and not self.outstanding[1]:
             self.drop()
 

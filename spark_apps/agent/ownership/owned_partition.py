@@ -194,6 +194,11 @@ class OwnedPartition:
         self.start.given = True
         self.place(offset, Event.NOT_IN_LOG)
 
+    def claim_again(self) -> None:
+        """The sink keeps the position and has failed: whether it has moved the position is not known."""
+        self.commits.acknowledged = None
+        self.advance(Event.SINK_FAILED)
+
     def status(self, alive: bool, paused: bool, now: float) -> RunningPartition:
         """A paused partition counts as started: it has no batch that could show it."""
         proved = self.handed or paused or (self.log.offset is not None and self.passed >= self.log.offset)

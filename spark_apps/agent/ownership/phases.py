@@ -31,6 +31,7 @@ class Event(StrEnum):
     COMMITTED_GUARDED = "the start of a guarded partition is committed"
     UNDISTURBED = "the commit has stayed ours for guard_s"
     NOT_IN_LOG = "the log no longer has the position"
+    SINK_FAILED = "the sink that keeps the position has failed"
 
 
 _START = {Event.START_KNOWN: Phase.STARTING, Event.START_TO_TELL: Phase.ASSIGNING}
@@ -42,5 +43,5 @@ TRANSITIONS: Mapping[Phase, Mapping[Event, Phase]] = {
     Phase.ASSIGNING: {Event.TOLD: Phase.STARTING},
     Phase.STARTING: {**_START, Event.COMMITTED: Phase.READY, Event.COMMITTED_GUARDED: Phase.GUARDING},
     Phase.GUARDING: {Event.UNDISTURBED: Phase.READY},
-    Phase.READY: {Event.NOT_IN_LOG: Phase.STARTING},
+    Phase.READY: {Event.NOT_IN_LOG: Phase.STARTING, Event.SINK_FAILED: Phase.CLAIMING},
 }

@@ -1,5 +1,5 @@
-"""Random walks over the three deliveries: one consumer after the other, a broker and a sink that go away, requests whose
-answers are lost. Afterwards everything is read to its end, and what reached the sink is what the delivery promises.
+"""Random walks over the three deliveries: one consumer after the other, a broker and a sink that go away, batches that fail,
+requests whose answers are lost. Afterwards everything is read to its end, and what reached the sink is what the delivery promises.
 """
 
 import random
@@ -70,7 +70,7 @@ class Walk(Play):
         """One of the things that go on all the time, or of those that happen; its name."""
         going_on = (self.deliver, self.tell_next, self.heal, *[self.go_on, self.offer, self.answer] * 2)
         changes = (self.own_some, self.give, self.pause, self.isolate, self.die, self.lose_an_answer)
-        troubles = (self.kafka_fails, self.sink_fails, self.append, self.append)
+        troubles = (self.kafka_fails, self.sink_fails, self.query_fails, self.append, self.append)
         chosen = self.chance.choice(going_on if self.chance.random() < usual else changes + troubles)
         chosen()
         return chosen.__name__
@@ -148,6 +148,15 @@ class Walk(Play):
 
     def sink_fails(self) -> None:
         self.sink.down = True
+
+    def query_fails(self) -> None:
+        """In the middle of a batch, if one is under way: a part of it may have reached a sink without transactions."""
+        if self.under_way is not None and not self.terms.claims:
+            for p, one in self.under_way.ranges.items():
+                if self.chance.random() < 0.5:
+                    self.sunk[p].append((one.start, one.end))
+        self.ownership.query_failed(self.chance.choice(["a bad record", "the sink is away"]))
+        self.passed, self.under_way = self.planner.initial(), None
 
     def append(self) -> None:
         self.kafka.append("t", self.chance.choice(PARTITIONS), self.chance.randint(1, 20))
