@@ -34,6 +34,7 @@ from coordinator_tasks.core.model import (
     Draining,
     Ending,
     Explanation,
+    Failure,
     Fleet,
     FleetVersion,
     Handoff,
@@ -325,6 +326,7 @@ NEXT = {
                     running={
                         1: RunningPartition(5, TOKEN, True, taken=Taken(4, 1.5, last_pass=LastPass(7, 12.5, 0.25)))
                     },
+                    failures=(Failure((3,), "a bad record", 4, 12.5, 3.5), Failure((), "no such table")),
                 )
             },
         ),
