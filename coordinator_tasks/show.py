@@ -9,7 +9,7 @@ from typing import Any
 from coordinator_tasks.core import pauses
 from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move
 from coordinator_tasks.core.move_ways import HOW, by_way
-from coordinator_tasks.core.partition_text import named, ranges
+from coordinator_tasks.core.partition_text import first, joined, named, ranges, shown
 from coordinator_tasks.service.group_offsets import PartitionOffset
 from coordinator_tasks.service.growth_replay import Happened
 from coordinator_tasks.service.history import Rebalance
@@ -96,7 +96,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
         owners = " ".join(f"{consumer}:{count}" for consumer, count in one.owners.items())
         # While a plan follows what a person asked for, the reason is the wish itself, or its beginning.
         reason = "" if any(wish.startswith(one.reason) for wish in one.wishes) else one.reason
-        blockers = f" [{', '.join(one.blockers)}]" if one.blockers else ""
+        blockers = f" [{shown(one.blockers)}]" if one.blockers else ""
         rows.append(
             (
                 one.topic,
@@ -118,11 +118,11 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
     rows = []
     for one in found:
         health = one.health if one.health != HEALTHY else ""
-        notes = "; ".join(part for part in (one.asked, health, one.problem, one.ended, *one.reports) if part)
+        notes = joined((one.asked, health, one.problem, one.ended, *first(one.reports)))
         release = f"{one.release} ({one.code})" if one.code else one.release
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)
         for topic in one.topics or (RunningTopic(NOBODY),):
-            said = "; ".join(part for part in (notes, *topic.reports) if part)
+            said = "; ".join(filter(None, (notes, joined(topic.reports))))
             lag = topic.lag or NOBODY
             said = "; ".join(part for part in (said, f"paused: {named(topic.paused)}" if topic.paused else "") if part)
             closing = ranges(topic.closing) or NOBODY
@@ -141,7 +141,7 @@ def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
         outcome = "would be written" if plan_only and one.outcome == "written" else one.outcome.value
         text = f"{one.topic}: {states}, {outcome} at epoch {one.epoch}: {one.reason}"
         if one.blockers:
-            text += f" [waits for {', '.join(one.blockers)}]"
+            text += f" [waits for {shown(one.blockers)}]"
         if one.moves:
             text += "\n" + moves(one.moves)
         if one.explanation is not None:

@@ -19,7 +19,7 @@ from coordinator_tasks.core.model import IdClaim, Member
 from coordinator_tasks.core.names import Paths, is_consumer
 from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation, Watcher, ZooKeeper
 from coordinator_tasks.core.protocol.claims import drawn, in_use, predecessor, registered, same_process
-from coordinator_tasks.core.znodes import compare_and_set, find_many, put
+from coordinator_tasks.core.znodes import CHUNK, chunks, compare_and_set, find_many, put
 
 _POLL_S = 0.5
 IsGone = Callable[[str], bool]
@@ -37,16 +37,18 @@ class ZooKeeperDiscovery:
 
     def members(self) -> Mapping[str, Member]:
         denied: dict[str, CoordinatorError] = {}
+        found: dict[str, Member] = {}
         try:
             self._zk.sync()
             names = self._consumers(self._zk.children(self._paths.members))
-            nodes = find_many(self._zk, {name: self._paths.member(name) for name in names}, denied)
+            for chunk in chunks(names, CHUNK):
+                # A node that vanishes between the two reads is an absent consumer.
+                for name, node in find_many(self._zk, {one: self._paths.member(one) for one in chunk}, denied).items():
+                    found[name] = _read_or_named(self._paths.member(name), node, name)
         except NodeMissing:
             return {}
         except StoreUnavailable as error:
             raise DiscoveryUnavailable(f"the registry of consumers is in ZooKeeper: {error}") from error
-        # A node that vanishes between the two reads is an absent consumer.
-        found = {name: _read_or_named(self._paths.member(name), node, name) for name, node in nodes.items()}
         return found | {name: _unreadable(name, error) for name, error in denied.items()}
 
     def _consumers(self, children: Sequence[str]) -> list[str]:

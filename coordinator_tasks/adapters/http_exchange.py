@@ -9,7 +9,9 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 import h11
@@ -48,25 +50,26 @@ class _Connection:
 class Peer:
     """One address, as `http(s)://host:port` with or without a path. Raises `ValueError` for another text.
 
-    `tls` gives what each connection over https trusts.
+    `tls` gives what each connection over https trusts; host names are resolved in `names`.
     """
 
-    def __init__(self, address: str, tls: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(self, address: str, tls: Callable[[], ssl.SSLContext], names: Executor) -> None:
         found = urlsplit(address)
         if found.scheme not in _PORTS or not found.hostname:
             raise ValueError("it is no address of a consumer's interface")
         self._host, self._port = found.hostname, found.port or _PORTS[found.scheme]
         self._path, self._tls = found.path, tls if found.scheme == "https" else None
+        self._names = names
         self._named = found.netloc.rpartition("@")[2]
         self._idle: list[_Connection] = []
 
-    async def get(self, path: str, headers: dict[str, str], most: int) -> tuple[int, bytes]:
-        """Code and body. Raises `NotConnected`, `BadAnswer`, also for more than `most` bytes, and `OSError`."""
+    async def get(self, path: str, headers: dict[str, str], take: Callable[[int], None]) -> tuple[int, bytes]:
+        """Code and body. `take` gets the size of each part, and raises what ends the answer. Raises `NotConnected`, `BadAnswer`, `OSError`."""
         connection = await self._connection()
         kept = False
         try:
             code = await self._ask(connection, "GET", path, headers)
-            body = await _body(connection, most)
+            body = await _body(connection, take)
             kept = connection.protocol.our_state is connection.protocol.their_state is h11.DONE
         except h11.ProtocolError as error:
             raise BadAnswer(str(error)) from error
@@ -140,20 +143,18 @@ class Peer:
 
     async def _addresses(self) -> list[str]:
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            resolve = partial(socket.getaddrinfo, self._host, self._port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().run_in_executor(self._names, resolve)
         except OSError as error:
             raise NotConnected([error]) from error
         return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
-async def _body(connection: _Connection, most: int) -> bytes:
+async def _body(connection: _Connection, take: Callable[[int], None]) -> bytes:
     parts: list[bytes] = []
-    size = 0
     while isinstance(event := await _event(connection), h11.Data):
+        take(len(event.data))
         parts.append(bytes(event.data))
-        size += len(event.data)
-        if size > most:
-            raise BadAnswer(f"the answer is longer than {most} bytes")
     return b"".join(parts)
 
 

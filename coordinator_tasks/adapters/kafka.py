@@ -25,6 +25,7 @@ from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, LOOK_S, MAX_READE
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
 from coordinator_tasks.core.errors import CoordinatorError, GroupInUse
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 
 _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})  # unknown, or no possible name
@@ -199,7 +200,7 @@ class ConfluentGroupOffsets(_Client):
         ).only(about)
         failed = [one for one in answer.topic_partitions if one.error is not None]
         if any(one.error.code() == KafkaError.UNKNOWN_MEMBER_ID for one in failed):
-            who = ", ".join(self.group_members(self._group)) or "a client that has left since"
+            who = shown(self.group_members(self._group)) or "a client that has left since"
             raise GroupInUse(
                 f"Kafka refuses commits of group {self._group!r} because {who} subscribes with the same group id; "
                 "stop that client or give it another group.id"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import ssl
 import threading
 import time
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 import httpx
 
 from coordinator_tasks.adapters.http_exchange import BadAnswer, NotConnected, Peer
-from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES, decode_status
+from coordinator_tasks.adapters.look_budget import MOST_OTHERS, READ_CPU_S, Allowance, NoBudget, Shared, in_order
+from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.interface_addresses import PLAIN, is_plain
 from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
@@ -25,6 +27,9 @@ from coordinator_tasks.tls_files import TlsFiles, bad_certificate
 
 DEFAULT_LIMIT_S = 2.0
 MAX_CONNECTIONS = 256
+"""To owners of partitions at a time, and as many to all others."""
+OWNERS_LIMITS = 4
+"""Owners begin to be asked for so many times the limit of one answer; all others for one."""
 IDLE_S = 60.0  # the client of an address that nobody has asked for so long is closed
 STATUS_PATH = "/v1/status"
 V = TypeVar("V")
@@ -42,11 +47,34 @@ class _Arrived:
     answered_s: float
 
 
+class _Lane:
+    """Connections of owners, or of all others: neither waits for the other's places, nor for slow names of the other's hosts."""
+
+    def __init__(self, connections: int, limits: float) -> None:
+        self.limits = limits
+        self.places = asyncio.Semaphore(connections)
+        self.peers: dict[str, Peer] = {}
+        self.asked_at: dict[str, float] = {}  # address -> when it was last asked
+        # A slow name resolution blocks a thread: with few threads, other names would wait for it.
+        self.names = ThreadPoolExecutor(connections, thread_name_prefix="consumer-names")
+
+    def forget(self, until: float) -> None:
+        """Close the connections to addresses that are no longer asked: their consumers are dead, or have another port."""
+        for address in [address for address, at in self.asked_at.items() if at <= until]:
+            del self.asked_at[address]
+            self.peers.pop(address).close()
+
+    def close(self) -> None:
+        self.forget(math.inf)
+        self.names.shutdown(wait=False, cancel_futures=True)
+
+
 class HttpStatusClient:
     """One event loop in one thread, used by any number of callers; `close` ends it.
 
-    `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` consumers are asked at a
-    time. A compressed or too long answer is refused while it arrives. Without a token nothing is posted.
+    `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` owners are asked at a
+    time, and as many others; `look_budget` says in which order, and how much of their answers is read. A compressed or too
+    long answer is refused while it arrives. Without a token nothing is posted.
     `ca`: the file of the authority that has signed the consumers' certificates; empty = the usual ones. `https_only`: a
     consumer that is registered with plain http is sent nothing, neither token nor request. Raises `Refused`.
     """
@@ -68,20 +96,16 @@ class HttpStatusClient:
         self._ca, self._stamp, self._https_only = ca, stamp(ca), https_only
         self._tls = _trusting(ca) if ca else None
         self._loop = asyncio.new_event_loop()
-        # A slow name resolution blocks a thread: with few threads, other names would wait for it.
-        self._loop.set_default_executor(ThreadPoolExecutor(connections, thread_name_prefix="consumer-names"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="consumer-status", daemon=True)
         self._thread.start()
-        self._places = asyncio.Semaphore(connections)
-        self._peers: dict[str, Peer] = {}
-        self._asked_at: dict[str, float] = {}  # address -> when it was last asked
+        self._owners, self._others = _Lane(connections, OWNERS_LIMITS), _Lane(connections, 1)
 
-    def _peer(self, address: str) -> Peer:
+    def _peer(self, lane: _Lane, address: str) -> Peer:
         """Raises `ValueError` for what is no address."""
-        if address not in self._peers:
-            self._peers[address] = Peer(address, self._trusted)
-        self._asked_at[address] = time.monotonic()
-        return self._peers[address]
+        if address not in lane.peers:
+            lane.peers[address] = Peer(address, self._trusted, lane.names)
+        lane.asked_at[address] = time.monotonic()
+        return lane.peers[address]
 
     def _trusted(self) -> ssl.SSLContext:
         """For the next connection over https: the file is read again when it changes, as the consumers' certificates are."""
@@ -103,55 +127,81 @@ class HttpStatusClient:
     def _run(self, work: Coroutine[Any, Any, V]) -> V:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
+    def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
         # Read when all are there: while one is read no other could come, and its time would run out.
-        found = self._of_all(members, self._status)
-        return {member.consumer: self._read(member, found[member.consumer]) for member in members}
+        shared, known = Shared(), known or {}
+
+        async def status(lane: _Lane, member: Member) -> _Arrived:
+            return await self._status(lane, member, Allowance(shared, known.get(member.consumer)))
+
+        found = self._of_all(members, known, status)
+        return self._all_read(members, known, found)
 
     def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
-        found = self._of_all(members, self._reach)
+        found = self._of_all(members, {}, self._reach)
         return {consumer: one for consumer, one in found.items() if one is not None}
 
     def _of_all(
-        self, members: Collection[Member], exchange: Callable[[Member], Awaitable[V]]
+        self,
+        members: Collection[Member],
+        known: Mapping[str, int],
+        exchange: Callable[[_Lane, Member], Awaitable[V]],
     ) -> dict[str, V | Unreachable]:
-        """What each exchange gives, all at once; forgets idle addresses."""
+        """What each exchange gives, by its consumer; forgets idle addresses."""
+        order = in_order(members, known)
 
         async def each() -> list[V | Unreachable]:
-            found = await asyncio.gather(*(self._tried(member, exchange) for member in members))
-            self._forget_idle()
+            began_s = time.monotonic()
+            asked = [(self._owners, one) for one in order.owners] + [(self._others, one) for one in order.others]
+            found = await asyncio.gather(*(self._tried(lane, one, exchange, began_s) for lane, one in asked))
+            for lane in (self._owners, self._others):
+                lane.forget(time.monotonic() - IDLE_S)
             return found
 
         found = self._run(each()) if members else []
-        return {member.consumer: one for member, one in zip(members, found, strict=True)}
+        answers = {one.consumer: answer for one, answer in zip((*order.owners, *order.others), found, strict=True)}
+        left_out = f"not asked: one look asks {MOST_OTHERS:,} consumers without partitions"
+        return answers | {one.consumer: Unreachable(Silence.UNASKED, left_out) for one in order.left_out}
 
-    def _forget_idle(self) -> None:
-        """Close the connections to addresses that are no longer asked: their consumers are dead, or have another port."""
-        until = time.monotonic() - IDLE_S
-        idle = [address for address, at in self._asked_at.items() if at <= until]
-        for address in idle:
-            del self._asked_at[address]
-            self._peers.pop(address).close()
-
-    async def _status(self, member: Member) -> _Arrived:
+    async def _status(self, lane: _Lane, member: Member, allowance: Allowance) -> _Arrived:
         asked_s = time.monotonic()
         if self._https_only and is_plain(member.address):
-            await self._reach(member)  # a refused connection proves its end, and sends nothing
+            await self._reach(lane, member)  # a refused connection proves its end, and sends nothing
             raise BadAnswer(PLAIN)
-        code, body = await self._peer(member.address).get(STATUS_PATH, self._authorization(), MAX_STATUS_BYTES)
+        kept = False
+        try:
+            peer = self._peer(lane, member.address)
+            code, body = await peer.get(STATUS_PATH, self._authorization(), allowance.take)
+            kept = True
+        finally:
+            if not kept:
+                allowance.give_back()
         return _Arrived(code, body, asked_s, time.monotonic())
 
-    async def _reach(self, member: Member) -> None:
-        await self._peer(member.address).reach()
+    async def _reach(self, lane: _Lane, member: Member) -> None:
+        await self._peer(lane, member.address).reach()
 
-    async def _tried(self, member: Member, exchange: Callable[[Member], Awaitable[V]]) -> V | Unreachable:
+    async def _tried(
+        self, lane: _Lane, member: Member, exchange: Callable[[_Lane, Member], Awaitable[V]], began_s: float
+    ) -> V | Unreachable:
+        """The exchange, begun within the lane's time and ended half a limit after it."""
         if member.problem:
             return Unreachable(Silence.BROKEN, member.problem)
+        until_s = began_s + lane.limits * self._limit_s
+        async with lane.places:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return Unreachable(
+                    Silence.UNASKED, f"not asked: this look had {lane.limits * self._limit_s:g} s for it"
+                )
+            return await self._within(min(self._limit_s, left_s + self._limit_s / 2), member, exchange(lane, member))
+
+    async def _within(self, limit_s: float, member: Member, exchange: Awaitable[V]) -> V | Unreachable:
         try:
-            async with self._places, asyncio.timeout(self._limit_s):
-                return await exchange(member)
+            async with asyncio.timeout(limit_s):
+                return await exchange
         except TimeoutError:
-            return Unreachable(Silence.SILENT, f"{member.address} gave no answer within {self._limit_s:g} s")
+            return Unreachable(Silence.SILENT, f"{member.address} gave no answer within {limit_s:.3g} s")
         except NotConnected as error:
             if problem := self._of_tls(error):
                 return Unreachable(Silence.BROKEN, f"{member.address}: {problem}")
@@ -160,6 +210,8 @@ class HttpStatusClient:
             return Unreachable(Silence.REFUSED if refused else Silence.SILENT, f"{member.address}: {error}")
         except OSError as error:
             return Unreachable(Silence.SILENT, f"{member.address}: {type(error).__name__} {error}")
+        except NoBudget as error:
+            return Unreachable(Silence.UNASKED, f"{member.address}: {error}")
         except (BadAnswer, ValueError) as error:
             return Unreachable(Silence.BROKEN, f"{member.address}: {error}")
 
@@ -171,6 +223,26 @@ class HttpStatusClient:
             if isinstance(cause, ssl.SSLError):
                 return f"it speaks no TLS that we know ({cause.reason}); correct what it registers, or its certificate"
         return ""
+
+    def _all_read(
+        self, members: Collection[Member], known: Mapping[str, int], found: dict[str, _Arrived | Unreachable]
+    ) -> dict[str, Answer]:
+        """The answers; owners' first, then the shorter ones: a long one of anybody else costs only itself."""
+
+        def turn(member: Member) -> tuple[bool, int]:
+            one = found[member.consumer]
+            return not known.get(member.consumer), len(one.body) if isinstance(one, _Arrived) else 0
+
+        answers: dict[str, Answer] = {}
+        spent_s = 0.0
+        for member in sorted(members, key=turn):
+            one = found.pop(member.consumer)
+            if not known.get(member.consumer) and spent_s >= READ_CPU_S and isinstance(one, _Arrived):
+                one = Unreachable(Silence.UNASKED, f"not read: this look had {READ_CPU_S:g} s of processor for it")
+            began_s = time.thread_time()
+            answers[member.consumer] = self._read(member, one)
+            spent_s += 0.0 if known.get(member.consumer) else time.thread_time() - began_s
+        return {member.consumer: answers[member.consumer] for member in members}
 
     def _read(self, member: Member, found: _Arrived | Unreachable) -> Answer:
         if isinstance(found, Unreachable):
@@ -207,14 +279,14 @@ class HttpStatusClient:
     async def _post(self, address: str, path: str, node: bytes) -> bool:
         headers = {"Content-Type": "application/json", **self._authorization()}
         try:
-            async with self._places, asyncio.timeout(self._limit_s):
-                return (await self._peer(address).post(path, headers, node)) // 100 == 2
+            async with self._owners.places, asyncio.timeout(self._limit_s):
+                return (await self._peer(self._owners, address).post(path, headers, node)) // 100 == 2
         except (OSError, NotConnected, BadAnswer, ValueError):
             return False
 
     async def _close_peers(self) -> None:
-        for peer in self._peers.values():
-            peer.close()
+        for lane in (self._owners, self._others):
+            lane.close()
 
     def close(self) -> None:
         self._run(self._close_peers())

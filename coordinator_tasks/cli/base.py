@@ -18,7 +18,7 @@ from coordinator_tasks import logs, show
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import BadSettings, Refused
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.partition_text import first, named
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.store import not_managed
@@ -152,7 +152,7 @@ def exit_if_unowned(
 
 def exit_if_left_out(problems: Sequence[str]) -> None:
     """Print what could not be read on standard error; exit with `HELD_EXIT` if there is any."""
-    for problem in problems:
+    for problem in first(problems):
         print(visible(f"left out: {problem}"), file=sys.stderr)
     if problems:
         raise typer.Exit(HELD_EXIT)

@@ -1,6 +1,6 @@
 """Partition numbers in a few characters: `0-3,7`, and other parts of sentences. Pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 _SHOWN = 10  # names in one sentence
 MAX_PARTITIONS = 1_000_000  # of one range that is read; a larger one, by mistake, would fill the memory
@@ -43,10 +43,22 @@ def agreed(number: int, one: str, several: str) -> str:
     return one if number == 1 else several
 
 
-def shown(names: Sequence[object]) -> str:
-    """A list in a sentence, cut after ten."""
-    text = ", ".join(str(name) for name in names[:_SHOWN])
-    return text if len(names) <= _SHOWN else f"{text} and {len(names) - _SHOWN} more"
+def shown(names: Iterable[object]) -> str:
+    """A list in a sentence, cut after ten: `a, b and 9,950 more`; empty = no name."""
+    listed = list(names)
+    text = ", ".join(str(name) for name in listed[:_SHOWN])
+    return text if len(listed) <= _SHOWN else f"{text} and {len(listed) - _SHOWN:,} more"
+
+
+def first(sentences: Iterable[str]) -> tuple[str, ...]:
+    """The first ten sentences, and how many more there are."""
+    listed = tuple(sentences)
+    return listed if len(listed) <= _SHOWN else (*listed[:_SHOWN], f"and {len(listed) - _SHOWN:,} more")
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """Sentences in one, cut after ten; empty ones are left out."""
+    return "; ".join(first(filter(None, sentences)))
 
 
 def because(why: str) -> str:

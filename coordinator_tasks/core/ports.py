@@ -150,8 +150,12 @@ class Registry(Protocol):
 class StatusClient(Protocol):
     """Asks the consumers' own interfaces."""
 
-    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
-        """Ask all of them at once, each within the client's time limit; one answer for each."""
+    def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
+        """Ask all of them at once, each within the client's time limit; one answer for each.
+
+        `known`: consumer → how many partitions it may run; 0 = none, and it has answered before. Those with partitions are asked first,
+        within bounds of their own. All others share bounds; `Silence.UNASKED` = a bound left this one out.
+        """
 
     def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
         """Those that take no new connection, each within the client's time limit, and why. Nothing is sent."""

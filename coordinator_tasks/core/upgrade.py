@@ -12,7 +12,7 @@ from math import ceil
 from typing import TypeAlias
 
 from coordinator_tasks.core.model import FleetVersion
-from coordinator_tasks.core.partition_text import agreed, because, counted, named, shown
+from coordinator_tasks.core.partition_text import agreed, because, counted, joined, named, shown
 
 BASELINE_S = 10.0
 """So long the records of each partition are counted before anything moves."""
@@ -310,7 +310,7 @@ def _moving(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
         return entered(upgrade, Phase.HOLDING, seen.now, text)
     if not _late(upgrade, seen):
         return upgrade
-    why = "; ".join(f"{topic}: {which}" for topic, which in (away or _unstable(seen)).items())
+    why = joined(f"{topic}: {which}" for topic, which in (away or _unstable(seen)).items())
     reason = f"{upgrade.step_said} did not move within {upgrade.patience_s:g} s: {why}"
     return back(upgrade, seen.now, reason)
 
@@ -324,7 +324,7 @@ def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade
     if not all(one.stable for one in seen.topics.values()):
         return upgrade
     if away := _not_arrived(upgrade, seen):
-        why = "; ".join(f"{topic}: {which}" for topic, which in away.items())
+        why = joined(f"{topic}: {which}" for topic, which in away.items())
         return entered(upgrade, Phase.MOVING, seen.now, f"{upgrade.step_said} moves again: {why}")
     if seen.now - upgrade.since_at < upgrade.hold_s:
         return upgrade
@@ -344,7 +344,7 @@ def _suspected(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgra
         return replace(upgrade, suspected_at=seen.now)
     if seen.now - upgrade.suspected_at < CONFIRM_S:
         return upgrade
-    return back(upgrade, seen.now, f"{upgrade.step_said}: {'; '.join(failures)}")
+    return back(upgrade, seen.now, f"{upgrade.step_said}: {joined(failures)}")
 
 
 def _endures(upgrade: Upgrade) -> bool:

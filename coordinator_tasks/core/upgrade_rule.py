@@ -1,18 +1,17 @@
 """Whether a step of an upgrade is as good as before: the facts of its partitions, and the built-in rule. Pure."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
 from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import counted, joined, shown
 from coordinator_tasks.core.upgrade import Seen, Upgrade, rates
 
 LEAST_RATE = 0.1
 """Records per second: of less than this before, no share is judged."""
-_SHOWN = 5  # errors and partitions in one sentence
 _NUMBER = re.compile("[0-9]+")
 
 
@@ -75,18 +74,18 @@ def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
     rule, found = upgrade.rule, []
     if len(facts.errors) > rule.max_errors:
         allowed = f", and {counted(rule.max_errors, 'error')} may be" if rule.max_errors else ""
-        found.append(f"{counted(len(facts.errors), 'error')}{allowed}: {listed(facts.errors)}")
+        found.append(f"{counted(len(facts.errors), 'error')}{allowed}: {joined(facts.errors)}")
     every = [(topic, p, one) for topic, each in facts.partitions.items() for p, one in sorted(each.items())]
     late = [f"{topic}/{p} {one.lag_s:.0f} s" for topic, p, one in every if (one.lag_s or 0.0) > rule.max_lag_s]
     if late:
-        found.append(f"a lag of more than {rule.max_lag_s:g} s: {_some(late)}")
+        found.append(f"a lag of more than {rule.max_lag_s:g} s: {shown(late)}")
     slow = [
         f"{topic}/{p} {one.rate:.1f} after {one.before:.1f} records/s"
         for topic, p, one in every
         if facts.ends and one.rate is not None and one.before is not None and _is_slow(one, rule.min_rate)
     ]
     if slow:
-        found.append(f"less than {rule.min_rate:.0%} of the records per second before: {_some(slow)}")
+        found.append(f"less than {rule.min_rate:.0%} of the records per second before: {shown(slow)}")
     return tuple(found)
 
 
@@ -95,11 +94,6 @@ def _is_slow(one: PartitionFacts, share: float) -> bool:
     if one.rate is None or one.before is None or one.lag_records == 0 or one.before < LEAST_RATE:
         return False
     return one.rate < share * one.before
-
-
-def _some(texts: list[str]) -> str:
-    rest = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return ", ".join(texts[:_SHOWN]) + rest
 
 
 def _facts(consumer: str, said: RunningPartition | None, rate: float | None, before: float | None) -> PartitionFacts:
@@ -123,11 +117,6 @@ def shared(upgrade: Upgrade, answers: Mapping[str, Answer]) -> tuple[str, ...]:
     known = _of_old(upgrade, answers)
     told = [(c, text) for c in upgrade.new_consumers for text in _told(answers.get(c), upgrade.topics)]
     return tuple(f"{c}: {text}" for c, text in told if _alike(text) in known)
-
-
-def listed(errors: Iterable[str]) -> str:
-    """The first of them, in one sentence."""
-    return "; ".join([*errors][:_SHOWN])
 
 
 def _of_old(upgrade: Upgrade, answers: Mapping[str, Answer]) -> set[str]:

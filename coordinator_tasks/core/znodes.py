@@ -8,6 +8,8 @@ from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKe
 
 MAX_ATTEMPTS = 20
 """Of one compare-and-set. Each lost attempt means that another writer made progress."""
+CHUNK = 256
+"""Nodes of consumers that are held at once, as each may have a megabyte."""
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -40,6 +42,11 @@ def _found(zk: ZooKeeper, key: K, path: str, denied: dict[K, CoordinatorError]) 
     except NoAccess as error:
         denied[key] = error
         return None
+
+
+def chunks(names: Sequence[K], size: int) -> Iterator[Sequence[K]]:
+    """The names in their order, so many at a time."""
+    return (names[begin : begin + size] for begin in range(0, len(names), size))
 
 
 def numbered(zk: ZooKeeper, folder: str) -> list[str]:

@@ -32,6 +32,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import check_words, is_topic
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put, written
 from coordinator_tasks.service import frozen, store
@@ -236,7 +237,7 @@ def check_known(c: Coordinator, consumer: str) -> None:
     """Raises `NotManaged` for a consumer that has never registered in this cluster, and of which nothing was asked."""
     if any(c.zk.find(path) is not None for path in (c.paths.id(consumer), c.paths.directive(consumer))):
         return
-    listed = ", ".join(children(c.zk, c.paths.ids)[:10]) or "none"
+    listed = shown(children(c.zk, c.paths.ids)) or "none"
     raise NotManaged(
         f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r} (it knows: {listed}); correct the id"
     )

@@ -18,6 +18,7 @@ from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.presence import absence_of
 from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import Check, Node, Operation, SetData
 from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
@@ -134,7 +135,7 @@ def fleet_of(c: Coordinator, app: str) -> Fleet:
     """The fleet of an application; raises `NotManaged`, and `BadFleet` if it cannot be read."""
     known = {one.app: one for one in fleets(c)}
     if check_app(app) not in known:
-        listed = ", ".join(known) or "none"
+        listed = shown(known) or "none"
         raise NotManaged(
             f"cluster {c.paths.cluster!r} has no fleet {app!r} (it has: {listed}); correct the name, or set it first"
         )

@@ -60,7 +60,7 @@ def _is_kept_out(asked: Directive, now: float) -> bool:
 
 
 def _listed(found: Fleet) -> str:
-    names = f": {', '.join(found.consumers)}" if found.consumers else ""
+    names = f": {shown(found.consumers)}" if found.consumers else ""
     return f"{found.app} should have {counted(len(found.consumers), 'consumer')}{names}"
 
 

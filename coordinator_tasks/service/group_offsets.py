@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
 from coordinator_tasks.core.model import TopicConfig
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
@@ -74,7 +75,7 @@ def chosen(
             )
     found = [one for one in configs if group in ("", one.group_id)]
     if group and not found:
-        known = ", ".join(sorted({one.group_id for one in configs})[:10]) or "none"
+        known = shown(sorted({one.group_id for one in configs})) or "none"
         raise NotManaged(
             f"cluster {c.paths.cluster!r} manages no topic for group {group!r} (its groups: {known}); correct the name"
         )

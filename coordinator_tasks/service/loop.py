@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import NoAccess, Unavailable
 from coordinator_tasks.core.model import Actor, MoveKind, State
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.service import idle, lag_moments, pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.transitions import Outcome, TopicReport
@@ -20,7 +21,6 @@ BUSY_S = 0.05  # pause while something is waited for
 HANDOFF_S = 0.2  # pause after a plan that consumers perform among themselves: they answer later
 QUIET_S = 1.0  # pause while nothing is due: finds changes that no watch reports
 AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after the coordinator has asked
-SHOWN_TOPICS = 10  # in one line of the log
 CHORES_S = 10.0  # new partitions and readmissions
 PRUNE_S = 60.0  # old records
 MEASURE_S = 30.0  # after Stable; later it is one of the chores
@@ -113,7 +113,7 @@ def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
         for one in report.left_out:
             left_out.setdefault(f"left out: {one}", []).append(report)
     for reason in sorted(held.keys() - set(said)):
-        names = ", ".join(report.topic for report in held[reason][:SHOWN_TOPICS])
+        names = shown(report.topic for report in held[reason])
         log.warning("holding %s: %s", names, reason, extra=_fields(held[reason]))
     for line in sorted(left_out.keys() - set(said)):
         log.warning("%s", line, extra=_fields(left_out[line]))

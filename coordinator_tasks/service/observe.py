@@ -8,7 +8,8 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypeVar
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core.assignors.weights import totals
@@ -19,6 +20,7 @@ from coordinator_tasks.core.machine.presence import absence_of, note_absence, no
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Absence,
+    Answer,
     Committed,
     ConsumerStatus,
     Directive,
@@ -27,13 +29,15 @@ from coordinator_tasks.core.model import (
     IdClaim,
     Isolation,
     Member,
+    Silence,
     TopicDescription,
     TopicNode,
+    Unreachable,
 )
 from coordinator_tasks.core.names import is_consumer
 from coordinator_tasks.core.ports import Check, committed_of
 from coordinator_tasks.core.protocol import claims as claim_steps
-from coordinator_tasks.core.znodes import children, find_many, put, written
+from coordinator_tasks.core.znodes import CHUNK, children, chunks, find_many, put, written
 from coordinator_tasks.service import store
 from coordinator_tasks.service.coordinator import Coordinator
 
@@ -41,6 +45,7 @@ PLATFORM = "platform"
 V = TypeVar("V")
 Offsets: TypeAlias = Mapping[int, Committed] | Refused | None
 """A group's committed offsets of one topic, the brokers' refusal, or `None` = no answer."""
+_NONE: Mapping[str, Any] = {}
 _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
@@ -83,7 +88,9 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     members = load_members(c, unclear)
     claims |= load_claims(c, sorted(members.keys() - claims.keys()), unclear)
     asked_at = c.clock.now()
-    answers = c.statuses.ask(interfaces([*members, *sorted(holders.keys() - members.keys())], members, claims))
+    everybody = interfaces([*members, *sorted(holders.keys() - members.keys())], members, claims)
+    answers = c.statuses.ask(everybody, known(nodes, members, claims))
+    unclear |= unasked(answers)
     directives = load_directives(c, unclear)
     loads = totals(answers, {topic: node.paused for topic, node in nodes.items()})
     world = World(c.clock.now(), members, claims, directives, answers, totals=loads, unclear=unclear)
@@ -92,6 +99,28 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     for counts in owned.values():
         of_all.update(counts)
     return Snapshot(note_absences(c, world, holders, asked_at) if note else world, holders, owned, of_all)
+
+
+def known(
+    nodes: Mapping[str, TopicNode], members: Mapping[str, Member] = _NONE, claims: Mapping[str, IdClaim] = _NONE
+) -> dict[str, int]:
+    """Consumer → how many partitions it may run; 0 = none, and its present interface has answered before."""
+    found = {c: 0 for c, one in claims.items() if c in members and one.answered == members[c].incarnation}
+    for node in nodes.values():
+        sides = (one for entry in node.handoff.values() for one in (entry.giver, entry.taker))
+        # `incarnations` has those too that only close something.
+        for consumer in chain(node.assignments.values(), sides, node.incarnations):
+            found[consumer] = found.get(consumer, 0) + 1
+    return found
+
+
+def unasked(answers: Mapping[str, Answer]) -> dict[str, str]:
+    """Consumer → why a bound of the look left it out. Nothing is known of it: it keeps what it has, and gets nothing."""
+    return {
+        consumer: f"{consumer}: {one.detail}; remove registrations that are none of the site's, or look again"
+        for consumer, one in answers.items()
+        if isinstance(one, Unreachable) and one.silence is Silence.UNASKED
+    }
 
 
 def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
@@ -138,7 +167,8 @@ def _load(
 ) -> dict[str, V]:
     paths = {consumer: path_of(consumer) for consumer in consumers if is_consumer(consumer)}
     found, denied = dict[str, V](), dict[str, CoordinatorError]()
-    for consumer, node in find_many(c.zk, paths, denied).items():
+    nodes = (find_many(c.zk, {one: paths[one] for one in chunk}, denied) for chunk in chunks(list(paths), CHUNK))
+    for consumer, node in chain.from_iterable(one.items() for one in nodes):
         if not node.data and node.stat.version == 0:
             continue  # never written; a node that somebody has emptied is unreadable
         try:

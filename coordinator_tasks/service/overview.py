@@ -32,7 +32,7 @@ from coordinator_tasks.service import overrides, redeployment, store, transition
 from coordinator_tasks.service.consumer_pages import NO_PAGES, ConsumerPages, pages_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, fleets, why_not_launched
-from coordinator_tasks.service.observe import holders_of, load_claims, load_directives, load_members
+from coordinator_tasks.service.observe import holders_of, known, load_claims, load_directives, load_members, unasked
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
@@ -261,7 +261,8 @@ def look(c: Coordinator) -> Look:
     }
     everybody = sorted(members.keys() | held.keys() | wanted.keys() | asked_of | unclear.keys())
     claims = load_claims(c, everybody, unclear)
-    answers = c.statuses.ask(interfaces(everybody, members, claims))
+    answers = c.statuses.ask(interfaces(everybody, members, claims), known(nodes, members, claims))
+    unclear |= unasked(answers)
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
     return Look(nodes, world, tuple(everybody), held, wanted, dict(_kept(c, every)))
 

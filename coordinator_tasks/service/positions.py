@@ -13,7 +13,7 @@ from typing import TypeAlias
 from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, KafkaUnavailable, LookAgain, Refused
 from coordinator_tasks.core.model import Actor, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
-from coordinator_tasks.core.partition_text import agreed, counted, leaderless, named
+from coordinator_tasks.core.partition_text import agreed, counted, leaderless, named, shown
 from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import history, transitions
@@ -113,7 +113,7 @@ def reset_all(c: Coordinator, wishes: Collection[Wish], *, why: str, actor: Acto
         except CoordinatorError as error:
             if not done:
                 raise
-            names = ", ".join(written.topic for written in done)
+            names = shown(written.topic for written in done)
             raise LookAgain(f"{error}; {names}: done, so ask again without it") from error
         done.append(Reset(one.topic, groups[one.topic], shifts))
     return done

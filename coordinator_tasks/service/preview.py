@@ -15,7 +15,7 @@ from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Move, MoveKind
 from coordinator_tasks.core.move_ways import HOW, way
-from coordinator_tasks.core.partition_text import counted, named
+from coordinator_tasks.core.partition_text import counted, named, shown
 from coordinator_tasks.core.pause_prediction import MIN_MOVES, PastMove, Prediction, learned, predict
 from coordinator_tasks.service import begun, history
 from coordinator_tasks.service.approvals import ending
@@ -80,7 +80,7 @@ class Preview:
         """For a person: one line for each move, then why."""
         if self.problem:
             return (f"{self.topic}: left out: {self.problem}",)
-        then = ", ".join(f"{consumer} {count}" for consumer, count in (self.counts or {}).items()) or "nobody has any"
+        then = shown(f"{consumer} {count}" for consumer, count in (self.counts or {}).items()) or "nobody has any"
         moved = counted(len(self.moves), "partition") if self.moves else "no partition"
         lines = [f"{self.topic}: {moved} would move; then {then}"]
         if self.frozen:

@@ -23,11 +23,12 @@ def note(c: Coordinator, members: Mapping[str, Member], before: frozenset[str] |
     """
     found = c.statuses.unreachable(list(members.values()))
     refused = {consumer: one for consumer, one in found.items() if one.silence is Silence.REFUSED}
-    asked = members.keys() if before is None else members.keys() & (refused.keys() | before)
+    unknown = {consumer for consumer, one in found.items() if one.silence is Silence.UNASKED}
+    asked = (members.keys() if before is None else members.keys() & (refused.keys() | before)) - unknown
     for consumer, claim in load_claims(c, sorted(asked), {}).items():
         now = c.clock.now()
         since_at = note_refusal(claim, members[consumer], refused.get(consumer), same_boot(c, claim), now)
         if since_at != claim.refused_at:
             with suppress(NoAccess):  # each look at the consumers names it
                 put_claim(c, claim, replace(claim, refused_at=since_at))
-    return frozenset(refused)
+    return frozenset(refused.keys() | unknown & (before or frozenset()))

@@ -14,7 +14,7 @@ from coordinator_tasks.core.machine import machine, rollback, what_if
 from coordinator_tasks.core.machine.what_if import Site
 from coordinator_tasks.core.model import Actor, Record, Rollback, TopicConfig
 from coordinator_tasks.core.names import check_words
-from coordinator_tasks.core.partition_text import agreed, named
+from coordinator_tasks.core.partition_text import agreed, named, shown
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import growth_store, history
 from coordinator_tasks.service.coordinator import Coordinator
@@ -141,7 +141,7 @@ def _check(config: TopicConfig) -> None:
 def _nothing(topic: str, rebalance: str, then: Mapping[int, str]) -> str:
     if not then:
         return f"nobody owned a partition of topic {topic!r} before rebalance {rebalance}; choose a later rebalance"
-    who = ", ".join(sorted(set(then.values()))[:10])
+    who = shown(sorted(set(then.values())))
     return (
         f"none of the consumers that had topic {topic!r} before rebalance {rebalance} ({who}) may have partitions now; "
         "start one of them, or choose a later rebalance"

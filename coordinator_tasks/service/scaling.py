@@ -8,6 +8,7 @@ from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, LookAgain
 from coordinator_tasks.core.model import Draining, Fleet
 from coordinator_tasks.core.names import check_consumer, check_words
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.znodes import compare_and_set
 from coordinator_tasks.service import fleet as fleets
@@ -145,7 +146,7 @@ def pattern_of(found: Fleet) -> str:
     """The common form of the fleet's ids: what stands before their last number."""
     stems = {re.sub(r"[0-9]+$", "", one) for one in found.consumers if one[-1:].isdigit()}
     if len(stems) != 1 or not all(one[-1:].isdigit() for one in found.consumers):
-        said = ", ".join(found.consumers[:5]) or "none"
+        said = shown(found.consumers) or "none"
         raise BadFleet(
             f"the ids of the fleet {found.app!r} ({said}) have no common form that ends in a number; say how new ids look, "
             f"with {NUMBER} for the number: --pattern {found.app}-{NUMBER}"

@@ -33,6 +33,7 @@ from coordinator_tasks.core.names import (
     is_topic,
     partition_of,
 )
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.logs import about
@@ -165,7 +166,7 @@ def _check_group(c: Coordinator, group_id: str) -> None:
     members = c.kafka.group_members(group_id)
     if members:
         raise GroupInUse(
-            f"group {group_id!r} has members that subscribe ({', '.join(members[:5])}), so Kafka would refuse every "
+            f"group {group_id!r} has members that subscribe ({shown(members)}), so Kafka would refuse every "
             "commit of ours; stop them, or choose another group.id"
         )
 

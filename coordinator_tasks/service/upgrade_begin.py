@@ -71,7 +71,7 @@ class Beginning:
         seen = Seen(0.0, {}, frozenset(), {topic: TopicSeen(owners) for topic, owners in self.owned.items()})
         for number, percent in enumerate(one.steps, start=1):
             chosen = more(one, seen, percent)
-            each = ", ".join(f"{named(which)} of {topic}" for topic, which in chosen.items())
+            each = shown(f"{named(which)} of {topic}" for topic, which in chosen.items())
             said.append(f"step {number} ({percent} %): {each}; held for {one.hold_s:g} s")
         said += self._pinned()
         if others := sorted(self.configs.keys() - self.owned.keys()):
@@ -226,7 +226,7 @@ def _version(fleet: Fleet, wish: Wish) -> FleetVersion:
         return fleets.version_of(fleet)  # the same on other hosts
     if wish.name in fleet.versions:
         return fleet.versions[wish.name]
-    listed = ", ".join(sorted({*fleet.versions, fleet.name or fleet.code or FIRST}))
+    listed = shown(sorted({*fleet.versions, fleet.name or fleet.code or FIRST}))
     raise BadUpgrade(
         f"the fleet {fleet.app!r} has no version {wish.name!r} (it has: {listed}); say what it runs, with --code, "
         "--application, --argument, --conf or --env"

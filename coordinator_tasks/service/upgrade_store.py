@@ -6,6 +6,7 @@ from dataclasses import replace
 from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade, encode_upgrade
 from coordinator_tasks.core.errors import BadUpgrade, LookAgain, NotManaged
 from coordinator_tasks.core.names import check_app, is_app
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import Check, Operation
 from coordinator_tasks.core.upgrade import Upgrade
 from coordinator_tasks.core.znodes import children, put, written
@@ -28,7 +29,7 @@ def read(c: Coordinator, app: str) -> Upgrade:
     """The same; raises `NotManaged` if the fleet was never upgraded."""
     found = find(c, app)
     if found is None:
-        listed = ", ".join(fleets_with_upgrades(c)[:10]) or "none"
+        listed = shown(fleets_with_upgrades(c)) or "none"
         raise NotManaged(
             f"the fleet {app!r} has no upgrade (fleets with one: {listed}); begin one, or correct the name"
         )

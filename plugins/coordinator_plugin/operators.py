@@ -24,6 +24,7 @@ from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import check_topic
+from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.logs import about
 from coordinator_tasks.service import pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
@@ -113,7 +114,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
             self.say_reports(reports)
         told = [plain(report) for report in reports]
         if idle:
-            self.log.info("nothing to do for %s", ", ".join(sorted(idle)))
+            self.log.info("nothing to do for %s", shown(sorted(idle)))
             # Skipping ends the task by an exception, so push its result first.
             context["ti"].xcom_push(key="return_value", value=told)
             self.skip(context["ti"], [self.dag.get_task(task_id) for task_id in sorted(idle)])
@@ -240,7 +241,7 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
             left = continuation(coordinator, topics)
         if not left.topics:
             raise AirflowSkipException("nothing is left over")
-        self.log.info("left over: %s", ", ".join(left.topics))
+        self.log.info("left over: %s", shown(left.topics))
         woken_by = _tellers(context["triggering_asset_events"].get(self.left_over, ()), left)
         if left.now and not (left.writable and woken_by):
             began_at = context["dag_run"].start_date or context["dag_run"].run_after

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator_tasks.core.model import Explanation, Move
 from coordinator_tasks.core.move_ways import by_way, way
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.partition_text import counted, shown
 
 if TYPE_CHECKING:
     from coordinator_tasks.service.transitions import TopicReport
 
-SHOWN_PARTITIONS = 12
 SHOWN_REASONS = 50
 
 
@@ -23,13 +22,13 @@ def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
         if report.explanation is not None:
             yield from (f"{report.topic}:   {line}" for line in reasons(report.explanation))
         if report.blockers:
-            yield f"{report.topic}:   waits for {', '.join(report.blockers)}"
+            yield f"{report.topic}:   waits for {shown(report.blockers)}"
 
 
 def moves(planned: Iterable[Move]) -> Iterator[str]:
     """`3 partitions from a to b by hand-off: 1, 4, 7`, for each pair and kind."""
     for (giver, taker, kind), partitions in by_way(planned).items():
-        yield f"{counted(len(partitions), 'partition')} {way(giver, taker, kind, len(partitions))}: {_some(partitions)}"
+        yield f"{counted(len(partitions), 'partition')} {way(giver, taker, kind, len(partitions))}: {shown(partitions)}"
 
 
 def reasons(found: Explanation) -> Iterator[str]:
@@ -37,7 +36,7 @@ def reasons(found: Explanation) -> Iterator[str]:
     yield found.summary
     for verb, listed in (("move", found.moves), ("stay", found.stays)):
         for one in sorted(listed, key=lambda one: -len(one.partitions))[:SHOWN_REASONS]:
-            yield f"why {_some(list(one.partitions))} {verb}: {one.text}"
+            yield f"why {shown(list(one.partitions))} {verb}: {one.text}"
         if len(listed) > SHOWN_REASONS:
             yield f"and {counted(len(listed) - SHOWN_REASONS, 'more reason')} why partitions {verb}"
 
@@ -62,12 +61,6 @@ def waiting_lines(sentences: Mapping[str, str], blockers: Mapping[str, Iterable[
     """Topic → its line in a wait."""
     found: dict[str, str] = {}
     for topic, sentence in sorted(sentences.items()):
-        named = ", ".join(blockers.get(topic, ()))
+        named = shown(blockers.get(topic, ()))
         found[topic] = f"{topic}: {sentence}" + (f" (waits for {named})" if named else "")
     return found
-
-
-def _some(partitions: list[int]) -> str:
-    shown = ", ".join(str(partition) for partition in partitions[:SHOWN_PARTITIONS])
-    rest = len(partitions) - SHOWN_PARTITIONS
-    return shown + (f" and {rest} more" if rest > 0 else "")

@@ -17,7 +17,7 @@ from coordinator_tasks.core.errors import UNREADABLE, NotManaged
 from coordinator_tasks.core.machine.audit import Finding, Kind
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.partition_text import joined, named, shown
 from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.service import audit, history, overview, store
 from coordinator_tasks.service.audit import Audit
@@ -79,7 +79,7 @@ def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[Question]:
         about = sorted({f"{one.code} {one.who}" for one in disputed})
         digest = hashlib.sha256("\n".join([topic, *about]).encode()).hexdigest()[:8]
         run_id = f"audit__{topic[:60]}__{digest}__{int(c.clock.now() // ASK_AGAIN_S)}"
-        yield Question(topic, "", "; ".join(one.told for one in disputed), run_id, audit=True)
+        yield Question(topic, "", joined(one.told for one in disputed), run_id, audit=True)
 
 
 def disputes(found: Audit) -> list[Finding]:
@@ -134,7 +134,7 @@ def sentences(c: Coordinator) -> Iterator[str]:
         if one.problem:
             yield f"{one.topic} cannot be read: {one.problem}"
         elif one.topic in stuck:
-            held = f" [waits for {', '.join(one.blockers)}]" if one.blockers else ""
+            held = f" [waits for {shown(one.blockers)}]" if one.blockers else ""
             yield f"{one.topic} is stuck in {one.state}: {one.reason}{held}"
         elif one.unowned:
             yield f"nobody owns {named(one.unowned)} of {one.topic}: {one.reason}"

@@ -9,6 +9,7 @@ from fastapi import Request
 
 from coordinator_tasks.core.errors import NodeMissing
 from coordinator_tasks.core.machine.audit import Committer, Finding, Kind
+from coordinator_tasks.core.partition_text import first
 from coordinator_tasks.service import audit as service
 from coordinator_tasks.service.audit import Audit, Look
 from coordinator_tasks.service.coordinator import Coordinator
@@ -39,6 +40,11 @@ class Audited:
         return self.audit.committers[:MOST_ROWS]
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be looked at, the first ones."""
+        return first(self.audit.problems)
+
+    @property
     def left_out(self) -> dict[str, int]:
         """How many are not among these."""
         both = {"findings": self.audit.findings, "committers": self.audit.committers}
@@ -56,12 +62,12 @@ async def audited(request: Request, cluster: ReadableCluster, topic: str) -> Aud
             return Look()
 
     async def make() -> Audited:
-        first = await state.reader.read(cluster, read)
-        if not first.traces:
-            return Audited(time.time(), service.compared(first))
+        begun = await state.reader.read(cluster, read)
+        if not begun.traces:
+            return Audited(time.time(), service.compared(begun))
         await asyncio.sleep(BETWEEN_S)
         second = await state.reader.read(cluster, read)
-        return Audited(time.time(), service.compared(first, second, BETWEEN_S))
+        return Audited(time.time(), service.compared(begun, second, BETWEEN_S))
 
     found: Audited = await state.audits.get(f"{cluster} {topic}", make)
     return found
@@ -100,5 +106,5 @@ def audit_data(cluster: str, topic: str, found: Audited) -> dict[str, Any]:
             for one in found.committers
         ],
         "left_out": found.left_out,
-        "problems": list(found.audit.problems),
+        "problems": list(found.problems),
     }

@@ -17,6 +17,7 @@ from coordinator_tasks.core.errors import (
     NotManaged,
 )
 from coordinator_tasks.core.model import Record, State
+from coordinator_tasks.core.partition_text import joined
 from coordinator_tasks.service import history, overview, transitions
 from coordinator_tasks.service.consumer_pages import ConsumerPages, pages_now
 from coordinator_tasks.service.coordinator import Coordinator
@@ -111,7 +112,7 @@ def cluster_page(c: Coordinator) -> ClusterPage:
     """The overview of a cluster."""
     found = summaries(c, transitions.topics(c))
     recent = past.rebalances(c, past.Wanted(), RECENT, of=_moved_last(found))
-    return ClusterPage(c.clock.now(), found, _consumers(c), recent.found, "; ".join(recent.problems))
+    return ClusterPage(c.clock.now(), found, _consumers(c), recent.found, joined(recent.problems))
 
 
 def _moved_last(listed: Iterable[TopicSummary]) -> list[str]:

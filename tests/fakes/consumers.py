@@ -59,7 +59,7 @@ class FakeStatusClient:
     posted: list[tuple[str, str, bytes]] = field(default_factory=list)
     takes_posts: bool = True
 
-    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
+    def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
         return {member.consumer: self._answer(member) for member in members}
 
     def _answer(self, member: Member) -> Answer:

@@ -96,8 +96,8 @@ class FrozenInterface:
     consumer: str
     status: ConsumerStatus
 
-    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
-        return {**self.real.ask(members), self.consumer: self.status}
+    def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
+        return {**self.real.ask(members, known), self.consumer: self.status}
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         return self.real.post_topic(member, topic, node)

@@ -208,8 +208,8 @@ class Deaf:
     statuses: StatusClient
     name: str
 
-    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
-        others = self.statuses.ask([one for one in members if one.consumer != self.name])
+    def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
+        others = self.statuses.ask([one for one in members if one.consumer != self.name], known)
         return {
             **others,
             **{one.consumer: Unreachable(Silence.SILENT, "") for one in members if one.consumer == self.name},

@@ -23,6 +23,7 @@ class Listener:
         self.posted = posted
         self.running = running
         self.mood: Fault | None = None
+        self.unasked = False  # while it is silent: a bound of the look leaves it out
         self.unheard_at = -inf
         self.hidden_at = -inf
         self.closed = False
@@ -41,7 +42,7 @@ class Interfaces:
     heard: dict[str, set[str]] = field(default_factory=dict)
     leaving: dict[str, set[str]] = field(default_factory=dict)
 
-    def ask(self, members: Collection[Member]) -> Mapping[str, Answer]:
+    def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
         found: dict[str, Answer] = {}
         delayed = False
         heard = self.heard[self.kernel.who()] = set()
@@ -70,6 +71,8 @@ class Interfaces:
             self.on_effect(listener.mood)
         if listener.mood is Fault.REFUSED:
             return Unreachable(Silence.REFUSED, "connection refused")
+        if listener.mood is not None and listener.unasked:
+            return Unreachable(Silence.UNASKED, "not asked")
         if listener.mood is not None or not listener.running():
             return Unreachable(Silence.SILENT, "no answer within 2 s")
         status = listener.status()

@@ -82,7 +82,7 @@ def mood(fault: Fault) -> Act:
         one = pick([c for c in running(world) if c.listener.mood is None], a)
         if one is None:
             return
-        one.listener.mood = fault
+        one.listener.mood, one.listener.unasked = fault, fault is Fault.SILENT and b % 3 == 0
         world.oracle.taint(one)
 
         def end() -> None:

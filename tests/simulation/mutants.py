@@ -24,6 +24,13 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    Mutant(
+        "unasked",
+        "one.silence is Silence.UNASKED",
+        "False",
+        "a consumer that a bound left out is neither gone nor given anything",
+    ),
+    Mutant("in_order", "known.get(one.consumer, 0) > 0", "False", "owners are asked within bounds of their own"),
     Mutant("_status", "if status.acted_epoch < epoch:", "if False:", "a confirmation is for an epoch"),
     Mutant("_status", "if answer.incarnation != incarnation:", "if False:", "a confirmation is by an incarnation"),
     Mutant("_status", "if status.generation != node.generation:", "if False:", "a confirmation is for a generation"),

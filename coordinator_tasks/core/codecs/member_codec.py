@@ -4,7 +4,7 @@ Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 """
 
 from coordinator_tasks.core.codecs import kinds
-from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
+from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.fields import MAX_LINK_CHARS, Fields
 from coordinator_tasks.core.model import (
@@ -21,6 +21,9 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import check_address, is_address
 from coordinator_tasks.core.protocol.claims import one_line
+
+MAX_MEMBER_BYTES = 256 * 1024
+"""Of a registration; ours have less than 1 KB, and anybody with a consumer's account registers as many as it likes."""
 
 
 def _address(fields: Fields, name: str) -> str:
@@ -156,7 +159,8 @@ encode_directive, encode_leave, encode_fleet = _DIRECTIVE.encode, _DRAINING.enco
 
 
 def decode_member(path: str, raw: bytes, registered_at: float = 0.0) -> Member:
-    return _MEMBER.decode(path, raw, registered_at=registered_at)
+    fields = Fields.parse(path, raw, VERSION, MAX_MEMBER_BYTES)
+    return _MEMBER.read(fields, registered_at=registered_at)
 
 
 def decode_claim(path: str, raw: bytes, consumer: str, version: int) -> IdClaim:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import Committed, Fleet, Member, RunningPartition, Token, TopicNode, TopicStatus
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.partition_text import first, named, shown
 from coordinator_tasks.core.protocol.fence import Judgement, is_far_ahead, judge
 
 
@@ -179,8 +179,8 @@ def _of_runners(view: TopicView, node: TopicNode, runners: Mapping[int, list[_Ru
         owner = node.assignments.get(partition, "")
         named_as = owner or "nobody"
         if len(several) > 1:
-            said = " and ".join(f"{one.consumer} under epoch {one.running.token.epoch}" for one in several)
-            who = ", ".join(one.consumer for one in several)
+            said = " and ".join(first(f"{one.consumer} under epoch {one.running.token.epoch}" for one in several))
+            who = shown(one.consumer for one in several)
             yield Trace(Kind.TWO_OWNERS, partition, who, f"{said} both run it, and ZooKeeper names {named_as}")
             continue
         (one,) = several

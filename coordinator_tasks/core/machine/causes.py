@@ -11,9 +11,8 @@ from coordinator_tasks.core.machine.draft import Draft, by_consumer, configured
 from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import Draining, MoveKind, State, TopicNode, TopicState
-from coordinator_tasks.core.partition_text import because, noun, shown
+from coordinator_tasks.core.partition_text import because, joined, noun, shown
 
-_SHOWN = 10  # names in one sentence
 CHANGED = "consumers, their attributes, partitions or the configuration changed"
 REMOVED = "the topic was removed, and nobody runs anything of it"
 
@@ -81,7 +80,7 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
 def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[str]) -> str:
     """The cause of what is not put off to a plan: owners that are lost, partitions that are, or that have no owner."""
     if lost:
-        return "; ".join(_of_loss(consumer, view, world) for consumer in sorted(lost)[:_SHOWN])
+        return joined(_of_loss(consumer, view, world) for consumer in sorted(lost))
     if view.node is not None and view.node.topic_id != view.config.topic_id:
         return f"the topic was recreated in Kafka: id {view.config.topic_id}, was {view.node.topic_id}"
     vanished = [m.partition for m in draft.moves if m.kind is MoveKind.STOP]
@@ -120,10 +119,10 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     changed = changed or node.removed or node.topic_id != config.topic_id
     if config.frozen:
         return Due(_paused(view) or "configuration changed") if changed else None
-    joined = sorted(c for c, i in able.items() if state.targets.get(c) != i)
+    new = sorted(c for c, i in able.items() if state.targets.get(c) != i)
     left = sorted(state.targets.keys() - able.keys() - restarts.away(view, world).keys() | _to_drain(world, draft))
-    if joined or left:
-        return Due(_membership(joined, left, world), _events(joined, left, world), tuple(joined), tuple(left))
+    if new or left:
+        return Due(_membership(new, left, world), _events(new, left, world), tuple(new), tuple(left))
     if changed:
         told = "; ".join(filter(None, (_paused(view), _pinned(view, able), _rolled_back(view, able), _split(view))))
         return Due(told or CHANGED)
@@ -157,7 +156,7 @@ def _pinned(view: TopicView, able: Collection[str]) -> str:
     """Which partitions a person has pinned to somebody who does not own them yet, or an empty text."""
     owners = view.node.assignments if view.node is not None else {}
     moving = by_consumer((who, p) for p, who in view.config.pins.items() if who in able and owners.get(p) != who)
-    return "; ".join(f"pinned to {consumer}: {listed(which)}" for consumer, which in list(moving.items())[:_SHOWN])
+    return joined(f"pinned to {consumer}: {listed(which)}" for consumer, which in moving.items())
 
 
 def _rolled_back(view: TopicView, able: Collection[str]) -> str:
@@ -176,15 +175,15 @@ def _split(view: TopicView) -> str:
     return split.said(wanted)
 
 
-def _membership(joined: list[str], left: list[str], world: World) -> str:
-    parts = [f"joined: {shown(joined)}"] if joined else []
-    for consumer in left[:_SHOWN]:
+def _membership(new: list[str], left: list[str], world: World) -> str:
+    parts = []
+    for consumer in left:
         draining = _draining(consumer, world)
         if draining is not None:
             parts.append(f"draining: {consumer} (by {draining.by}{because(draining.why)})")
         else:
             parts.append(f"no longer a target: {consumer}")
-    return "; ".join(parts)
+    return "; ".join(filter(None, [f"joined: {shown(new)}" if new else "", joined(parts)]))
 
 
 def _draining(consumer: str, world: World) -> Draining | None:
@@ -195,8 +194,8 @@ def _draining(consumer: str, world: World) -> Draining | None:
     return world.life(consumer, member.incarnation).draining
 
 
-def _events(joined: list[str], left: list[str], world: World) -> tuple[float, ...]:
-    found = [world.members[c].registered_at for c in joined if c in world.members]
+def _events(new: list[str], left: list[str], world: World) -> tuple[float, ...]:
+    found = [world.members[c].registered_at for c in new if c in world.members]
     for consumer in left:
         draining, claim = _draining(consumer, world), world.claims.get(consumer)
         if draining is not None:
@@ -222,7 +221,7 @@ def settling(due: Due, world: World, policy: Policy) -> float:
 def absences(node: TopicNode, world: World, policy: Policy) -> str:
     """Which owners are absent, and what ends the wait for them; an empty text = none is."""
     found = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in _owners(node)]
-    return "; ".join([f"{consumer}'s {text}" for consumer, text in found if text][:_SHOWN])
+    return joined(f"{consumer}'s {text}" for consumer, text in found if text)
 
 
 def absent_for(node: TopicNode, world: World, policy: Policy, session_timeout_s: float) -> float | None:
@@ -253,7 +252,7 @@ def undrained(view: TopicView, world: World, draft: Draft) -> str:
         c: sorted(p for p, owner in draft.assignments.items() if owner == c) for c in sorted(_to_drain(world, draft))
     }
     reasons = {c: "what it runs is not known" if c in unknown else why for c in kept}
-    return "; ".join([f"{c} drains and keeps {listed(kept[c])}: {reasons[c]}" for c in kept][:_SHOWN])
+    return joined(f"{c} drains and keeps {listed(kept[c])}: {reasons[c]}" for c in kept)
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:

@@ -25,7 +25,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicState,
 )
-from coordinator_tasks.core.partition_text import agreed
+from coordinator_tasks.core.partition_text import agreed, joined, shown
 
 
 class Deciding:
@@ -246,7 +246,7 @@ class Deciding:
         packed = self.view.packed and self.state.state is State.STABLE
         if not packed or not older or packing.needs_packing(self.view, self.policy):
             return None
-        return self.write(signal_of_plan(self.draft), f"read in the plain form only: {', '.join(older[:10])}")
+        return self.write(signal_of_plan(self.draft), f"read in the plain form only: {shown(older)}")
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
         """What asks for a plan. A roll back that is over is no longer planned for, and its end is a cause as well."""
@@ -311,14 +311,14 @@ class Deciding:
         if self.draft.moves:
             who = sorted({m.taker for m in self.draft.moves})
             signal = Signal.NOT_RUNNING if stable else Signal.PLANNED_STARTS
-            return self.write(signal, f"not running what it holds: {', '.join(who)}", restarts=restarts, unasked=True)
-        return Decision(Verdict.HOLD, "; ".join(tired.values()), blockers=tired) if tired and stable else None
+            return self.write(signal, f"not running what it holds: {shown(who)}", restarts=restarts, unasked=True)
+        return Decision(Verdict.HOLD, joined(tired.values()), blockers=tired) if tired and stable else None
 
     def _rest(self) -> Decision:
         """Nothing is to be written: what the topic waits for."""
         missing = blockers(self.view, self.world)
         if missing:
-            return Decision(Verdict.WAIT, "; ".join(missing.values()), blockers=missing)
+            return Decision(Verdict.WAIT, joined(missing.values()), blockers=missing)
         unowned = [p for p in self.view.partitions if self.draft.target(p) is None]
         if unowned and self.able() and self.view.node is not None and not self.view.config.removed:
             limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"

@@ -20,7 +20,7 @@ from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
-from coordinator_tasks.core.partition_text import agreed
+from coordinator_tasks.core.partition_text import agreed, first, joined
 
 
 def decide(
@@ -35,7 +35,7 @@ def decide(
     """What to do with the topic now; `plans` False = everything but a plan that may wait."""
     world = _believed(view, world, policy)
     decision = _decide(view, world, policy, actor, steps, plans)
-    left_out = (*world.unclear.values(), *world.doubted.values(), *recovery.outliers(view, world))
+    left_out = first((*world.doubted.values(), *recovery.outliers(view, world), *world.unclear.values()))
     reason = decision.reason if decision.verdict is Verdict.WRITE else "; ".join([decision.reason, *left_out])
     return replace(decision, reason=reason, left_out=left_out) if left_out else decision
 
@@ -139,7 +139,7 @@ def _recover(
 ) -> Decision:
     adopted = bool(found.draft.holders())
     if found.blockers:
-        return Decision(Verdict.WAIT, f"{found.cause}; {'; '.join(found.blockers.values())}", blockers=found.blockers)
+        return Decision(Verdict.WAIT, f"{found.cause}; {joined(found.blockers.values())}", blockers=found.blockers)
     if view.config.removed and view.node is None and not adopted:
         return Decision(Verdict.NOTHING, causes.REMOVED)
     if Step.PLAN not in steps:

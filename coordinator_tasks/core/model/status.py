@@ -125,6 +125,7 @@ class Silence(StrEnum):
     SILENT = "silent"  # no answer within the limit, or the host drops packets
     FOREIGN = "foreign"  # something else answers there (another id, cluster or incarnation)
     BROKEN = "broken"  # an answer that is not a status
+    UNASKED = "unasked"  # a bound of the look was used up: nothing is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import cast
@@ -16,7 +16,7 @@ import h11
 import pytest
 
 from coordinator_tasks import http_connections
-from coordinator_tasks.adapters import http_exchange
+from coordinator_tasks.adapters import http_exchange, look_budget
 from coordinator_tasks.adapters import status as status_module
 from coordinator_tasks.adapters.status import DEFAULT_LIMIT_S, HttpStatusClient
 from coordinator_tasks.core.codecs.status_codec import encode_status
@@ -234,7 +234,7 @@ def test_an_address_that_is_none_is_no_crash(client: HttpStatusClient, address: 
 def test_an_endless_answer_is_cut_off(
     client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status_module, "MAX_STATUS_BYTES", 1_000)
+    monkeypatch.setattr(look_budget, "MAX_STATUS_BYTES", 1_000)
     interface.body = b" " * 100_000
     answer = silence(client, interface.member)
     assert answer.silence is Silence.BROKEN
@@ -312,10 +312,10 @@ def test_the_client_of_an_address_that_is_no_longer_asked_is_closed(
     for port in range(1, 30):
         ask([Member("b", port, f"http://127.0.0.1:{port}", "boot")])
     ask([interface.member])
-    assert len(client._peers) == 30
+    assert len(client._others.peers) == 30
     monkeypatch.setattr(status_module, "IDLE_S", 0.0)
     ask([interface.member])
-    assert client._peers.keys() == client._asked_at.keys() == set()
+    assert client._others.peers.keys() == client._others.asked_at.keys() == set()
 
 
 def test_one_that_hangs_does_not_hold_up_the_others(client: HttpStatusClient, interface: Interface) -> None:
@@ -326,6 +326,66 @@ def test_one_that_hangs_does_not_hold_up_the_others(client: HttpStatusClient, in
     assert answers["a"] == STATUS
     assert all(isinstance(answers[one.consumer], Unreachable) for one in hanging)
     assert time.monotonic() - began_s < 10 * LIMIT_S
+
+
+def unasked(answers: Mapping[str, object]) -> set[str]:
+    return {name for name, one in answers.items() if isinstance(one, Unreachable) and one.silence is Silence.UNASKED}
+
+
+def test_registrations_that_never_answer_take_the_time_of_one_and_nothing_from_an_owner(interface: Interface) -> None:
+    client = HttpStatusClient("shop", limit_s=LIMIT_S, connections=20)
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as deaf:
+        mute = [Member(f"h{n}", 1, f"http://127.0.0.1:{deaf.getsockname()[1]}", "boot") for n in range(100)]
+        began_s = time.monotonic()
+        answers = client.ask([*mute, interface.member], {"a": 3})
+        took_s = time.monotonic() - began_s
+        again = client.ask([*mute, interface.member], {"a": 3})
+    client.close()
+    assert answers["a"] == again["a"] == STATUS
+    assert took_s < 2 * LIMIT_S, "five rounds of 20"
+    assert len(unasked(answers)) == 80
+    assert unasked(answers) != unasked(again), "others have their turn"
+
+
+def test_long_answers_share_a_bound_that_takes_nothing_from_owners_nor_from_short_ones(
+    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = encode_status(STATUS)[:-1] + b" " * 300_000 + b"}"
+    interface.body = long
+    monkeypatch.setattr(look_budget, "SHARED_BYTES", 100_000)
+    monkeypatch.setattr(status_module, "Shared", lambda: look_budget.Shared(100_000))
+    assert unasked(client.ask([interface.member])) == {"a"}, "300 KB, and 116 KB are left"
+    assert client.ask([interface.member], {"a": 100}) == {"a": STATUS}, "356 KB of its own"
+    interface.body = long[:40] + long[300_040 - 60_000 :]
+    assert unasked(client.ask([interface.member])) == set()
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n" + b" " * 90_000) as hostile:
+        assert client.ask([hostile, interface.member])["a"] != STATUS
+    shared = look_budget.Shared(10)
+    allowance = look_budget.Allowance(shared, None)
+    allowance.take(look_budget.OTHER_BYTES + 10)
+    with pytest.raises(look_budget.NoBudget):
+        look_budget.Allowance(shared, 0).take(look_budget.OTHER_BYTES + 1)
+    look_budget.Allowance(shared, 0).take(look_budget.OTHER_BYTES)
+    allowance.give_back()
+    assert shared.left == 10
+
+
+def test_the_answers_of_others_are_read_within_a_time_and_those_of_owners_always(
+    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_module, "READ_CPU_S", 0.0)
+    assert unasked(client.ask([interface.member], {"a": 0})) == {"a"}
+    assert client.ask([interface.member], {"a": 1}) == {"a": STATUS}
+
+
+def test_one_that_has_answered_before_and_one_that_has_not_are_asked_in_turn() -> None:
+    old = [Member(f"old-{n}", 1, "http://h:1", "") for n in range(3)]
+    new = [Member(f"new-{n}", 1, "http://h:1", "") for n in range(look_budget.MOST_OTHERS)]
+    owner = Member("z", 1, "http://h:1", "")
+    order = look_budget.in_order([*new, *old, owner], {**{one.consumer: 0 for one in old}, "z": 1})
+    assert order.owners == (owner,)
+    assert [one.consumer[:3] for one in order.others[:7]] == ["old", "new"] * 3 + ["new"]
+    assert len(order.others), len(order.left_out) == (look_budget.MOST_OTHERS, 3)
 
 
 @contextlib.contextmanager
@@ -379,7 +439,7 @@ def test_the_others_have_their_turn_after_each_tiny_part_of_an_answer() -> None:
 
         beside = asyncio.ensure_future(other())
         await http_exchange._event(connection)
-        body = await http_exchange._body(connection, parts)
+        body = await http_exchange._body(connection, lambda _: None)
         beside.cancel()
         return body, turns
 

@@ -1,8 +1,9 @@
 """What is wrong about one consumer or fleet concerns that one: it is named, keeps what it has, and everybody else is planned."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from coordinator_plugin import changes
@@ -348,3 +349,56 @@ def test_the_watcher_looks_on_beside_a_child_with_a_strange_name(folder: str) ->
     for scope in changes.Scope:
         seen = changes.observe(site.coordinator, scope, lambda: None)
         assert set(seen["member"]) >= {"a", "b"}
+
+
+def test_ten_thousand_junk_registrations_make_no_long_sentence() -> None:
+    site = stable_site("a", "b")
+    for number in range(10_000):
+        site.server.connect().transact([Create(site.paths.member(f"junk-{number}"), b"{", ephemeral=True)])
+    (report,) = transitions.preview(site.coordinator, ["orders"])
+    assert len(report.reason) < 5_000
+    assert report.reason.endswith("and 9,990 more")
+    assert len(report.left_out) == 11
+
+
+def test_a_registration_of_megabytes_is_unreadable_and_the_nodes_are_held_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, at_once = stable_site("a", "b"), list[int]()
+    for number in range(600):
+        site.join(f"more-{number:03}")
+    put(site, site.paths.member("more-000"), site.zk.get(site.paths.member("more-000")).data + b" " * 300_000)
+    read = type(site.zk).get_many
+
+    def counted(zk: Any, paths: Sequence[str]) -> Any:
+        at_once.append(len(paths))
+        return read(zk, paths)
+
+    monkeypatch.setattr(type(site.zk), "get_many", counted)
+    unclear: dict[str, str] = {}
+    members = observe.load_members(site.coordinator, unclear)
+    observe.load_claims(site.coordinator, members, unclear)
+    assert (len(members), list(unclear)) == (602, ["more-000"])
+    assert max(at_once) <= 256
+
+
+def test_who_is_not_asked_keeps_what_it_has_gets_nothing_and_is_named() -> None:
+    site = stable_site("a", "b")
+    mine = {p for p, owner in site.node().assignments.items() if owner == "b"}
+    site.loses_session("b")
+    site.processes["b"].silence = Silence.UNASKED
+    site.starts("c")
+    site.processes["c"].silence = Silence.UNASKED
+    site.clock.advance(10 * site.policy.absent_after_s)
+    site.settles()
+    assert {p for p, owner in site.node().assignments.items() if owner == "b"} == mine, (
+        "nobody knows whether it runs them"
+    )
+    assert site.isolation("b") is None
+    assert "c" not in site.node().assignments.values()
+    (report,) = transitions.preview(site.coordinator, ["orders"])
+    assert all(f"{name}: no answer; remove registrations" in report.reason for name in "bc")
+    for name in "bc":
+        site.processes[name].silence = None
+    site.settles()
+    assert "c" in site.node().assignments.values()
