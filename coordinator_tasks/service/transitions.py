@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
-from coordinator_tasks.core.machine import causes, machine
+from coordinator_tasks.core.machine import causes, machine, recovery
 from coordinator_tasks.core.machine.confirm import blockers, failing
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.machine.machine import decide
@@ -30,6 +30,7 @@ from coordinator_tasks.service.topics import not_removed
 
 MAX_WRITES = 8  # of one topic in one call: a loss, a plan and what follows; the rest is for the next call
 MAX_RACES = 20  # lost races of one topic in one call
+MAX_LOOKS = 3  # further ones at a topic that changes during a look
 _PREVIEW = Actor("preview")
 _FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
 
@@ -269,7 +270,8 @@ class _Run:
             # Only a topic that is decided in this round can ask for another one.
             self.pending = dict.fromkeys(self.pending)
             reports = {
-                r.topic: r for r in _each(self.c, list(self.pending), self._one, planning=Step.PLAN in self.steps)
+                r.topic: r
+                for r in _each(self.c, list(self.pending), self._one, planning=Step.PLAN in self.steps, looks=0)
             }
             for name, report in reports.items():
                 self._keep(name, report)
@@ -327,10 +329,15 @@ def _each(
     *,
     planning: bool,
     note: bool = True,
+    looks: int = MAX_LOOKS,
 ) -> list[TopicReport]:
-    """Load every topic, observe the world once, act on each topic; a problem with one topic is only in its own report."""
+    """Load every topic, observe the world once, act on each topic; a problem with one topic is only in its own report.
+
+    A topic that a plan has changed meanwhile is looked at again, so many times; 0 = what is written is guarded anyhow.
+    """
     reports: list[TopicReport] = []
     loaded: list[Stored] = []
+    again: list[str] = []
     c.zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
     for name in sorted(set(names)):
         try:
@@ -346,11 +353,23 @@ def _each(
     snapshot = replace(snapshot, committed=observe.committed(c, asked))
     for stored, view in zip(loaded, described, strict=True):
         try:
+            now = replace(stored, view=view)
+            if looks and _overtaken(c, now, snapshot):
+                again.append(view.topic)
+                continue
             with about(**_fields(c, view)):
-                reports.append(act(replace(stored, view=view), snapshot))
-        except (Refused, Malformed, TableBroken) as error:
+                reports.append(act(now, snapshot))
+        except (Refused, Malformed, TableBroken, LookAgain) as error:
             reports.append(_held(stored, error))
+    if again:
+        reports += _each(c, again, act, planning=planning, note=note, looks=looks - 1)
     return sorted(reports, key=lambda r: r.topic)
+
+
+def _overtaken(c: Coordinator, stored: Stored, snapshot: Snapshot) -> bool:
+    """Whether a plan was written after the topic was read, whose answers and commits look like those of a lost ZooKeeper."""
+    contradicted = recovery.needed(stored.view, snapshot.world_of(stored.view.topic)) is not None
+    return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
 
 
 def _fields(c: Coordinator, view: TopicView) -> dict[str, object]:

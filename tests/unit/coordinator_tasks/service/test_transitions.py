@@ -2,9 +2,10 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,7 @@ from coordinator_tasks.service.transitions import Need, Outcome, TopicReport, Wa
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import PERSON
 from tests.fakes.consumers import FakeDiscovery, FakeStatusClient
+from tests.fakes.kafka import FakeKafka
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 from tests.world.site import LOOP, Site, stable_site
 
@@ -820,6 +822,23 @@ def test_what_was_asked_of_a_consumer_while_our_session_lagged_behind_counts(sit
     assert presence("b", 1, observe.snapshot(c, ["orders"]).world, c.policy) is Presence.ISOLATED
 
 
+def test_a_look_across_a_plan_does_not_take_its_commits_for_those_of_a_lost_zookeeper(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = type(site.kafka).committed
+
+    def after_a_plan(kafka: FakeKafka, wanted: Any) -> Any:
+        monkeypatch.setattr(type(site.kafka), "committed", committed)
+        directives.isolate(site.coordinator, "b", by="ada", why="wrong results")
+        site.settles()
+        return committed(kafka, wanted)
+
+    monkeypatch.setattr(type(site.kafka), "committed", after_a_plan)
+    (report,) = transitions.preview(site.coordinator, ["orders"])
+    assert "ZooKeeper was" not in report.reason, report.reason
+    assert report.epoch == site.node().epoch
+
+
 def test_a_topic_as_it_was_before_the_consumers_answers_is_not_taken_for_a_restored_one(site: Site) -> None:
     c = lagging(site)
     site.starts("c")
@@ -1035,9 +1054,9 @@ def test_the_time_that_an_absent_consumer_has_to_answer_is_time_of_silence(
     site.loses_session("b")
     ask = type(site.statuses).ask
 
-    def waits(statuses: FakeStatusClient, members: Collection[Member]) -> Mapping[str, Answer]:
+    def waits(statuses: FakeStatusClient, *asked: Any) -> Mapping[str, Answer]:
         site.clock.advance(2.0)
-        return ask(statuses, members)
+        return ask(statuses, *asked)
 
     monkeypatch.setattr(type(site.statuses), "ask", waits)
     asked_at = site.clock.now()
