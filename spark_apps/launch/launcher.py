@@ -33,6 +33,7 @@ from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.tables import visible_line
 from spark_apps.launch import process_tree
+from spark_apps.launch.local_master import LOCAL_IP, LOOPBACK, submits_locally
 from spark_apps.option_values import seconds
 from spark_apps.tracebacks import last_error
 
@@ -86,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "spark" in Path(request.command[0]).name:
             # Spark's scripts do not check JAVA_HOME, and would end with a trace of the JVM or the shell.
             os.environ["JAVA_HOME"] = str(find_java().home)
+            if submits_locally(request.command):
+                os.environ.setdefault(LOCAL_IP, LOOPBACK)
         answer = launch(request)
     except Refused as error:
         print(f"launcher: {visible_line(str(error))}", file=sys.stderr)

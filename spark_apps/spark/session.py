@@ -4,15 +4,16 @@ Figures: a batch of 10 records takes about 380 ms with Spark's defaults, and abo
 """
 
 import os
-import re
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from coordinator_tasks.core.errors import Refused
+from spark_apps.launch.local_master import LOCAL_IP, LOOPBACK, is_local_master
 
 SETTINGS: Mapping[str, str] = {
     # Plain renames, without a query of the file system's capabilities each time: 205 -> 141 ms a batch.
@@ -29,6 +30,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.showConsoleProgress": "false",
 }
+SAFE: Mapping[str, str] = {"spark.ui.killEnabled": "false"}
+"""Spark's UI asks nobody who they are: with Spark's default, whoever reaches it stops a job. A site may say otherwise."""
 SPECULATION = "spark.speculation"
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = ROOT / "spark_apps" / "startup"
@@ -38,12 +41,25 @@ STARTUP = ROOT / "spark_apps" / "startup"
 def configure(builder: SparkSession.Builder, *, idempotent_sink: bool = False) -> SparkSession.Builder:
     """Add the settings to a session that is being built; Spark's Python processes are this Python with our packages.
 
-    Later settings of the builder override them. `idempotent_sink` allows speculative execution.
+    Later settings of the builder override them, and so do those of spark-submit for `SAFE`. `idempotent_sink` allows speculative
+    execution.
     """
     os.environ.update(python_environment(os.environ))
-    for name, value in SETTINGS.items():
+    if is_local_master(builder._options.get("spark.master", "")):  # noqa: SLF001 - its JVM is still to be started
+        os.environ.setdefault(LOCAL_IP, LOOPBACK)
+    given = given_to_spark(SAFE)
+    for name, value in {**SETTINGS, **SAFE, **given}.items():
         builder = builder.config(name, value)
     return builder if idempotent_sink else builder.config(SPECULATION, "false")
+
+
+def given_to_spark(names: Iterable[str]) -> dict[str, str]:
+    """Those of the settings that spark-submit was given, by its command line or its file of defaults; none without spark-submit."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()  # noqa: SLF001 - before a session, this alone connects to the JVM
+    conf = SparkConf()
+    return {name: value for name in names if (value := conf.get(name)) is not None}
 
 
 def python_environment(given: Mapping[str, str]) -> dict[str, str]:
@@ -97,7 +113,7 @@ _TASTE = frozenset(
 
 def is_local(spark: SparkSession) -> bool:
     """Whether the driver runs the tasks itself."""
-    return re.fullmatch(r"local(\[.*\])?", str(spark.sparkContext.master)) is not None
+    return is_local_master(str(spark.sparkContext.master))
 
 
 def ship_packages(spark: SparkSession, folder: Path) -> Path:

@@ -3,8 +3,9 @@
 import os
 import uuid
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -31,6 +32,8 @@ def running(**settings: str) -> Any:
 
 class Builder(dict[str, str]):
     """Takes down what is set."""
+
+    _options: Mapping[str, str] = MappingProxyType({})
 
     def config(self, name: str, value: str) -> "Builder":
         self[name] = value
@@ -77,6 +80,7 @@ def test_the_application_leaves_it_to_spark_if_the_sink_bears_it(
     monkeypatch.setattr(main, "load_build", lambda _: None)
     monkeypatch.setattr(main, "set_up_logs", lambda _: None)
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(session, "given_to_spark", lambda _: {})
     assert main.main([*GIVEN, *declared]) == main.REFUSED_EXIT
     assert builder.get(session.SPECULATION) == expected
 
