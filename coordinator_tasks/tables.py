@@ -3,12 +3,16 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 NOBODY = "-"
 """Stands for nothing in a table; in CSV the cell is empty."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What begins a formula: the last four are their full-width forms."""
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
@@ -24,10 +28,20 @@ def visible_line(text: str) -> str:
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> str:
-    """Lines of RFC 4180."""
+    """Lines of RFC 4180, in which no cell is a formula for a spreadsheet."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
+    csv.writer(out, lineterminator="\n").writerows([_no_formula(cell) for cell in row] for row in rows)
     return out.getvalue().rstrip("\n")
+
+
+def _no_formula(cell: str) -> str:
+    """A cell that a spreadsheet would calculate gets an apostrophe in front, as a person types it; a number stays a number."""
+    return f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
+
+
+def without_apostrophe(cell: str) -> str:
+    """The cell before `csv_lines` wrote it."""
+    return cell[1:] if cell.startswith(tuple(f"'{one}" for one in _FORMULA)) else cell
 
 
 @dataclass(frozen=True, slots=True)

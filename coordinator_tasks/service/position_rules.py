@@ -11,6 +11,7 @@ from enum import StrEnum
 from coordinator_tasks.core.errors import BadOffsets, Refused
 from coordinator_tasks.core.names import MAX_DIGITS, MAX_PARTITION
 from coordinator_tasks.core.partition_text import counted, cut
+from coordinator_tasks.tables import without_apostrophe
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_TEXT = 40
@@ -141,7 +142,7 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
     """Each line that is not empty, with its number."""
     read = csv.reader(io.StringIO(text.removeprefix(_BYTE_ORDER_MARK), newline=""))
     try:
-        yield from ((read.line_num, row) for row in read if row)
+        yield from ((read.line_num, [without_apostrophe(cell) for cell in row]) for row in read if row)
     except csv.Error as error:
         raise BadOffsets(f"line {read.line_num} of the offsets is no CSV; write lines of {_LINE}") from error
 
