@@ -1,6 +1,8 @@
 """Files and folders that belong to this process's user, and that only this user may use."""
 
+import grp
 import os
+import pwd
 import stat
 from pathlib import Path
 
@@ -30,6 +32,42 @@ def foreign(found: os.stat_result) -> str:
     """What is wrong with the owner; empty if it is this process's user."""
     own = os.geteuid()
     return "" if found.st_uid == own else f"belongs to the user with uid {found.st_uid}, not to this one ({own})"
+
+
+def open_to_others(folder: Path) -> str:
+    """Why another user could put something else in the place of this folder or of what is in it; empty if nobody can.
+
+    Every folder on the way is looked at, as it is written and behind symbolic links. A missing one is made by this process.
+    """
+    given = folder.absolute()
+    for one in dict.fromkeys(
+        above for start in (given, Path(os.path.realpath(given))) for above in (start, *start.parents)
+    ):
+        try:
+            found = one.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"{one} cannot be looked at: {error.strerror}"
+        if found.st_uid not in (0, os.geteuid()):
+            return f"{one} {foreign(found)}"
+        mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISLNK(found.st_mode) or mode & stat.S_ISVTX:
+            continue  # a link has no mode of its own; in a folder with the sticky bit nobody renames what is another's
+        if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_of_one(found.st_gid)):
+            return f"{one} may be written by others (mode {mode:04o}, no sticky bit)"
+    return ""
+
+
+def _is_of_one(group: int) -> bool:
+    """Whether the group is root's, or that of this process's user alone."""
+    try:
+        user, members = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return group == 0
+    return group == 0 or (
+        group == user.pw_gid and members.gr_name == user.pw_name and set(members.gr_mem) <= {user.pw_name}
+    )
 
 
 def stamp(path: str) -> tuple[int, ...]:

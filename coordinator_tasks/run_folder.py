@@ -18,7 +18,7 @@ from typing import Any
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_cluster, check_consumer
-from coordinator_tasks.private_files import foreign
+from coordinator_tasks.private_files import foreign, open_to_others
 
 
 def make_folder(path: Path) -> None:
@@ -52,15 +52,16 @@ class RunFolder:
 
     def problem(self) -> str:
         """Why another user could change the folder's content; empty if nobody can, or if the folder is missing."""
-        for folder in (self.path.parent, self.path):
-            try:
-                found, link = folder.stat(), folder.lstat()
-            except FileNotFoundError:
-                return ""
-            except OSError as error:
-                return f"the run folder {folder} cannot be looked at: {error.strerror}; choose another base folder, or correct it"
-            if said := foreign(found) or foreign(link):
-                return f"the run folder {folder} {said}; choose another base folder, or chown this one"
+        if said := open_to_others(self.path.parent):
+            return f"the run folder {self.path} could be replaced by others: {said}; choose another base folder, or correct this one"
+        try:
+            found, link = self.path.stat(), self.path.lstat()
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            return f"the run folder {self.path} cannot be looked at: {error.strerror}; choose another base folder, or correct it"
+        if said := foreign(found) or foreign(link):
+            return f"the run folder {self.path} {said}; choose another base folder, or chown this one"
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o022:
             return f"the run folder {self.path} may be changed by others (mode {mode:03o}); run chmod 700 {self.path}"

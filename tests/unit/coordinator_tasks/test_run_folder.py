@@ -31,7 +31,9 @@ def test_a_run_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: py
     folder.make()
     own = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    with pytest.raises(Refused, match=rf"the run folder \S+/shop belongs to the user with uid {own}, not to this one"):
+    with pytest.raises(
+        Refused, match=rf"\S+/shop(/c1)? belongs to the user with uid {own}, not to this one"
+    ):
         folder.begin()
 
 
@@ -65,3 +67,34 @@ def test_a_run_folder_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> N
     assert (
         "shop/c1 cannot be looked at: Not a directory; choose another" in RunFolder.of(tmp_path, "shop", "c1").problem()
     )
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o757, True), (0o1777, False), (0o755, False)])
+@pytest.mark.parametrize("by_link", [False, True], ids=["direct", "behind a link"])
+def test_a_base_is_refused_that_others_can_write_or_replace(
+    mode: int, refused: bool, by_link: bool, tmp_path: Path
+) -> None:
+    above = tmp_path / "above"
+    (above / "base").mkdir(parents=True)
+    above.chmod(mode)
+    (tmp_path / "link").symlink_to(above / "base")
+    folder = RunFolder.of(tmp_path / "link" if by_link else above / "base", "shop", "c1")
+    if not refused:
+        folder.make()
+        return
+    with pytest.raises(
+        Refused, match=rf"could be replaced by others: \S+/above may be written by others \(mode {mode:04o}"
+    ):
+        folder.make()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_base_or_a_link_to_it_of_another_user_is_refused(tmp_path: Path) -> None:
+    base, link = tmp_path / "base", tmp_path / "link"
+    base.mkdir()
+    link.symlink_to(base)
+    os.chown(link, 12345, -1, follow_symlinks=False)
+    assert "link belongs to the user with uid 12345" in RunFolder.of(link, "shop", "c1").problem()
+    base.chmod(0o775)
+    os.chown(base, -1, 12345)
+    assert "base may be written by others (mode 0775" in RunFolder.of(base, "shop", "c1").problem()
