@@ -31,9 +31,7 @@ def test_a_run_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: py
     folder.make()
     own = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    with pytest.raises(
-        Refused, match=rf"\S+/shop(/c1)? belongs to the user with uid {own}, not to this one"
-    ):
+    with pytest.raises(Refused, match=rf"\S+/shop(/c1)? belongs to the user with uid {own}, not to this one"):
         folder.begin()
 
 

@@ -172,7 +172,7 @@ def test_python_java_and_requirements_are_the_same_everywhere() -> None:
         assert re.search(r"^FROM \S+3\.11\S*$", text, re.MULTILINE)
         assert "openjdk-17-jre-headless" in text
         assert "COPY requirements.txt /opt/coordinator/requirements.txt" in text
-        assert "install --no-cache-dir --no-deps -r /opt/coordinator/requirements.txt" in text
+        assert "install --no-cache-dir --require-hashes --no-deps -r /opt/coordinator/requirements.txt" in text
     spark = {services[name]["image"] for name in ("spark-master", "spark-worker", "launcher")}
     airflow = {s["image"] for name, s in services.items() if name.startswith("airflow-")}
     assert len(spark) == len(airflow) == 1
