@@ -278,7 +278,8 @@ class PlainTopic(TopicReader):
         for group in self.runner.see(lambda ownership: _apart(ownership, ends)):
             ranges = self.runner.edit(partial(self._hand_out, ends={p: ends[p] for p in group}))
             passed = not ranges or self._pass(ranges, came)
-            left = left - ranges.keys() if passed else left | ranges.keys()
+            whole = {p for p, one in ranges.items() if passed and one.end == ends[p]}
+            left = (left | ranges.keys()) - whole
         # Records that came and have not passed would be missing in the next range: fetch them again.
         self._drop(left)
         if refused:
@@ -296,7 +297,9 @@ class PlainTopic(TopicReader):
         """Pass a batch through the sink; False if the sink fails."""
         lost = self.runner.confirmed() if self._output.delivery is Delivery.AT_MOST_ONCE else frozenset()
         kept = [one for p, one in ranges.items() if p not in lost]
-        records = [(one, m) for one in kept for m in came.get(one.partition, ()) if (m.offset() or 0) >= one.start]
+        records = [
+            (one, m) for one in kept for m in came.get(one.partition, ()) if one.start <= (m.offset() or 0) < one.end
+        ]
         try:
             self._deliver(records)
         except BaseException as error:  # the edge of a user's sink
@@ -325,7 +328,9 @@ class PlainTopic(TopicReader):
             elif ends[partition] <= one.position:
                 one.passes.empty(time.monotonic())
         self._heard |= ready.keys()
-        ranges = {p: Range(p, h.position, ends[p], h.token.epoch) for p, h in ready.items() if ends[p] > h.position}
+        most = {p: h.position + (ownership.failing.most(p) or inf) for p, h in ready.items()}
+        reached = {p: int(min(ends[p], most[p])) for p in ready}
+        ranges = {p: Range(p, h.position, reached[p], h.token.epoch) for p, h in ready.items() if ends[p] > h.position}
         if ranges:
             self._batch += 1
             ownership.batches.hand_out(self._batch, tuple(ranges.values()))

@@ -71,7 +71,7 @@ class Batches:
                         if one.token_epoch < kept_below:
                             longest_s, slowest = stall_s, one.partition
             if ranges:
-                self._failing.passed([one.partition for one in ranges])
+                self._failing.passed(ranges)
             stalls.note(any_s, longest_s, slowest, now)
             self.offsets += sum(one.size for one in ranges)
             took_s = self._times.end(now)
@@ -122,8 +122,11 @@ class Batches:
 
         At most once, the part was committed before, and is not delivered again.
         """
+        failed = (
+            [one for one in self.outstanding[1] if one.partition in partitions] if self.outstanding is not None else []
+        )
         self.withdraw(partitions)
-        self._failing.fail(partitions, why)
+        self._failing.fail(failed, why)
         held = [self._holdings.held[p] for p in self._holdings.held.keys() & set(partitions)]
         for one in held if self._holdings.terms.claims else ():
             if one.phase is Phase.READY and not one.closing:

@@ -2,7 +2,8 @@
 
 The one place that decides it, with Spark and without. Times are the clock's monotonic seconds.
 - A batch of several partitions fails: each half is tried by itself, at once. So the others pass, and the bad one is found.
-- A partition fails by itself: it waits, twice as long after each failure, up to `MOST_S`, and is tried by itself.
+- A partition fails by itself: a tenth of its offsets is tried, at once, until those before the bad record have passed.
+- A single offset fails: its partition waits, twice as long after each failure, up to `MOST_S`.
 - Two groups fail for the same reason, and nothing has passed in between: the sink is away. All that fail for this reason wait,
   and then one group is tried for all, the one that was tried longest ago.
 - A group passes: all that fail for its reason are due at once.
@@ -20,9 +21,11 @@ from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.claims import one_line
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
+from spark_apps.records.batches import Range
 
 FIRST_S, MOST_S = 1.0, 30.0
 MOST_IN_A_ROW = 16
+NARROWER = 10
 STEADY_S = 10.0
 """A reading that began again and has lasted so long works."""
 
@@ -34,13 +37,17 @@ def backoff_s(failures: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Partitions that are tried together: partition → epoch of the holding that failed. `alone`: failures as one partition."""
+    """Partitions that are tried together: partition → epoch of the holding that failed.
+
+    `alone`: failures of a single offset. `until`: where the offsets end at which one partition failed by itself; 0 = several did.
+    """
 
     epochs: Mapping[int, int]
     why: str
     since: float
     tries: int = 0
     alone: int = 0
+    until: int = 0
     tried_at: float = -inf
     again_at: float = -inf
 
@@ -68,8 +75,9 @@ class Failing:
 
     # Events ----------------------------------------------------------------------------------------------------------
 
-    def fail(self, partitions: Collection[int], why: str) -> None:
-        """A batch of these partitions has failed, and nothing of it counts as passed."""
+    def fail(self, ranges: Collection[Range], why: str) -> None:
+        """A batch of these ranges has failed, and nothing of it counts as passed."""
+        partitions = [one.partition for one in ranges]
         now, why, held = self._clock.monotonic(), one_line(why), self._holdings.held
         known = {p: one for one in self._current() for p in one.epochs}
         before = next((known[p] for p in sorted(partitions) if p in known), None)
@@ -77,8 +85,11 @@ class Failing:
         self._groups = _without(self._groups, epochs)
         if epochs:
             failed = _Group(epochs, why, now) if before is None else replace(before, epochs=epochs, why=why)
-            failed = replace(failed, tries=failed.tries + 1, alone=failed.alone + (len(epochs) == 1), tried_at=now)
-            self._groups += [replace(one, again_at=now + backoff_s(one.alone)) for one in _halves(failed)]
+            single = len(ranges) == 1 and max(one.size for one in ranges) == 1
+            alone = failed.alone + 1 if single else 0
+            until = max(one.end for one in ranges) if len(epochs) == 1 else 0
+            failed = replace(failed, tries=failed.tries + 1, alone=alone, until=until, tried_at=now)
+            self._groups += [replace(one, again_at=now + backoff_s(alone)) for one in _halves(failed)]
             self._wait_together(why, frozenset(epochs), now)
 
     def _wait_together(self, why: str, failed: frozenset[int], now: float) -> None:
@@ -95,12 +106,15 @@ class Failing:
         for one in self._groups:
             self._excuse(one.epochs, one.again_at)
 
-    def passed(self, partitions: Collection[int]) -> None:
-        """A batch with these partitions has passed."""
+    def passed(self, ranges: Collection[Range]) -> None:
+        """A batch with these ranges has passed. One partition fails on until all offsets have passed at which it failed."""
         self._reading = None
-        reasons = {one.why for one in self._groups if not one.epochs.keys().isdisjoint(partitions)}
+        ends = {one.partition: one.end for one in ranges}
+        tried = [one for one in self._groups if not one.epochs.keys().isdisjoint(ends)]
+        reasons = {one.why for one in tried}
         if reasons:
-            now, left = self._clock.monotonic(), _without(self._groups, partitions)
+            unfinished = {p for one in tried for p in one.epochs if ends.get(p, one.until) < one.until}
+            now, left = self._clock.monotonic(), _without(self._groups, ends.keys() - unfinished)
             self._groups = [replace(one, again_at=now) if one.why in reasons else one for one in left]
             self._in_a_row = {why: sets for why, sets in self._in_a_row.items() if why not in reasons}
 
@@ -136,6 +150,11 @@ class Failing:
         now = self._clock.monotonic()
         due = sorted((one for one in self._current() if one.again_at <= now), key=lambda one: one.tried_at)
         return [frozenset(one.epochs) for one in due]
+
+    def most(self, partition: int) -> int | None:
+        """The most offsets of the next try of a partition that failed by itself; `None` = no limit."""
+        until = next((one.until for one in self._current() if one.until and partition in one.epochs), 0)
+        return max(1, (until - self._holdings.held[partition].position) // NARROWER) if until else None
 
     def told(self) -> tuple[Failure, ...]:
         """What fails, for the status: the reading as a whole first, then by reason."""

@@ -192,7 +192,11 @@ class BatchPlanner:
         others = [one for one in available if not any(one.partition in g for g in groups)]
         if others and self._was_alone:
             return others, False
-        return [one for one in available if one.partition in failed], True
+        return [self._narrowed(one) for one in available if one.partition in failed], True
+
+    def _narrowed(self, one: Range) -> Range:
+        most = self.ownership.failing.most(one.partition)
+        return one if most is None else replace(one, end=min(one.end, one.start + most))
 
     def _started(self, available: list[Range]) -> bool:
         ready = self.ownership.holdings.ready()
