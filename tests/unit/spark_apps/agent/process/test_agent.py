@@ -735,6 +735,40 @@ def test_a_dead_query_makes_the_consumer_leave_with_its_reason(stage: Stage) -> 
     assert claim.reasons == {1: "topic t: the query has ended: boom"}
 
 
+def test_a_consumer_that_fails_at_a_partition_says_so_and_is_not_stalled_while_it_waits(stage: Stage) -> None:
+    stage.kafka.append("t", 0, 10)
+    stage.own(0)
+    stage.step()
+    for number in range(1, 30):
+        batch(stage, number)
+        stage.topics.edit("t", lambda h: h.batches.fail([0], "ValueError: bad record"))
+        for _ in range(10):
+            stage.step(2.5)
+    said = "partition 0 waits at offset 0: ValueError: bad record (failed 29 times; tried again)"
+    assert stage.health == f"failing: topic t: {said}"
+    assert said in stage.agent.status().topics["t"].reports
+    assert (stage.agent.failure, stage.agent.figures().topics["t"].failing) == ("", 1)
+    batch(stage, 30)
+    for _ in range(160):
+        stage.step(2.0)
+    assert "no progress for 300 s in partitions [0]" in stage.agent.failure, "a sink that hangs is noticed as ever"
+
+
+def test_a_consumer_none_of_whose_queries_starts_does_not_register_and_says_why(stage: Stage) -> None:
+    stage.topics.acquiring = False
+    stage.write()
+    stage.step()
+    stage.topics.edit("t", lambda h: h.query_failed("the query could not be started: no such table"))
+    for _ in range(30):
+        stage.step(1.0)
+    assert stage.site.find(PATHS.member("a")) is None
+    why = "topic t: the topic is not read: the query could not be started: no such table (failed 1 time; it is tried again)"
+    assert stage.health == f"failing: {why}"
+    stage.topics.edit("t", lambda h: h.open())
+    stage.step()
+    assert stage.site.find(PATHS.member("a")) is not None
+
+
 def batch(stage: Stage, number: int, records: int = 10) -> None:
     """Hand out a batch of partition 0 that does not end."""
     held = stage.topics.ownerships["t"].holdings.ready()[0]
