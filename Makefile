@@ -1,7 +1,11 @@
-# Needs Linux, make, python3.11 with venv, Java 17 or 21 (`install` sees to it for root on Debian or Ubuntu) and the package
-# registries. The first target is the one a newcomer wants.
-PYTHON ?= python3.11
+# Needs Linux, make, Python 3.11 to 3.13 with venv, Java 17 or 21 (`install` sees to Java for root on Debian or Ubuntu) and the
+# package registries. The first target is the one a newcomer wants.
+# PYTHON= names one; otherwise the newest that runs and can make an environment.
+PYTHONS := 3.13 3.12 3.11
+PYTHON ?=
 PIP_AUDIT_VERSION := 2.10.1
+# The packages without a wheel: pure Python, so they build everywhere.
+BUILT := pure-sasl pyspark
 BIN := .venv/bin
 # A company's own certificate authority stands in the system's store, which uv reads only when told; bare images have none.
 CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
@@ -29,8 +33,7 @@ install: $(STAMP)  ## installs everything into .venv
 	@$(BIN)/python -m coordinator_tasks.embedded.host
 
 $(STAMP): requirements.txt requirements-uv.txt
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found, and PySpark and Airflow are frozen for it: install Python 3.11, or call make PYTHON=/path/to/it" >&2; exit 1; }
-	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { for python in $(or $(PYTHON),$(addprefix python,$(PYTHONS))); do "$$python" -c "import ensurepip, sys, venv; sys.exit('%d.%d' % sys.version_info[:2] not in '$(PYTHONS)'.split())" >/dev/null 2>&1 && exec "$$python" -m venv .venv; done; echo "no Python of $(PYTHONS) with the module venv was found: install one (Debian and Ubuntu: apt-get install python3-venv), or call make PYTHON=/path/to/it" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
 	$(BIN)/python -m pip uninstall --quiet --yes --disable-pip-version-check pyspark-client 2>/dev/null
 	$(INSTALL) -r requirements.txt
@@ -101,10 +104,10 @@ reader: install  ## both ways to read records on SEEDS topics of random content;
 faults: install  ## the long part of the fault tests: pairs of deaths and more; goes on where it ended
 	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),60) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(ONLY),--only $(ONLY))
 
-freeze: install  ## writes requirements.txt anew from requirements.in
+freeze: install  ## writes requirements.txt anew from requirements.in, and checks that each Python gets every package
 	@mkdir -p build
-	@head -2 requirements.txt > build/requirements.txt
-	$(UV) pip compile --quiet --upgrade --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-package pyspark-client requirements.in >> build/requirements.txt
+	$(UV) pip compile --quiet --upgrade --universal --generate-hashes --python-version $(lastword $(PYTHONS)) --no-header --no-annotate --no-emit-index-url --no-emit-package pyspark-client requirements.in > build/requirements.txt
+	@for version in $(PYTHONS); do $(UV) pip install --quiet --dry-run --target build/nowhere --python-version $$version --require-hashes --no-deps --only-binary :all: $(addprefix --no-binary ,$(BUILT)) -r build/requirements.txt || exit 1; done
 	mv build/requirements.txt requirements.txt
 
 sbom: install  ## writes build/sbom.json: every frozen package and jar with its checksum, in CycloneDX

@@ -1,4 +1,4 @@
-"""Finds a Java that runs PySpark and the embedded servers: JAVA_HOME first, then PATH."""
+"""Finds a Java that runs PySpark and the embedded servers: JAVA_HOME first, then PATH, then the installed ones."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ NEWEST = 24
 VERSION_TIMEOUT_S = 20.0
 # Local servers live shortly: with only the first compiler and the serial collector they start fastest and use the least.
 QUICK_START_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+INSTALLED = Path("/usr/lib/jvm")
+"""Where Debian, Ubuntu, Fedora and their relatives install each Java, also one that PATH does not lead to."""
 OPTIONS_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """A Java takes options of the shell from them. Two that start with the same agent, port or a second collector end at once."""
 
@@ -53,7 +55,7 @@ def find_java() -> Java:
         if version is not None and OLDEST <= version <= NEWEST:
             return Java(home=_home(executable), executable=executable, version=version)
         refused.append(f"{origin} {_flaw(executable, version)}")
-    why = "; ".join(refused) or "neither JAVA_HOME nor PATH has one"
+    why = "; ".join(refused) or f"neither JAVA_HOME nor PATH nor {INSTALLED} has one"
     raise JavaUnavailable(f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}: {ADVICE}")
 
 
@@ -69,6 +71,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     on_path = shutil.which("java")
     if on_path:
         yield "PATH", Path(on_path)
+    for executable in sorted(INSTALLED.glob("*/bin/java"), reverse=True):
+        yield str(INSTALLED), executable
 
 
 def _flaw(executable: Path, version: int | None) -> str:

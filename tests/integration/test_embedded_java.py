@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks import java
 from coordinator_tasks.embedded import host
 from coordinator_tasks.java import JavaUnavailable, find_java
 
@@ -25,6 +26,7 @@ def fake_java(folder: Path, version_line: str) -> Path:
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr(java, "INSTALLED", tmp_path / "jvm")
 
 
 def refusal() -> str:
@@ -39,7 +41,7 @@ def refusal() -> str:
 
 @pytest.mark.usefixtures("nowhere")
 def test_no_java_at_all() -> None:
-    assert "neither JAVA_HOME nor PATH has one" in refusal()
+    assert "neither JAVA_HOME nor PATH nor " in refusal()
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -67,6 +69,15 @@ def test_a_good_java_on_the_path_wins_over_a_bad_java_home(tmp_path: Path, monke
     monkeypatch.setenv("PATH", str(good / "bin"))
     found = find_java()
     assert (found.version, found.home) == (21, good)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_an_installed_java_is_found_beside_one_on_the_path_that_is_too_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "new", 'openjdk version "25" 2025-09-16') / "bin"))
+    installed = fake_java(tmp_path / "jvm" / "java-21", 'openjdk version "21.0.1" 2023-10-17')
+    assert find_java().home == installed
 
 
 @pytest.mark.usefixtures("nowhere")

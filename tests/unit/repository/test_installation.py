@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from urllib.request import proxy_bypass
@@ -27,6 +28,7 @@ def test_every_frozen_package_is_installed_in_its_version() -> None:
     frozen = {
         canonicalize_name(item.name): str(item.specifier).removeprefix("==")
         for item in requirements("requirements.txt")
+        if item.marker is None or item.marker.evaluate()
     }
     differing = {
         name: (version, installed.get(name)) for name, version in frozen.items() if installed.get(name) != version
@@ -88,6 +90,50 @@ def test_an_environment_that_was_left_half_made_is_completed(tmp_path: Path) -> 
     (making,) = (line for line in installing("PYTHON=echo") if "venv .venv" in line)
     made = subprocess.run(["sh", "-c", making], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert made.stdout == "-m venv .venv\n"
+
+
+def python(folder: Path, name: str, version: tuple[int, int], *, complete: bool = True) -> None:
+    """A Python of this version on the path; an incomplete one has no venv, as Debian's without its package."""
+    program = folder / name
+    program.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = -m ] && echo "{name} $*" && exit\n'
+        f"exec {sys.executable} -c 'import sys; sys.version_info = {version}\n'\"$2\"\n"
+        if complete
+        else "#!/bin/sh\nexit 1\n"
+    )
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("there", "made"),
+    [
+        ({"python3.11": True, "python3.13": True}, "python3.13"),
+        ({"python3.11": True, "python3.13": False}, "python3.11"),
+        ({"python3.12": True}, "python3.12"),
+        ({"python3.13": False}, ""),
+    ],
+    ids=["the newest", "one without venv is passed over", "that of Ubuntu 24.04", "none"],
+)
+def test_the_newest_supported_python_makes_the_environment(tmp_path: Path, there: dict[str, bool], made: str) -> None:
+    (making,) = (line for line in installing() if "venv .venv" in line)
+    for name, complete in there.items():
+        python(tmp_path, name, (3, int(name.partition(".")[2])), complete=complete)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", making], cwd=tmp_path, env={"PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    if made:
+        assert ran.stdout == f"{made} -m venv .venv\n"
+    else:
+        assert ran.returncode == 1
+        assert "no Python of 3.13 3.12 3.11" in ran.stderr
+        assert "make PYTHON=/path/to/it" in ran.stderr
+
+
+def test_a_python_that_is_not_supported_makes_no_environment(tmp_path: Path) -> None:
+    python(tmp_path, "python3.14", (3, 14))
+    (making,) = (line for line in installing(f"PYTHON={tmp_path}/python3.14") if "venv .venv" in line)
+    assert subprocess.run(["sh", "-c", making], cwd=tmp_path, capture_output=True).returncode == 1
 
 
 def test_what_was_left_running_is_ended_before_the_file_that_names_it_is_cleaned_away(tmp_path: Path) -> None:
