@@ -46,6 +46,7 @@ SETTINGS: Mapping[str, str] = {
     "dag_processor.refresh_interval": "300",
     "dag_processor.min_file_process_interval": "300",
     "database.load_default_connections": "False",
+    "kafka_coordinator.dags_paused": "False",
     "logging.colored_console_log": "False",
     "scheduler.scheduler_idle_sleep_time": "0.1",
     "scheduler.scheduler_heartbeat_sec": "1",

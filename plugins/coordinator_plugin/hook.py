@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from coordinator_plugin.clusters import cluster as find_cluster
+from coordinator_plugin.site_options import named
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fields import read_json
 
@@ -42,13 +44,22 @@ class CoordinatorHook(BaseHook):
         self.cluster = find_cluster(cluster)
 
     def plain_settings(self) -> dict[str, Any]:
-        """The settings as plain data with all secrets: for files of mode 0600 only."""
+        """The settings as plain data with all secrets: for files of mode 0600 only; raises `Refused`."""
         from coordinator_tasks.settings import of_the_host  # noqa: PLC0415 - costs time to import
 
-        zookeeper = self.get_connection(self.cluster.zookeeper_conn_id)
-        kafka = self.get_connection(self.cluster.kafka_conn_id)
+        zookeeper = self._connection(self.cluster.zookeeper_conn_id)
+        kafka = self._connection(self.cluster.kafka_conn_id)
         own = {"cluster": self.cluster.name, "kafka": kafka_settings(kafka)}
         return {**zookeeper_settings(zookeeper), **own, **of_the_host()}
+
+    def _connection(self, conn_id: str) -> "Connection":
+        try:
+            return self.get_connection(conn_id)
+        except AirflowNotFoundException:
+            raise Refused(
+                f"cluster {self.cluster.name} is not configured in this Airflow, which has no connection {conn_id!r}: add the "
+                f"connection under Admin, Connections, or name the clusters of this Airflow in {named('clusters')}"
+            ) from None
 
     @contextmanager
     def open(self) -> "Iterator[Coordinator]":

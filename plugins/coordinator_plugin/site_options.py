@@ -29,7 +29,7 @@ OPTIONS: Mapping[str, Option] = {
     "dag_prefix": Option("COORDINATOR_DAG_PREFIX", "", "Goes before each DAG id.", "kafka_"),
     "dag_tags": Option("COORDINATOR_DAG_TAGS", "", "Further tags of the DAGs, separated by commas.", "team-data"),
     "dags_paused": Option(
-        "COORDINATOR_DAGS_PAUSED", "false", "true: a new DAG is paused until somebody turns it on.", "true"
+        "COORDINATOR_DAGS_PAUSED", "true", "false: a new DAG runs at once. Otherwise it is paused until somebody turns it on.", "false"
     ),
     "launch_pool": Option(
         "COORDINATOR_LAUNCH_POOL", "default_pool", "The pool of the tasks that launch consumers.", "consumers"

@@ -13,11 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from airflow.sdk.exceptions import AirflowNotFoundException
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.sessions import Sessions, session_key
 
-from coordinator_tasks.core.errors import CoordinatorError, Refused, StoreUnavailable
+from coordinator_tasks.core.errors import CoordinatorError, StoreUnavailable
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import settings_of
 from coordinator_tasks.wiring import open_coordinator
@@ -38,10 +37,7 @@ Connect = Callable[[str], tuple[str, Opener]]
 
 def connect(cluster: str) -> tuple[str, Opener]:
     """The key of a cluster's session, which changes with the cluster's connections, and the function that opens it."""
-    try:
-        plain = CoordinatorHook(cluster).plain_settings()
-    except AirflowNotFoundException as error:
-        raise Refused(f"{error}: add it under Admin, Connections") from error
+    plain = CoordinatorHook(cluster).plain_settings()
     settings = settings_of(plain)
     patient = replace(
         settings,

@@ -50,7 +50,8 @@ class Executors:
             return ""
         return (
             f"the application has had no executor for {now - self._without_since:.0f} s: "
-            f"check {self._spark.sparkContext.master}, and start the consumer again if it gets none"
+            f"check that {self._spark.sparkContext.master} has free cores (spark.cores.max limits those of each consumer), and start "
+            "the consumer again if it gets none"
         )
 
     def close(self) -> None:

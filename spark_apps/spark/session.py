@@ -33,6 +33,9 @@ SETTINGS: Mapping[str, str] = {
 SAFE: Mapping[str, str] = {"spark.ui.killEnabled": "false"}
 """Spark's UI asks nobody who they are: with Spark's default, whoever reaches it stops a job. A site may say otherwise."""
 SPECULATION = "spark.speculation"
+CORES = "spark.cores.max"
+DEFAULT_CORES = "2"
+"""Cores of one consumer on a standalone master: without a limit, its first application gets all of them, and the next one none."""
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = ROOT / "spark_apps" / "startup"
 """It has a `sitecustomize` that makes Python processes start three times as fast."""
@@ -47,8 +50,10 @@ def configure(builder: SparkSession.Builder, *, idempotent_sink: bool = False) -
     os.environ.update(python_environment(os.environ))
     if is_local_master(builder._options.get("spark.master", "")):  # noqa: SLF001 - its JVM is still to be started
         os.environ.setdefault(LOCAL_IP, LOOPBACK)
-    given = given_to_spark(SAFE)
-    for name, value in {**SETTINGS, **SAFE, **given}.items():
+    given = given_to_spark([*SAFE, CORES, "spark.master"])
+    master = given.pop("spark.master", "")
+    cores = {CORES: DEFAULT_CORES} if master.startswith("spark://") else {}
+    for name, value in {**SETTINGS, **SAFE, **cores, **given}.items():
         builder = builder.config(name, value)
     return builder if idempotent_sink else builder.config(SPECULATION, "false")
 

@@ -91,12 +91,12 @@ def test_these_and_no_others_are_there(dags: dict[str, Any]) -> None:
     assert dags.keys() == ACTIONS | UPKEEP
 
 
-def test_each_says_what_it_is_for_and_is_ready_to_run(dags: dict[str, Any]) -> None:
+def test_each_says_what_it_is_for_and_waits_until_somebody_turns_it_on(dags: dict[str, Any]) -> None:
     for dag_id, dag in dags.items():
         assert "coordinator" in dag["tags"], dag_id
         assert len(dag["doc"]) > 60, dag_id
         assert dag["catchup"] is False, dag_id
-        assert dag["paused"] is False, dag_id
+        assert dag["paused"] is True, dag_id
         assert "cluster" in dag["params"], dag_id
 
 

@@ -120,7 +120,12 @@ def test_the_newest_supported_python_makes_the_environment(tmp_path: Path, there
     for name, complete in there.items():
         python(tmp_path, name, (3, int(name.partition(".")[2])), complete=complete)
     ran = subprocess.run(
-        ["/bin/sh", "-c", making], cwd=tmp_path, env={"PATH": str(tmp_path)}, capture_output=True, text=True
+        ["/bin/sh", "-c", making],
+        check=False,
+        cwd=tmp_path,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
     )
     if made:
         assert ran.stdout == f"{made} -m venv .venv\n"
@@ -133,7 +138,7 @@ def test_the_newest_supported_python_makes_the_environment(tmp_path: Path, there
 def test_a_python_that_is_not_supported_makes_no_environment(tmp_path: Path) -> None:
     python(tmp_path, "python3.14", (3, 14))
     (making,) = (line for line in installing(f"PYTHON={tmp_path}/python3.14") if "venv .venv" in line)
-    assert subprocess.run(["sh", "-c", making], cwd=tmp_path, capture_output=True).returncode == 1
+    assert subprocess.run(["sh", "-c", making], check=False, cwd=tmp_path, capture_output=True).returncode == 1
 
 
 def test_what_was_left_running_is_ended_before_the_file_that_names_it_is_cleaned_away(tmp_path: Path) -> None:

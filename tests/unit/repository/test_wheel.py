@@ -58,8 +58,10 @@ def unpacked(wheel: Path) -> Path:
 
 
 def test_it_holds_everything_that_a_site_needs_and_nothing_of_the_demo(unpacked: Path) -> None:
-    packages = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
+    packages = {path.name for path in unpacked.iterdir() if not path.name.endswith((".dist-info", ".data"))}
     assert packages == {"coordinator_tasks", "coordinator_plugin", "coordinator_ui", "coordinator_dags", "spark_apps"}
+    (monitoring,) = unpacked.glob("*.data/data/share/kafka-partition-coordinator/monitoring")
+    assert {path.name for path in monitoring.iterdir()} == {"alerts.yml", "dashboard.json", "prometheus.yml"}
     assert not (unpacked / "coordinator_tasks" / "embedded").exists()
     assert not (unpacked / "coordinator_tasks" / "demo").exists()
     for typed in packages - {"coordinator_dags"}:

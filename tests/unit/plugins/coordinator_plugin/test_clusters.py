@@ -29,9 +29,9 @@ def test_odd_cluster_lists_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("set_to", "paused"),
-    [({}, False), ({"COORDINATOR_DAGS_PAUSED": "True"}, True), ({"COORDINATOR_DAGS_PAUSED": "false"}, False)],
+    [({}, True), ({"COORDINATOR_DAGS_PAUSED": "True"}, True), ({"COORDINATOR_DAGS_PAUSED": "false"}, False)],
 )
-def test_a_new_dag_is_paused_where_the_site_says_so(set_to: dict[str, str], paused: bool) -> None:
+def test_a_new_dag_is_paused_unless_the_site_says_otherwise(set_to: dict[str, str], paused: bool) -> None:
     assert clusters.begin_paused(set_to) is paused
 
 

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import pytest
 from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 from coordinator_plugin import hook
+from coordinator_plugin.upkeep import AutoscaleOperator
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.errors import Refused
@@ -132,3 +134,16 @@ def test_a_group_of_settings_that_is_no_object_is_refused_without_its_value(grou
     with pytest.raises(Refused, match=f"'zk' gives '{group}' as {type(wrong).__name__}") as refused:
         hook.zookeeper_settings(connection)
     assert "secret-text" not in str(refused.value)
+
+
+def test_a_task_of_a_cluster_without_connections_fails_at_once_and_says_what_to_add(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(conn_id: str) -> Connection:
+        raise AirflowNotFoundException(f"The conn_id `{conn_id}` isn't defined")
+
+    monkeypatch.setattr(hook.CoordinatorHook, "get_connection", staticmethod(none))
+    with pytest.raises(
+        AirflowFailException, match=r"cluster main is not configured .* no connection 'zookeeper_default': add"
+    ):
+        AutoscaleOperator(task_id="look", cluster="main").execute({})

@@ -85,6 +85,25 @@ def test_the_application_leaves_it_to_spark_if_the_sink_bears_it(
     assert builder.get(session.SPECULATION) == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "cores"),
+    [
+        ({"spark.master": "spark://master:7077"}, "2"),
+        ({"spark.master": "spark://master:7077", "spark.cores.max": "8"}, "8"),
+        ({"spark.master": "yarn"}, None),
+        ({}, None),
+    ],
+    ids=["a standalone master", "the site says how many", "another master", "no master"],
+)
+def test_a_consumer_leaves_cores_of_a_standalone_master_to_others(
+    given: dict[str, str], cores: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "given_to_spark", lambda names: {name: given[name] for name in names if name in given})
+    builder = Builder()
+    session.configure(cast(Any, builder))
+    assert builder.get(session.CORES) == cores
+
+
 def test_the_path_of_a_socket_fits_wherever_the_temporary_folder_is() -> None:
     builder = Builder()
     session.configure(cast(Any, builder))
