@@ -6,7 +6,7 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import BadRule, KafkaUnavailable, NotManaged
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.model import Answer, ConsumerStatus, State, TopicConfig, TopicNode
-from coordinator_tasks.core.partition_text import joined, named
+from coordinator_tasks.core.partition_text import joined
 from coordinator_tasks.core.upgrade import ENDURES, Phase, Seen, TopicSeen, Upgrade
 from coordinator_tasks.core.upgrade_rule import Facts, SiteRule, facts_of, failures, shared
 from coordinator_tasks.core.znodes import find_many
@@ -53,13 +53,10 @@ def outage(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, A
     both = shared(upgrade, answers)
     if len(both) > upgrade.rule.max_errors:
         return f"old and new consumers have the same errors: {joined(both)}"
-    for topic, one in seen.topics.items():
-        try:
-            lacking = sorted(one.owners.keys() - c.kafka.bounds(topic, sorted(one.owners)).keys())
-        except KafkaUnavailable as error:
-            return error.told
-        if lacking:
-            return f"no broker leads {named(lacking)} of {topic}"
+    try:
+        c.kafka.describe([*seen.topics])
+    except KafkaUnavailable as error:
+        return error.told
     return ""
 
 

@@ -745,6 +745,12 @@ MUTANTS = (
     ),
     Mutant("Deciding._waiting", "- kept", "", "a guarded start is confirmed, also if it waits for a planned restart"),
     Mutant(
+        "Deciding._closed",
+        "if self._goes_to_one_on_its_way_out(partition):",
+        "if False:",
+        "what others have closed does not become the own of one on its way out",
+    ),
+    Mutant(
         "Deciding._waiting",
         "if c in away and draft.assignments.get(p) == c",
         "if False",

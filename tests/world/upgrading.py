@@ -19,7 +19,8 @@ TURNS = 300
 class UpgradingSite(Site):
     """`lag`: consumer → records that wait in each of its partitions; `speed`: consumer → records per second of each.
 
-    `reports`: consumer → what it reports; `broken`: who does not start; `lingering`: who does not leave; `advances`: whether a turn does the steps of upgrades.
+    `reports`: consumer → what it reports; `broken`: who does not start; `lingering`: who does not leave; `advances`: whether a turn does the steps of upgrades;
+    `kafka_away`: Kafka does not answer these.
     """
 
     lag: dict[str, int] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class UpgradingSite(Site):
     processed: dict[tuple[str, int], float] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     advances: bool = True
+    kafka_away: bool = False
 
     def starts(self, *consumers: str) -> None:
         for consumer in consumers:
@@ -77,7 +79,9 @@ class UpgradingSite(Site):
             transitions.step(self.coordinator, transitions.topics(self.coordinator), LOOP)
         self._leave()
         if self.advances:
+            self.kafka.down = self.kafka_away
             self.said += upgrades.advance(self.coordinator, self.said)
+            self.kafka.down = False
 
     def _leave(self) -> None:
         """Who is drained and owns nothing leaves."""

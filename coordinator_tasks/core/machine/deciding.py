@@ -154,6 +154,8 @@ class Deciding:
         free: dict[int, set[str]] = {}
         for partition, owners in sorted(self.draft.to_close.items()):
             epoch = self.draft.epochs.get(partition, node.epoch)
+            if self._goes_to_one_on_its_way_out(partition):
+                continue
             if not any(why_not_closed(c, partition, self.view.topic, node, epoch, self.world) for c in owners):
                 free[partition] = owners
         everything = len(free) == len(self.draft.to_close)
@@ -168,6 +170,11 @@ class Deciding:
             signal = Signal.ALL_CLOSED if self.draft.to_start else Signal.CLOSED_FOR_GOOD
         confirmed = by_consumer([(c, p) for p, owners in free.items() for c in owners])
         return self.write(signal, self.state.cause, confirmed=confirmed)
+
+    def _goes_to_one_on_its_way_out(self, partition: int) -> bool:
+        """Whether the taker is waited for before a planned restart: it does not own the partition, so others get it at its end."""
+        taker = self.draft.to_start.get(partition, "")
+        return bool(self.world.life(taker, self.draft.incarnations.get(taker, 0)).kept_until)
 
     def _started(self) -> Decision | None:
         node = self.view.node

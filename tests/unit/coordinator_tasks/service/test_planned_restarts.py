@@ -92,14 +92,21 @@ def swap(site: Site) -> tuple[int, int]:
     return gets, gives
 
 
+@pytest.mark.parametrize("closes", ["before", "after"])
 @pytest.mark.parametrize("lease", [True, False], ids=["planned restart", "rejoin_grace_s"])
-def test_a_swap_with_one_that_is_known_to_be_over_goes_on_at_once(lease: bool) -> None:
+def test_a_swap_with_one_that_is_known_to_be_over_goes_on_at_once(lease: bool, closes: str) -> None:
     site = stable_site("a", "b", partitions=6)
     site.with_policy(rejoin_grace_s=0.0 if lease else WITHIN_S)
     had = owned(site, "b")
     gets, gives = swap(site)
     if lease:
         expect(site)
+        site.processes["b"].silence = Silence.SILENT
+    if lease and closes == "before":
+        site.processes["a"].stubborn = False
+        site.clock.advance(10)
+        site.everybody_acts("orders")
+        step(site)
     site.dies("b", Ending.LEFT)
     site.processes["a"].stubborn = False
     site.settles()

@@ -205,3 +205,14 @@ def test_an_empty_draft_is_stable() -> None:
 
 def test_lists_by_consumer_are_in_order() -> None:
     assert by_consumer([("b", 2), ("a", 5), ("a", 1)]) == {"a": (1, 5), "b": (2,)}
+
+
+def test_of_an_awaited_consumer_only_what_is_in_between_changes() -> None:
+    """It has ended, and its next process is waited for: what it owns stays, though its start was not confirmed."""
+    draft = handing_over()
+    draft.assignments[1] = draft.to_start[1] = draft.to_start[2] = "a"
+    draft.assignments[3], draft.to_close[2] = "a", {"c"}
+    assert draft.drop_lost((), {"a"}, {"a"}) == {0, 2}
+    assert draft.assignments == {0: "b", 1: "a", 3: "a"}
+    assert draft.to_start == {0: "b", 1: "a"}
+    assert draft.to_close == {2: {"c"}}
