@@ -1,6 +1,5 @@
 """How often a consumer's processes have ended with an error, one after the other, and when the next one gets partitions. Pure."""
 
-import time
 from dataclasses import dataclass
 
 from coordinator_tasks.core.machine.presence import in_backoff
@@ -52,4 +51,6 @@ def _failed(claim: IdClaim) -> list[int]:
 
 
 def _time(at: float) -> str:
-    return time.strftime("%H:%M:%SZ", time.gmtime(at))
+    """The time of the day in UTC."""
+    minutes, second = divmod(int(at) % 86_400, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}Z"
