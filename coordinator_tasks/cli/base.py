@@ -18,7 +18,7 @@ from coordinator_tasks import logs, show
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import BadSettings, Refused
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.core.partition_text import first, named
+from coordinator_tasks.core.partition_text import by_reason, first
 from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.store import not_managed
@@ -135,16 +135,17 @@ def exit_if_held(reports: Sequence[TopicReport]) -> None:
 
 
 def exit_if_unowned(
-    found: Mapping[str, Sequence[int]], problems: Sequence[str] = (), failing: Sequence[str] = ()
+    found: Mapping[str, Mapping[int, str]], problems: Sequence[str] = (), failing: Sequence[str] = ()
 ) -> None:
-    """Print the partitions without an owner, by topic, what is not processed, and what could not be read, on standard error.
+    """Print the partitions that nobody reads, by topic and reason, what is not processed, and what could not be read, on standard error.
 
     Exit with `HELD_EXIT` if there are any.
     """
     for text in failing:
         print(visible(text), file=sys.stderr)
     for topic, partitions in found.items():
-        print(f"nobody owns {named(partitions)} of topic {topic}", file=sys.stderr)
+        for why, said in by_reason(partitions):
+            print(visible(f"nobody reads {said} of topic {topic}: {why}"), file=sys.stderr)
     exit_if_left_out(problems)
     if found or failing:
         raise typer.Exit(HELD_EXIT)

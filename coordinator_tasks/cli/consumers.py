@@ -30,7 +30,7 @@ commands = typer.Typer()
 def status(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the consumers: live, isolated, draining or absent; address, incarnation, what they run and their lag.
 
-    Exit code 1 while a partition has no owner or is not processed, or a topic cannot be read.
+    Exit code 1 while nobody reads a partition or it is not processed, or a topic cannot be read.
     """
     problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:

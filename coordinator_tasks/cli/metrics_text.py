@@ -69,7 +69,7 @@ def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) ->
         "coordinator_topic_not_stable_seconds": ("How long its rebalance lasts; 0 = Stable", one.not_stable_s),
         "coordinator_topic_epoch": ("The epoch of its node", one.epoch),
         "coordinator_topic_partitions": ("Its partitions", len(one.partitions)),
-        "coordinator_topic_unowned_partitions": ("Partitions that nobody has or is about to get", len(one.unowned)),
+        "coordinator_topic_unowned_partitions": ("Partitions that nobody reads", len(one.unowned)),
         "coordinator_topic_moving_partitions": ("Partitions whose close or start is awaited", one.moving),
         "coordinator_topic_handoffs": ("Partitions on their way from one owner to another", one.handoffs),
     }

@@ -24,13 +24,13 @@ commands = typer.Typer()
 def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the managed topics: state, epoch, owners, partitions without an owner, what they wait for and for whom.
 
-    Exit code 1 while a partition has no owner or is not processed, or a topic cannot be read.
+    Exit code 1 while nobody reads a partition or it is not processed, or a topic cannot be read.
     """
     with opened(context) as c:
         found = overview.topics(c)
         listed(found, how_of(how, json), show.topics)
     failing = [f"{one.topic}: {text}" for one in found for text in one.failing]
-    unowned = {one.topic: one.unowned for one in found if one.unowned}
+    unowned = {one.topic: one.unread for one in found if one.unread}
     exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem], failing)
 
 

@@ -1,6 +1,6 @@
 """Partition numbers in a few characters: `0-3,7`, and other parts of sentences. Pure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 _SHOWN = 10  # names in one sentence
 MAX_PARTITIONS = 1_000_000  # of one range that is read; a larger one, by mistake, would fill the memory
@@ -26,6 +26,14 @@ def leaderless(topic: str, partitions: Collection[int]) -> str:
     """Why offsets of these partitions are not known, and what to do; a further way out may follow."""
     has = agreed(len(partitions), "has", "have")
     return f"{named(partitions)} of topic {topic!r} {has} no leader; check Kafka's brokers"
+
+
+def by_reason(partitions: Mapping[int, str]) -> list[tuple[str, str]]:
+    """Reason and `partitions 0-3,7`, of partitions with one reason each."""
+    found: dict[str, list[int]] = {}
+    for partition, reason in partitions.items():
+        found.setdefault(reason, []).append(partition)
+    return [(reason, named(which)) for reason, which in found.items()]
 
 
 def noun(partitions: Collection[int]) -> str:

@@ -101,6 +101,7 @@ def look(c: Coordinator, names: Collection[str] = ()) -> Look:
     except NoAccess as error:
         found.problems.append(f"old code is not looked for: {error.told}")
     found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
+    views = observe.describe(c, views)
     offsets, subscribers = _offsets(c, views, found), _subscribers(c, views, found)
     for view in views:
         known = offsets.get(view.topic)

@@ -1,22 +1,23 @@
 """The figures of the managed topics that metrics show: from ZooKeeper, and from what consumers have answered. Writes nothing."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
 from coordinator_tasks.core.lag import furthest_s
-from coordinator_tasks.core.machine.world import TopicView
+from coordinator_tasks.core.machine.unread import moving_in, unowned_in, unread
+from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, State
 from coordinator_tasks.service import store, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.overview import Look, moving_in, unowned_in
+from coordinator_tasks.service.overview import Look
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
     """One managed topic. `not_stable_s`: how long its rebalance has lasted so far; 0 while it is Stable or never planned.
 
-    `owners`: partition → who it is assigned to; `unowned`: partitions that nobody has or is about to get; `moving`: those whose
+    `owners`: partition → who it is assigned to; `unowned`: partitions that nobody reads (`core.machine.unread`); `moving`: those whose
     close or start is awaited; `handoffs`: those on their way from one owner to another; `removed`: nobody is to read it. `problem` =
     why it cannot be read; then the figures are empty.
     """
@@ -68,16 +69,23 @@ def _owned(seen: Look, topic: str) -> Iterator[RunningPartition]:
             yield said.running[partition]
 
 
-def figures(c: Coordinator, names: Collection[str] = ()) -> list[TopicFigures]:
-    """The managed topics (or those named), sorted. Raises `StoreUnavailable`."""
-    return [_of_topic(c, name) for name in sorted(set(names or transitions.topics(c)))]
+def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], World] | None = None) -> list[TopicFigures]:
+    """The managed topics (or those named), sorted. `look`: at everybody, after the topics are read. Raises `StoreUnavailable`."""
+    views = {name: _loaded(c, name) for name in sorted(set(names or transitions.topics(c)))}
+    world = look() if look is not None else None
+    return [_of_topic(c, name, view, world) for name, view in views.items()]
 
 
-def _of_topic(c: Coordinator, name: str) -> TopicFigures:
+def _loaded(c: Coordinator, name: str) -> TopicView | str:
     try:
-        view = store.load(c.zk, c.paths, name).view
+        return store.load(c.zk, c.paths, name).view
     except (Malformed, Refused, LookAgain) as error:
-        return TopicFigures(name, problem=error.told)
+        return error.told
+
+
+def _of_topic(c: Coordinator, name: str, view: TopicView | str, world: World | None) -> TopicFigures:
+    if isinstance(view, str):
+        return TopicFigures(name, problem=view)
     return TopicFigures(
         topic=name,
         group=view.config.group_id,
@@ -86,7 +94,7 @@ def _of_topic(c: Coordinator, name: str) -> TopicFigures:
         not_stable_s=_not_stable_s(view, c.clock.now()),
         partitions=view.partitions,
         owners=view.node.assignments if view.node is not None else {},
-        unowned=unowned_in(view),
+        unowned=unowned_in(view) if world is None else tuple(unread(view, world, c.policy)),
         moving=len(moving_in(view)),
         handoffs=len(view.node.handoff) if view.node is not None else 0,
         removed=view.config.removed,

@@ -16,6 +16,7 @@ from coordinator_tasks.core.machine.crashes import Exits
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.restarts import said
+from coordinator_tasks.core.machine.unread import NO_OWNER, moving_in, unowned_in, unread
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Answer,
@@ -28,7 +29,7 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.partition_text import because, shown
-from coordinator_tasks.service import overrides, redeployment, store, transitions, upgrade_store, upgrades
+from coordinator_tasks.service import observe, overrides, redeployment, store, transitions, upgrade_store, upgrades
 from coordinator_tasks.service.consumer_pages import NO_PAGES, ConsumerPages, pages_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet import CODE, fleets, why_not_launched
@@ -45,8 +46,9 @@ FAILING = "failing: "
 class TopicOverview:
     """One managed topic. `owners`: consumer → how many partitions; `moving`: partitions whose close or start is awaited.
 
-    `reason` says what is due or waited for, `blockers` who holds it up, `failing` what owners cannot process, `wishes` what a person has frozen, paused or
-    pinned, `problem` why the topic is unreadable (then the figures are empty).
+    `unread`: partition → why nobody reads it, and what to do; `unowned` names these partitions. `reason` says what is due or waited
+    for, `blockers` who holds it up, `failing` what owners cannot process, `wishes` what a person has frozen, paused or pinned,
+    `problem` why the topic is unreadable (then the figures are empty).
     """
 
     topic: str
@@ -56,6 +58,7 @@ class TopicOverview:
     owners: Mapping[str, int] = field(default_factory=dict)
     moving: tuple[int, ...] = ()
     unowned: tuple[int, ...] = ()
+    unread: Mapping[int, str] = field(default_factory=dict)
     reason: str = ""
     blockers: tuple[str, ...] = ()
     wishes: tuple[str, ...] = ()
@@ -142,6 +145,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         return TopicOverview(name, problem=error.told)
     owners = Counter(view.node.assignments.values() if view.node is not None else ())
     moving = moving_in(view)
+    nobody_reads = report.unread if report is not None else dict.fromkeys(unowned_in(view), NO_OWNER)
     return TopicOverview(
         topic=name,
         state=view.state.state if view.state is not None else State.INITIAL,
@@ -149,7 +153,8 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         partitions=len(view.partitions),
         owners=dict(sorted(owners.items())),
         moving=tuple(sorted(moving)),
-        unowned=unowned_in(view),
+        unowned=tuple(nobody_reads),
+        unread=nobody_reads,
         reason=report.reason if report is not None else "",
         blockers=report.blockers if report is not None else (),
         wishes=overrides.told(view.config),
@@ -157,12 +162,14 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
     )
 
 
-def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, tuple[int, ...]]:
-    """Topic → its partitions that nobody has or is about to get; topics without any, or unreadable, are left out.
+def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, Mapping[int, str]]:
+    """Topic → its partitions that nobody reads, with why and what to do; topics without any, or unreadable, are left out.
 
-    `problems` gets the topics that cannot be read.
+    `problems` gets the topics that cannot be read. Raises the `Unavailable` kinds.
     """
-    found = {topic: unowned_in(view) for topic, view in _views(c, problems)}
+    views = dict(_views(c, problems))
+    world = observe.snapshot(c, transitions.topics(c), note=False).world
+    found = {view.topic: unread(view, world, c.policy) for view in observe.describe(c, list(views.values()))}
     return {topic: partitions for topic, partitions in found.items() if partitions}
 
 
@@ -211,23 +218,6 @@ def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
         for consumer, partitions in listed.items():
             found.setdefault(consumer, set()).update(partitions)
     return {consumer: tuple(sorted(partitions)) for consumer, partitions in sorted(found.items()) if partitions}
-
-
-def unowned_in(view: TopicView) -> tuple[int, ...]:
-    """The topic's partitions that nobody has or is about to get; none of a removed topic."""
-    if view.config.removed:
-        return ()
-    owned = view.node.assignments.keys() if view.node is not None else set[int]()
-    taken = owned | moving_in(view)
-    return tuple(p for p in view.partitions if p not in taken)
-
-
-def moving_in(view: TopicView) -> set[int]:
-    """The partitions whose close or start is not confirmed."""
-    if view.state is None:
-        return set()
-    listed = (*view.state.to_close.values(), *view.state.to_start.values())
-    return {partition for partitions in listed for partition in partitions}
 
 
 @dataclass(frozen=True, slots=True)

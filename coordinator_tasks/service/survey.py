@@ -15,6 +15,7 @@ from coordinator_tasks.core.errors import Malformed, NoAccess
 from coordinator_tasks.core.growth import Decision
 from coordinator_tasks.core.lag import EndPoints, LagStatus
 from coordinator_tasks.core.lag_moments import LagMoment, group_statuses, statuses
+from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.model import Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.znodes import find_many
@@ -109,7 +110,14 @@ class Surveyor:
     def look(self) -> Survey:
         """Look once. Raises `StoreUnavailable` and `DiscoveryUnavailable`; without Kafka the lags are unknown."""
         c = self._c
-        topics, consumers = tuple(figures(c)), tuple(overview.consumers(c))
+        looked: list[overview.Look] = []
+
+        def world() -> World:
+            looked.append(overview.look(c))
+            return looked[0].world
+
+        topics = tuple(figures(c, look=world))
+        consumers = tuple(overview.consumers(c, looked[0]))
         self._count(topics)
         unknown: dict[str, str] = {}
         moment = lag_moments.newest(c)

@@ -17,6 +17,7 @@ from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, V
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.table import TableBroken
+from coordinator_tasks.core.machine.unread import unread
 from coordinator_tasks.core.machine.world import Presence, TopicView
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
 from coordinator_tasks.core.ports import Operation
@@ -51,7 +52,7 @@ class TopicReport:
 
     `explanation` is that of the call's last plan, if there was one; `left_out` names consumers and offsets that do not
     count, each with its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: what owners cannot
-    process; only a preview asks.
+    process, `unread`: partition → why nobody reads it; only a preview asks.
     """
 
     topic: str
@@ -67,6 +68,7 @@ class TopicReport:
     left_out: tuple[str, ...] = ()
     approval: str = ""
     failing: tuple[str, ...] = ()
+    unread: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def fields(self) -> dict[str, object]:
@@ -136,8 +138,8 @@ def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
     """What `plan` would write now, or once it is approved. Writes nothing, not even notes, and does not wait."""
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
-        report = _report(stored, _judged(c, stored, snapshot, ALL_STEPS))
-        return replace(report, failing=failing(stored.view, snapshot.world))
+        report, world = _report(stored, _judged(c, stored, snapshot, ALL_STEPS)), snapshot.world
+        return replace(report, failing=failing(stored.view, world), unread=unread(stored.view, world, c.policy))
 
     return _each(c, names, show, planning=True, note=False)
 

@@ -17,7 +17,7 @@ from coordinator_plugin.steps import held_up
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, disputes, flapping, unowned_of
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
-from coordinator_tasks.core.partition_text import cut, named, shown
+from coordinator_tasks.core.partition_text import by_reason, cut, joined, named, shown
 from coordinator_tasks.service import audit, directives, overview, transitions
 from coordinator_tasks.service.asked import done_by, recording
 from coordinator_tasks.service.coordinator import Coordinator
@@ -126,9 +126,13 @@ class QuestionOperator(ClusterOperator, HITLOperator):
             self._about_flapping(c, topic)
             return
         (report,) = transitions.preview(c, [topic])
-        self.subject = f"nobody owns {named(unowned)} of {topic}"
+        self.subject = f"nobody reads {named(unowned)} of {topic}"
+        why = joined(f"{said}: {why}" for why, said in by_reason(unowned))
         self.body = UNOWNED.format(
-            topic=topic, cluster=c.paths.cluster, partitions=named(unowned), sentence=one_line(report.reason)
+            topic=topic,
+            cluster=c.paths.cluster,
+            partitions=named(unowned),
+            sentence=one_line(f"{report.reason}; {why}"),
         )
 
     def _about_audit(self, c: Coordinator, context: Context) -> None:

@@ -14,7 +14,7 @@ from coordinator_plugin.stuck_topics import (
     questions_of_unowned,
 )
 from coordinator_tasks.core.errors import NoAccess
-from coordinator_tasks.core.partition_text import agreed, counted, named
+from coordinator_tasks.core.partition_text import agreed, by_reason, counted
 from coordinator_tasks.service import approving, audit, fleet, idle, lag_moments, overview, transitions, upkeep
 from coordinator_tasks.service.approving import ASK_AGAIN_S
 from coordinator_tasks.service.audit import Audit
@@ -71,7 +71,8 @@ def reconcile(c: Coordinator) -> Findings:
     lines += idle.give_up(c, managed)
     missing, fleets, said = _missing(c)
     lines.extend(said)
-    lines.extend(f"{topic}: nobody owns {named(partitions)}" for topic, partitions in unowned.items())
+    for topic, partitions in unowned.items():
+        lines.extend(f"{topic}: nobody reads {said}: {why}" for why, said in by_reason(partitions))
     flapping = tuple(one for one in questions_of_flapping(c, managed) if one.topic not in unowned)
     lines.extend(f"{one.topic} flaps: {one.sentence}" for one in flapping)
     audited = audit.audit(c, managed, always=False)

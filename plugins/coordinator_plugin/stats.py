@@ -74,7 +74,7 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
     if not are_on():
         return
     cluster, seen = c.paths.cluster, overview.look(c)
-    behind, told = lags(seen), figures(c)[:MAX_TOPICS]
+    behind, told = lags(seen), figures(c, look=lambda: seen.world)[:MAX_TOPICS]
     since_s = passed_s() if any(one.unowned for one in told) else 0.0
     for one in told:
         nobody_reads = one.removed and not one.owners  # A gauge that is not sent keeps its last value.

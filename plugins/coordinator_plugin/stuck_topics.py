@@ -5,7 +5,7 @@ within `policy.flap_window_s` that nobody asked for.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, takewhile
@@ -17,7 +17,7 @@ from coordinator_tasks.core.errors import UNREADABLE, NotManaged
 from coordinator_tasks.core.machine.audit import Finding, Kind
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.core.partition_text import joined, named, shown
+from coordinator_tasks.core.partition_text import by_reason, joined, shown
 from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.service import audit, history, overview, store
 from coordinator_tasks.service.audit import Audit
@@ -137,7 +137,7 @@ def sentences(c: Coordinator) -> Iterator[str]:
             held = f" [waits for {shown(one.blockers)}]" if one.blockers else ""
             yield f"{one.topic} is stuck in {one.state}: {one.reason}{held}"
         elif one.unowned:
-            yield f"nobody owns {named(one.unowned)} of {one.topic}: {one.reason}"
+            yield from (f"nobody reads {said} of {one.topic}: {why}" for why, said in by_reason(one.unread))
     yield from (one.told for one in disputes(audit.audit(c, always=False)))
 
 
@@ -151,12 +151,13 @@ def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
     return bool(unowned_of(c, topic) or flapping(c, [topic]))
 
 
-def unowned_of(c: Coordinator, topic: str) -> tuple[int, ...]:
-    """The topic's partitions without an owner; none if it is not managed. Raises `Malformed` and other errors of reading."""
+def unowned_of(c: Coordinator, topic: str) -> Mapping[int, str]:
+    """The topic's partitions that nobody reads, and why; none if it is not managed. Raises `Malformed` and other errors of reading."""
     try:
-        return overview.unowned_in(store.load(c.zk, c.paths, topic).view)
+        store.load(c.zk, c.paths, topic)
     except NotManaged:
-        return ()
+        return {}
+    return overview.unowned(c).get(topic, {})
 
 
 def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -> dict[str, tuple[str, float]]:

@@ -10,9 +10,10 @@ from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malfo
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.life import interfaces
+from coordinator_tasks.core.machine.unread import unowned_in, unread
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Record, State, TopicState
-from coordinator_tasks.service import history, overrides, overview, store
+from coordinator_tasks.service import history, overrides, store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_claims, load_directives, load_members
 
@@ -67,11 +68,13 @@ def summaries(
             views[topic] = store.load(c.zk, c.paths, topic).view
         except (Malformed, Refused, LookAgain) as error:
             views[topic] = error.told
-    missing = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)], world)
-    return tuple(_summary(c, topic, view, missing.get(topic, {})) for topic, view in views.items())
+    missing, seen = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)], world)
+    return tuple(_summary(c, topic, view, missing.get(topic, {}), seen) for topic, view in views.items())
 
 
-def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping[str, str]) -> TopicSummary:
+def _summary(
+    c: Coordinator, topic: str, view: TopicView | str, missing: Mapping[str, str], world: World | None
+) -> TopicSummary:
     last, problem = _newest(c, topic)
     if isinstance(view, str):
         return TopicSummary(topic, last=last, problem=view)
@@ -84,7 +87,7 @@ def _summary(c: Coordinator, topic: str, view: TopicView | str, missing: Mapping
         group=view.config.group_id,
         strategy=c.policy.strategies.effective(view.config).strategy,
         partitions=view.partitions,
-        unowned=overview.unowned_in(view),
+        unowned=unowned_in(view) if world is None else tuple(unread(view, world, c.policy)),
         owners=by_consumer((who, p) for p, who in node.assignments.items()) if node is not None else {},
         since=node.since if node is not None else {},
         closing=state.to_close,
@@ -108,16 +111,16 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
 
 def _blockers(
     c: Coordinator, views: Iterable[TopicView], look: Callable[[], World] | None
-) -> dict[str, dict[str, str]]:
-    """Topic → consumer → its missing confirmation, for the topics on their way. Asks nobody if there are none."""
+) -> tuple[dict[str, dict[str, str]], World | None]:
+    """Topic → consumer → its missing confirmation, for the topics on their way; and the world. Without `look` nobody is asked if there are none."""
     moving = {view.topic: view for view in views if view.state is not None and view.state.state in _MOVING}
-    if not moving:
-        return {}
+    if not moving and look is None:
+        return {}, None
     try:
         world = look() if look is not None else _world(c, moving.values())
     except (DiscoveryUnavailable, Malformed) as error:
-        return {topic: {"the registry of consumers": error.told} for topic in moving}
-    return {topic: blockers(view, world) for topic, view in moving.items()}
+        return {topic: {"the registry of consumers": error.told} for topic in moving}, None
+    return {topic: blockers(view, world) for topic, view in moving.items()}, world
 
 
 def _world(c: Coordinator, views: Iterable[TopicView]) -> World:

@@ -12,13 +12,14 @@ from coordinator_tasks.core.model import (
     ConsumerStatus,
     Failure,
     LastPass,
+    Overwritten,
     RunningPartition,
     Stall,
     Taken,
     Token,
     TopicStatus,
 )
-from coordinator_tasks.core.names import is_consumer
+from coordinator_tasks.core.names import MAX_ID_BYTES, is_consumer
 from coordinator_tasks.core.partition_text import cut
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
@@ -64,6 +65,14 @@ _STALL = Shape(
         "before": Item("before_s", kinds.SPAN, 0.0),
     },
 )
+_OVERWRITTEN = Shape(
+    Overwritten,
+    {
+        "by": Item("by", Kind(lambda fields, name: cut(fields.text(name), MAX_ID_BYTES))),
+        "epoch": Item("epoch", kinds.COUNT),
+        "ago": Item("ago_s", kinds.SPAN),
+    },
+)
 _RUNNING = Shape(
     RunningPartition,
     {
@@ -75,6 +84,7 @@ _RUNNING = Shape(
         "started": Item("started", kinds.FLAG),
         "closing": Item("closing", kinds.FLAG, False),
         "taken": Item("taken", kinds.measured(_TAKEN.nested), sparse=True),
+        "overwritten": Item("overwritten", kinds.measured(_OVERWRITTEN.nested), sparse=True),
     },
 )
 _FAILURE = Shape(

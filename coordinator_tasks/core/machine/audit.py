@@ -6,11 +6,24 @@ later, finds the same; what no consumer of ours ever does counts at once.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
+from coordinator_tasks.core.machine import restarts
 from coordinator_tasks.core.machine.presence import presence
+from coordinator_tasks.core.machine.recovery import doubted
+from coordinator_tasks.core.machine.unread import moving_in, unread
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
-from coordinator_tasks.core.model import Committed, Fleet, Member, RunningPartition, Token, TopicNode, TopicStatus
+from coordinator_tasks.core.model import (
+    Committed,
+    Fleet,
+    Member,
+    Overwritten,
+    RunningPartition,
+    Token,
+    TopicNode,
+    TopicStatus,
+)
 from coordinator_tasks.core.partition_text import first, named, shown
 from coordinator_tasks.core.protocol.fence import Judgement, is_far_ahead, judge
 
@@ -35,7 +48,7 @@ ALARMS = frozenset({Kind.TWO_OWNERS, Kind.NO_OWNER, Kind.INTRUDER, Kind.STALE})
 """A person should look at these soon; the others only limit what is known, or are normal during an upgrade."""
 MEND: Mapping[Kind, str] = {
     Kind.TWO_OWNERS: "isolate the consumer that ZooKeeper does not name, and end its process",
-    Kind.NO_OWNER: "see with `topics` and `status` what is waited for, and start a consumer that has a pipeline for the topic",
+    Kind.NO_OWNER: "`topics` and `status` say what is waited for; where nobody may have it, start a consumer with a pipeline for the topic",
     Kind.INTRUDER: "stop it, or give it a consumer group of its own",
     Kind.STALE: "find the process that commits under the old token, and end it; the owner commits again within a second",
     Kind.OLD_CODE: "`redeploy` its fleet, or start it again with the wanted release",
@@ -109,7 +122,8 @@ def traces(
         )
         for one in subscribers
     }
-    found.update(_unowned(view))
+    found.update(_unread(view, world, policy))
+    found.update(Trace(Kind.INTRUDER, -1, who, said) for who, said in sorted(doubted(view, world, policy).items()))
     if node is None:
         return found
     runners = _runners(view.topic, world)
@@ -126,7 +140,8 @@ def suspicious(found: Collection[Trace]) -> bool:
 
 def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) -> list[Finding]:
     """What counts of two looks, the worst kind first; partitions with one sentence are one finding."""
-    lasting = {one for one in second if one.lasting and one in first}
+    keys = {_matter(one) for one in first}
+    lasting = {one for one in second if one.lasting and _matter(one) in keys}
     counted = lasting | {one for one in (*first, *second) if not one.lasting}
     groups: dict[tuple[Kind, str, str], set[int]] = {}
     for one in counted:
@@ -145,20 +160,20 @@ def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) ->
     ]
 
 
+def _matter(one: Trace) -> tuple[Kind, int, str, str]:
+    """What has to be the same in two looks: a consumer that lies about a partition makes new epochs meanwhile."""
+    disputed = one.kind in (Kind.TWO_OWNERS, Kind.INTRUDER)
+    return one.kind, one.partition, one.who, "" if disputed else one.says
+
+
 def _sentence(topic: str, partitions: Collection[int], says: str) -> str:
     return f"{named(partitions)} of {topic}: {says}" if partitions else f"{topic}: {says}"
 
 
-def _in_flight(view: TopicView) -> set[int]:
-    state = view.state
-    listed = (*state.to_close.values(), *state.to_start.values()) if state is not None else ()
-    return {partition for partitions in listed for partition in partitions}
-
-
-def _unowned(view: TopicView) -> Iterator[Trace]:
-    owned = view.node.assignments.keys() if view.node is not None else set[int]()
-    for partition in set(view.partitions) - owned - _in_flight(view):
-        yield Trace(Kind.NO_OWNER, partition, "", "no owner")
+def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
+    owners = view.node.assignments if view.node is not None else {}
+    for partition, why in unread(view, world, policy).items():
+        yield Trace(Kind.NO_OWNER, partition, owners.get(partition, ""), why)
 
 
 def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:
@@ -210,7 +225,7 @@ _LOST: Mapping[Presence, str] = {
 
 def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[Trace]:
     """Owners that are lost, say nothing, or do not run what they own."""
-    moving = _in_flight(view)
+    moving = moving_in(view) | unread(view, world, policy).keys()
     of_owner: dict[str, list[int]] = {}
     for partition, owner in node.assignments.items():
         if partition not in moving:
@@ -218,15 +233,24 @@ def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -
     for owner, partitions in of_owner.items():
         incarnation = node.incarnations.get(owner, 0)
         is_there = presence(owner, incarnation, world, policy)
+        life = world.life(owner, incarnation)
+        if is_there is Presence.ABSENT and life.kept_until and life.restart is not None:
+            said = f"{owner}, its owner, is restarting, expected until {_clock(life.kept_until)}: {restarts.said(life.restart)}"
+            yield from (Trace(Kind.NO_WORD, p, owner, said) for p in partitions)
+            continue
         if is_there in _LOST:
             yield from (Trace(Kind.NO_OWNER, p, owner, f"{owner}, its owner, {_LOST[is_there]}") for p in partitions)
             continue
-        said = _word(owner, incarnation, view.topic, node, world)
-        if isinstance(said, str):
-            yield from (Trace(Kind.NO_WORD, p, owner, said) for p in partitions)
+        word = _word(owner, incarnation, view.topic, node, world)
+        if isinstance(word, str):
+            yield from (Trace(Kind.NO_WORD, p, owner, word) for p in partitions)
             continue
-        idle = [p for p in partitions if p not in said.running]
+        idle = [p for p in partitions if p not in word.running]
         yield from (Trace(Kind.NO_OWNER, p, owner, f"{owner} owns it and does not run it") for p in idle)
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S UTC")
 
 
 def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: World) -> TopicStatus | str:
@@ -250,11 +274,24 @@ def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) 
         status = world.status(owner)
         said = status.topics.get(view.topic) if status is not None else None
         running = said.running.get(partition) if said is not None else None
+        if running is not None and running.overwritten is not None:
+            yield _of_overwritten(partition, owner, running.overwritten)
         if world.committed is None or running is None or not running.started or running.closing:
             continue
         trace = _of_commit(partition, owner, running.token, world.committed.get(partition), node, cluster)
         if trace is not None:
             yield trace
+
+
+def _of_overwritten(partition: int, owner: str, found: Overwritten) -> Trace:
+    """The owner sees each entry and commits over it: two looks of ours would have to meet it."""
+    if not found.epoch:
+        said = f"{found.by or 'somebody'} without a token has committed it over {owner} within the last minutes"
+        return Trace(Kind.INTRUDER, partition, found.by, said, lasting=False)
+    said = (
+        f"{found.by} has committed it under epoch {found.epoch} over {owner} within the last minutes, by {owner}'s word"
+    )
+    return Trace(Kind.STALE, partition, found.by, said, lasting=False)
 
 
 def _of_commit(

@@ -39,12 +39,25 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
+class Overwritten:
+    """Who has committed a partition under an older token than its owner's, and how long ago the owner last saw that.
+
+    `by` is empty for a client without a token; `epoch`: of the older token, 0 = none.
+    """
+
+    by: str
+    epoch: int
+    ago_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunningPartition:
     """One partition that a consumer runs. `position` is the next offset to process; `lag_records` is None if unknown.
 
     `started`: its start position is committed under `token`, and it was part of a planned batch or at the log's end.
     `rate`: records per second that are written to it; `record_bytes`: their average size; `None` if unknown.
     `closing`: it is no longer held, and a batch with it is running. `taken`: how it was taken up, once that is known.
+    `overwritten`: whose commit the owner has written over, within the last five minutes.
     """
 
     position: int
@@ -55,6 +68,7 @@ class RunningPartition:
     rate: float | None = None
     record_bytes: float | None = None
     taken: Taken | None = None
+    overwritten: Overwritten | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from coordinator_tasks.core.model import Committed, RunningPartition, Token
+from coordinator_tasks.core.model import Committed, Overwritten, RunningPartition, Token
 from coordinator_tasks.core.protocol.fence import Judgement
 from coordinator_tasks.core.protocol.holding import Grant
 from spark_apps.agent.ownership.log_end import LogEnd
@@ -20,6 +20,8 @@ class Listened(StrEnum):
     ALL = "all"
 
 
+OVERWRITTEN_S = 300.0
+"""How long a commit over ours is told of: an audit sees the entry itself only for the second until we commit again."""
 _COMMITTING = (Phase.STARTING, Phase.GUARDING, Phase.READY)
 
 
@@ -41,6 +43,14 @@ class Commits:
     sent: bool = False  # one may be on its way
     rewrite: bool = False  # somebody has overwritten our entry
     failing_at: float | None = None  # since when they fail
+    overwritten: tuple[Committed, float] | None = None  # an older owner's entry over ours, and when it was seen last
+
+    def overwritten_by(self, now: float) -> Overwritten | None:
+        """Who has lately committed over us under an older token, or without one."""
+        if self.overwritten is None or now - self.overwritten[1] > OVERWRITTEN_S:
+            return None
+        entry, at = self.overwritten
+        return Overwritten(entry.owner, entry.token.epoch if entry.token is not None else 0, now - at)
 
 
 @dataclass(slots=True)
@@ -205,7 +215,16 @@ class OwnedPartition:
         started = alive and proved and self.phase is Phase.READY
         rate = self.log.inflow.rate if self.log.inflow is not None else None
         taken = self.passes.taken(now, released=self.grant.release is not None)
-        return RunningPartition(self.passed, self.token, started, self.closing, self.lag, rate, taken=taken)
+        return RunningPartition(
+            self.passed,
+            self.token,
+            started,
+            self.closing,
+            self.lag,
+            rate,
+            taken=taken,
+            overwritten=self.commits.overwritten_by(now),
+        )
 
 
 def shown(token: Token | None) -> str:

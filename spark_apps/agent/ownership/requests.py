@@ -234,6 +234,8 @@ class Requests:
             held.guard(verdict, entry, now, self._timing.guard_s)
         elif held.phase is Phase.READY and (verdict is Judgement.REWRITE or _behind(entry, held)):
             held.commits.rewrite = True
+            if verdict is Judgement.REWRITE and entry is not None and entry.topic_id in ("", held.topic_id):
+                held.commits.overwritten = (entry, now)
             who = "nobody" if entry is None else entry.owner or "an unknown client"
             self._reports.add(
                 f"rewritten {partition}",

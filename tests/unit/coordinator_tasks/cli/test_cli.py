@@ -15,6 +15,7 @@ from coordinator_tasks.cli import app, main
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive
+from coordinator_tasks.core.machine.unread import NO_OWNER
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import (
     Answer,
@@ -163,6 +164,10 @@ def the_json(answer: tuple[int, str, str]) -> Any:
     return json.loads(out)
 
 
+def nobody_reads(partitions: str, topic: str) -> str:
+    return f"nobody reads {partitions} of topic {topic}: {NO_OWNER}"
+
+
 def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     code, out, _ = run("add-topic", "orders", "--group", "g")
     added = "topic orders is managed with 6 partitions; the next plan assigns those without an owner"
@@ -175,7 +180,7 @@ def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     assert "orders: Initial -> Starting, would be written" in out
     assert "consumer-a" in out
     code, out, err = run("topics", "--json")
-    assert (code, err) == (1, "nobody owns partitions 0-5 of topic orders\n")
+    assert (code, err) == (1, f"{nobody_reads('partitions 0-5', 'orders')}\n")
     assert json.loads(out)[0]["state"] == "Initial", "a dry run writes nothing"
 
     assert run("plan")[0] == 0
@@ -289,7 +294,7 @@ def test_partitions_without_an_owner_have_their_own_exit_code(run: Run, site: Si
     run("isolate", "consumer-a", "--why", "wrong disk", "--yes")
     assert run("step")[0] == 0
     code, out, err = run(command, "--json")
-    assert (code, err) == (1, "nobody owns partitions 0-5 of topic orders\n")
+    assert (code, err) == (1, f"{nobody_reads('partitions 0-5', 'orders')}\n")
     assert json.loads(out), "a program reads the rest all the same"
     assert run("step")[0] == 1, "it is held: no live consumer is there"
     assert run("remove-topic", "orders", "--yes")[0] == 0
@@ -755,7 +760,7 @@ def test_an_unreadable_node_hides_no_other_topic_and_is_named(run: Run, site: Si
     site.zk.transact([SetData(path, b"{broken")])
     code, out, err = run("topics", "--json")
     unowned, *left_out = err.splitlines()
-    assert (code, unowned) == (1, "nobody owns partition 0 of topic other")
+    assert (code, unowned) == (1, nobody_reads("partition 0", "other"))
     assert [one.startswith(f"left out: orders: KPC-050: {path}: ") for one in left_out] == [True]
     assert run("status")[::2] == (1, err)
     found = {one["topic"]: one for one in json.loads(out)}

@@ -69,7 +69,7 @@ def flapping_site(times: int = FLAPS) -> Site:
 
 SITES = {
     "stuck": (stuck_site, "orders is stuck in Closing: "),
-    "unowned": (unowned_site, "nobody owns partitions 0-3 of orders: "),
+    "unowned": (unowned_site, "nobody reads partitions 0-3 of orders: "),
     "flapping": (flapping_site, f"orders flaps: {FLAPS} rebalances within 10 minutes that nobody asked for; "),
 }
 

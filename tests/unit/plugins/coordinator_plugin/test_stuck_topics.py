@@ -38,7 +38,7 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
     stable(shop, "orders", {0: "a"})
     transitions.plan(c, ["orders"], PERSON)
     found = reconcile(c)
-    assert any(line.startswith("orders: nobody owns partitions 1") for line in found.lines)
+    assert any(line.startswith("orders: nobody reads partitions 1") for line in found.lines)
     assert found.questions == ()
     shop.clock.sleep(c.policy.stuck_after_s + 1)
     (asked,) = reconcile(c).questions
@@ -48,7 +48,7 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
 
     ask = question.QuestionOperator(task_id="ask")
     ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
-    assert ask.subject.startswith("nobody owns partition")
+    assert ask.subject.startswith("nobody reads partition")
     assert "no live consumer is there to take partitions 1" in str(ask.body)
     assert ask.options == [question.WAIT], "there is nobody to isolate"
 

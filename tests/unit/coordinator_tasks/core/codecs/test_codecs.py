@@ -44,6 +44,7 @@ from coordinator_tasks.core.model import (
     Member,
     Move,
     MoveKind,
+    Overwritten,
     Pause,
     Pauses,
     PlannedRestart,
@@ -324,7 +325,13 @@ NEXT = {
                     "gen",
                     9,
                     running={
-                        1: RunningPartition(5, TOKEN, True, taken=Taken(4, 1.5, last_pass=LastPass(7, 12.5, 0.25)))
+                        1: RunningPartition(
+                            5,
+                            TOKEN,
+                            True,
+                            taken=Taken(4, 1.5, last_pass=LastPass(7, 12.5, 0.25)),
+                            overwritten=Overwritten("z", 3, 1.5),
+                        )
                     },
                     failures=(Failure((3,), "a bad record", 4, 12.5, 3.5), Failure((), "no such table")),
                 )

@@ -16,7 +16,15 @@ from coordinator_tasks.core.machine.audit import (
     suspicious,
     traces,
 )
-from coordinator_tasks.core.model import Committed, Fleet, RunningPartition, Token
+from coordinator_tasks.core.model import (
+    Committed,
+    Directive,
+    Fleet,
+    Overwritten,
+    PlannedRestart,
+    RunningPartition,
+    Token,
+)
 from tests.world.scene import TOPIC, Scene, member, running, stable
 
 CLUSTER = "shop"
@@ -73,6 +81,48 @@ def test_two_consumers_that_run_one_partition_are_both_named(scene: Scene) -> No
     assert one.told.endswith("isolate the consumer that ZooKeeper does not name, and end its process")
 
 
+@pytest.mark.parametrize(("epoch", "kind"), [(1, Kind.STALE), (0, Kind.INTRUDER)])
+def test_an_old_token_that_only_the_owner_has_met_is_found_by_its_word(scene: Scene, epoch: int, kind: Kind) -> None:
+    (mine, *_) = scene.owned["a"]
+    clean = committing(stable("a", "b"))
+    status = scene.answers["a"].topics[TOPIC].running  # type: ignore[union-attr]
+    over = replace(status[mine], overwritten=Overwritten("zombie", epoch, 42.0))
+    scene.says("a", running={**status, mine: over})
+    for looks in ((scene, clean), (clean, scene)):
+        (one,) = audited(*looks)
+        assert (one.code, one.partitions, one.who, one.alarm) == (kind, (mine,), "zombie", True)
+        assert "over a within the last minutes" in one.says
+
+
+def test_a_consumer_whose_word_is_not_believed_is_found_whatever_epochs_its_lies_make(scene: Scene) -> None:
+    assert scene.node is not None
+    (taken, *_) = scene.owned["a"]
+    later = committing(stable("a", "b"))
+    assert later.node is not None
+    for one, epoch in ((scene, 1), (later, 2)):
+        assert one.node is not None
+        one.joins("liar").acts("liar", runs=())
+        one.says("liar", running=running({taken: epoch}, generation=one.node.generation))
+    assert ("KPC-080", (taken,), "a, liar") in [(one.code, one.partitions, one.who) for one in audited(scene, later)]
+    for one in (scene, later):
+        one.says("liar", running={}, acted_epoch=2**50)
+    (said,) = [one for one in audited(scene, later) if one.who == "liar"]
+    assert (said.code, said.alarm, "which it cannot have reached" in said.says) == ("KPC-082", True, True)
+
+
+def test_an_owner_under_a_planned_restart_is_restarting_until_its_time_is_over(scene: Scene) -> None:
+    mine = tuple(scene.owned["a"])
+    scene.vanishes("a")
+    restart = PlannedRestart("ada", "patch", scene.now, scene.now + 300, 1)
+    scene.directives["a"] = Directive("a", restart=restart)
+    (one,) = audited(scene)
+    assert (one.code, one.partitions, one.alarm) == ("KPC-085", mine, False)
+    assert "a, its owner, is restarting, expected until " in one.says
+    assert "asked by ada: patch" in one.says
+    scene.now += 301
+    assert [one.code for one in audited(scene)] == ["KPC-081"]
+
+
 def test_what_two_looks_do_not_both_find_is_a_hand_off_and_no_finding(scene: Scene) -> None:
     later = committing(stable("a", "b"))
     (taken, *_) = scene.owned["a"]
@@ -113,7 +163,8 @@ def test_partitions_without_an_owner_are_found_and_those_in_flight_are_not(scene
     assert scene.node is not None
     scene.node = replace(scene.node, assignments={p: c for p, c in scene.node.assignments.items() if p != 2})
     (one,) = [one for one in audited(scene) if one.who == ""]
-    assert (one.code, one.partitions, one.says) == ("KPC-081", (2,), "partition 2 of orders: no owner")
+    assert (one.code, one.partitions) == ("KPC-081", (2,))
+    assert one.says.startswith("partition 2 of orders: no owner; start a consumer")
     assert "what its owner" not in one.mend, "there is none"
     assert scene.state is not None
     scene.state = replace(scene.state, to_start={"a": (2,)})

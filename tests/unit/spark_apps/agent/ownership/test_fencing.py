@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Committed, Token
+from spark_apps.agent.ownership.owned_partition import OVERWRITTEN_S
 from spark_apps.agent.ownership.work import (
     OffsetFetch,
     perform,
@@ -86,6 +87,11 @@ def test_an_overwritten_entry_is_reported_and_written_again(stage: Stage, token:
     stage.wait(1.2)
     assert stage.committed(0) == Committed(30, Token(1, 5, GENERATION), "a", "c", "id-1")
     assert stage.reported("overwritten")
+    over = stage.ownership.status().running[0].overwritten
+    assert over is not None
+    assert (over.epoch, 0 < over.ago_s < 1.5) == (token.epoch if token is not None and token.epoch < 2**40 else 0, True)
+    stage.wait(OVERWRITTEN_S)
+    assert stage.ownership.status().running[0].overwritten is None
 
 
 def test_a_process_that_slept_looks_before_it_commits(stage: Stage) -> None:

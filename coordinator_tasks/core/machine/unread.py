@@ -1,0 +1,97 @@
+"""Which partitions nobody reads: the one definition behind commands, pages, metrics, questions and the audit. Pure."""
+
+from collections.abc import Iterator
+
+from coordinator_tasks.core.machine import causes
+from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, why_not_started
+from coordinator_tasks.core.machine.presence import absence_of, presence
+from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
+from coordinator_tasks.core.model import TopicNode, TopicState
+from coordinator_tasks.core.partition_text import joined
+
+NO_OWNER = "no owner; start a consumer that may have it, or see with `topics` what is waited for"
+
+
+def unowned_in(view: TopicView) -> tuple[int, ...]:
+    """The topic's partitions that nobody has or is about to get; none of a removed topic."""
+    if view.config.removed:
+        return ()
+    owned = view.node.assignments.keys() if view.node is not None else set[int]()
+    taken = owned | moving_in(view)
+    return tuple(p for p in view.partitions if p not in taken)
+
+
+def moving_in(view: TopicView) -> set[int]:
+    """The partitions whose close or start is not confirmed."""
+    if view.state is None:
+        return set()
+    listed = (*view.state.to_close.values(), *view.state.to_start.values())
+    return {partition for partitions in listed for partition in partitions}
+
+
+def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
+    """Partition → why nobody reads it, and what to do; none of a removed topic. The world was observed after the topic.
+
+    - It has no owner, and is not on its way to one.
+    - It is on its way for `stuck_after_s`, and no possible owner says that it runs it. Who finishes its last batch runs it.
+    - Its topic is Stable for that time, and its owner says that it does not run it, or has been absent for that time.
+    """
+    found = dict.fromkeys(unowned_in(view), NO_OWNER)
+    if view.config.removed or view.node is None or view.state is None:
+        return found
+    moving = moving_in(view)
+    if _is_late(view.state, world, policy):
+        held = causes.hold(view)
+        found |= {p: held or why for p, why in _on_the_way(view, view.node, view.state, world)}
+        found |= {p: held or why for p, why in _not_run(view, view.node, world) if p not in moving}
+    found |= {p: why for p, why in _absent(view.node, world, policy) if p not in moving}
+    return dict(sorted(found.items()))
+
+
+def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
+    """A start that is told again begins a state anew: then the rebalance counts."""
+    since_at = state.began_at if state.restarts and state.began_at else state.since_at
+    return world.now - since_at >= policy.stuck_after_s
+
+
+def _on_the_way(view: TopicView, node: TopicNode, state: TopicState, world: World) -> Iterator[tuple[int, str]]:
+    """What no possible owner runs, of the partitions whose close or start is awaited."""
+    waited: dict[int, list[tuple[str, str]]] = {}
+    for listed, why_not in ((state.to_close, why_not_closed), (state.to_start, why_not_started)):
+        for consumer, partitions in listed.items():
+            for partition in partitions:
+                epoch = state.epochs.get(partition, node.epoch)
+                missing = why_not(consumer, partition, view.topic, node, epoch, world)
+                waited.setdefault(partition, []).append((consumer, missing))
+    for partition, each in waited.items():
+        if not any(_runs(consumer, view.topic, partition, node, world) for consumer, _ in each):
+            why = joined(missing for _, missing in each) or "a plan is due"
+            yield partition, f"{why}; see its log, and isolate it if it is dead"
+
+
+def _runs(consumer: str, topic: str, partition: int, node: TopicNode, world: World) -> bool:
+    status = world.status(consumer)
+    said = status.topics.get(topic) if status is not None else None
+    mine = status is not None and status.incarnation == node.incarnations.get(consumer)
+    return mine and said is not None and said.query_alive and partition in said.running
+
+
+def _not_run(view: TopicView, node: TopicNode, world: World) -> Iterator[tuple[int, str]]:
+    """What owners do not run by their own word."""
+    for owner in sorted(set(node.assignments.values())):
+        for partition in not_running(owner, view.topic, node, world):
+            yield partition, f"{owner} owns it and does not run it; see its reports in `status`, and restart it"
+
+
+def _absent(node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:
+    """What belongs to owners that have been absent for so long; who is to restart has its time."""
+    for owner in sorted(set(node.assignments.values())):
+        incarnation = node.incarnations.get(owner, 0)
+        if presence(owner, incarnation, world, policy) is not Presence.ABSENT:
+            continue
+        life = world.life(owner, incarnation)
+        since = absence_of(life.claim, incarnation, world.now)
+        if life.kept_until or since is None or world.now - since.since_at < policy.stuck_after_s:
+            continue
+        why = f"{owner}, its owner, is absent since {world.now - since.since_at:.0f} s; isolate it, if it is dead"
+        yield from ((p, why) for p, one in node.assignments.items() if one == owner)
