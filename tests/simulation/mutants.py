@@ -25,7 +25,7 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
-        "unasked",
+        "observe.unasked",
         "one.silence is Silence.UNASKED",
         "False",
         "a consumer that a bound left out is neither gone nor given anything",
