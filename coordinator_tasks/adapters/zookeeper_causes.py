@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kazoo.exceptions import AuthFailedError, ConnectionDropped
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionClosedRequireSaslError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.hosts import collect_hosts
 
@@ -82,11 +82,19 @@ def _cause(error: Exception, access: ZooKeeperAccess) -> Cause | None:
     """The cause of a failed attempt; `None` if the server only hung up."""
     if hung_up(error):
         return None
+    if access.sasl_mechanism and isinstance(error, AuthFailedError | SessionClosedRequireSaslError):
+        # A server with `sessionRequireClientSASLAuth` says the second.
+        whose = f"the password of user {access.user!r}" if access.user else "this principal"
+        return Cause(
+            f"it refused {whose} (SASL {access.sasl_mechanism}), or knows no such user; correct zookeeper_access.user and "
+            "zookeeper_access.password",
+            lasting=True,
+        )
     if isinstance(error, AuthFailedError):
-        how = f"SASL {access.sasl_mechanism}" if access.sasl_mechanism else "scheme digest"
         who = f"user {access.user!r}" if access.user else "this principal"
         return Cause(
-            f"it refuses the log-in of {who} ({how}); check the user and the password in the settings", lasting=True
+            f"it refuses the log-in of {who} (scheme digest); check the user and the password in the settings",
+            lasting=True,
         )
     if isinstance(error, KazooTimeoutError):
         return Cause("it takes connections and does not answer")

@@ -25,6 +25,7 @@ from kazoo.exceptions import (
     NoNodeError,
     NotEmptyError,
     OperationTimeoutError,
+    SessionClosedRequireSaslError,
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
@@ -135,6 +136,9 @@ class KazooSession:
                 self._causes.note(host, ip, port, error)
                 self._note_hang_up(error)
                 raise
+            except SessionClosedRequireSaslError as error:
+                self._causes.note(host, ip, port, error)
+                raise AuthFailedError from error  # kazoo's thread would end with a trace
             except Exception as error:
                 self._causes.note(host, ip, port, error)
                 raise
@@ -240,6 +244,10 @@ class KazooSession:
         if isinstance(error, AuthFailedError):
             return NoAccess(
                 f"ZooKeeper at {self._hosts} refuses the log-in; check the user and the password in the settings"
+            )
+        if isinstance(error, SessionClosedRequireSaslError):
+            return NoAccess(
+                f"ZooKeeper at {self._hosts} takes only SASL log-ins; set zookeeper_access.sasl_mechanism, user and password"
             )
         if isinstance(error, KazooTimeoutError):
             return self._no_answer("it took the request and said nothing")

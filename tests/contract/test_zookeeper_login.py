@@ -13,7 +13,7 @@ import pytest
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.adapters.zookeeper_rights import access_list, check_closed
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import NoAccess, Refused
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.wiring import Settings
@@ -73,7 +73,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @contextmanager
-def login_site(folder: Path) -> Iterator[Site]:
+def login_site(folder: Path, **more: str) -> Iterator[Site]:
     site, other, port = Authority(folder, "site"), Authority(folder, "other"), free_port()
     jaas = folder / "jaas.conf"
     jaas.write_text(
@@ -83,7 +83,7 @@ def login_site(folder: Path) -> Iterator[Site]:
     sasl = {"authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
     with EmbeddedZooKeeper(
         folder / "server",
-        settings={**tls_settings(site, site.sign("server"), port), **sasl},
+        settings={**tls_settings(site, site.sign("server"), port), **sasl, **more},
         java_options=(f"-Djava.security.auth.login.config={jaas}",),
     ) as server:
         yield Site(folder, site, other, server, port)
@@ -222,8 +222,23 @@ def test_a_certificate_that_the_server_does_not_ask_for_is_no_login(made: Site) 
 @pytest.mark.parametrize(("user", "password"), [("ada", "wrong"), ("bob", "pw")])
 def test_a_wrong_sasl_login_is_said_at_once(made: Site, user: str, password: str) -> None:
     said = refusal(made.plain, ZooKeeperAccess(user, password, "DIGEST-MD5"))
-    assert f"it refuses the log-in of user '{user}' (SASL DIGEST-MD5); check the user and the password" in said
+    assert (
+        f"it refused the password of user '{user}' (SASL DIGEST-MD5), or knows no such user; correct zookeeper_access"
+        in said
+    )
     assert password not in said.replace("password", "")
+
+
+def test_a_server_that_demands_a_sasl_login_says_that_it_refused_the_password(
+    tmp_path: Path,
+) -> None:
+    with login_site(tmp_path, sessionRequireClientSASLAuth="true") as made:
+        said = refusal(made.plain, ZooKeeperAccess("ada", "wrong", "DIGEST-MD5"))
+        assert "it refused the password of user 'ada' (SASL DIGEST-MD5), or knows no such user" in said
+        without = KazooZooKeeper(made.plain, answer_timeout_s=10.0)
+        with pytest.raises(NoAccess, match=r"takes only SASL log-ins; set zookeeper_access\.sasl_mechanism"):
+            without.ensure("/x")
+        without.close()
 
 
 def test_a_sasl_login_closes_its_nodes(made: Site) -> None:
