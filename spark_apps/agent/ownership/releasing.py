@@ -43,7 +43,8 @@ class Releasing:
 
     def _ago(self, partition: int, epoch: int, now: float) -> Ago:
         passes, read_at = self._passes.get(partition, Passes()), self._holdings.stalls.read_at(epoch)
-        return Ago(*(_before(at, now) for at in (read_at, passes.last_at, passes.empty_at)), passes.usual(now))
+        read_s, passed_s, empty_s = (_before(at, now) for at in (read_at, passes.last_at, passes.empty_at))
+        return Ago(read_s, passed_s, empty_s, passes.usual(now))
 
     def note(self, partition: int, epoch: int) -> None:
         """Our release is on the partition's node, or a newer one is."""

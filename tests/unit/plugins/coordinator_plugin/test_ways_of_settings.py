@@ -109,7 +109,7 @@ def by_connections(zookeeper: Connection, kafka: Connection) -> Settings:
 
 @pytest.mark.parametrize("way", [environment, file, command, connection_json, connection_uri, connection_extra])
 def test_each_way_reads_the_same_address_or_refuses_it(way: Way, tmp_path: Path) -> None:
-    wrong = {}
+    wrong: dict[str, object] = {}
     for given, address in ZOOKEEPER.items():
         found = read(lambda text: way(text, "b1:9092", tmp_path).zookeeper, given)
         wrong |= {} if found == address else {given: found}
