@@ -18,12 +18,13 @@ from coordinator_tasks.service import fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 
-TOPIC, GROUP, APP = "orders", "orders-app", "orders"
+# The names of docs/howto, so that the commands there can be typed beside what the demonstration leaves running.
+TOPIC, GROUP, APP = "orders", "orders-billing", "billing"
 PARTITIONS = 12
 PIPELINE = "spark_apps.pipelines.audit:build"
 RATE = 1000.0
-FIRST, THIRD = ("consumer-a", "consumer-b"), "consumer-c"
-DRAINED, KILLED = "consumer-b", "consumer-a"
+FIRST, THIRD = ("billing-1", "billing-2"), "billing-3"
+DRAINED, KILLED = "billing-2", "billing-1"
 
 # Several short-lived drivers on a small machine.
 SPARK_CONF = {

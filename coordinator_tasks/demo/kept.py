@@ -45,5 +45,6 @@ def lines(settings_file: Path, address: str, topic: str, app: str, drained: str)
         f"  {command} preview {topic} --join 1",
         "      what one consumer more would change; nothing is changed",
         "",
+        "The commands of docs/howto have these names too: type them here.",
         "A pipeline of your own, from an empty folder: docs/tutorial.md. End everything with: make demo-stop",
     )

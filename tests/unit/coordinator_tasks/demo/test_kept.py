@@ -1,5 +1,6 @@
 """What the terminal says after `make demo KEEP=1`: a file that the command line reads, and commands that exist."""
 
+import re
 import shlex
 import stat
 from pathlib import Path
@@ -10,6 +11,7 @@ from typer.main import get_command
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.cli import app
 from coordinator_tasks.demo import flow, kept
+from coordinator_tasks.demo.stack import PROJECT
 from coordinator_tasks.settings import Settings, settings_from_environment
 
 SETTINGS = Settings(
@@ -49,3 +51,14 @@ def test_the_browser_and_the_end_are_named(tmp_path: Path) -> None:
     text = "\n".join(said(tmp_path))
     assert "http://127.0.0.1:8080 (user admin, password x)" in text
     assert "make demo-stop" in text
+
+
+def test_the_commands_of_the_how_tos_name_what_the_demonstration_leaves_running() -> None:
+    ours = {flow.TOPIC, flow.APP, flow.GROUP, *flow.FIRST, flow.THIRD}
+    pages = "".join(page.read_text() for page in sorted((PROJECT / "docs" / "howto").glob("*.md")))
+    typed = [line for line in pages.splitlines() if "-m coordinator_tasks " in line and not line.startswith("|")]
+    named = {
+        word.partition(":")[0] for line in typed for word in re.findall(r"(?<=[ =])(?:billing|orders)[\w:-]*", line)
+    }
+    assert {flow.TOPIC, flow.APP, "billing-2"} <= named
+    assert named <= ours
