@@ -2,14 +2,17 @@
 
 import dataclasses
 import json
+import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from coordinator_tasks.core import pauses
-from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move
+from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move, State
 from coordinator_tasks.core.move_ways import HOW, by_way
 from coordinator_tasks.core.partition_text import first, joined, named, ranges, shown
+from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.group_offsets import PartitionOffset
 from coordinator_tasks.service.growth_replay import Happened
 from coordinator_tasks.service.history import Rebalance
@@ -17,7 +20,10 @@ from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, Runnin
 from coordinator_tasks.service.positions import RESET, Reset
 from coordinator_tasks.service.preview import Preview, PricedMove
 from coordinator_tasks.service.transitions import TopicReport
-from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible
+from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible, visible_line
+
+_AT = ("at", "until")
+"""How the names of stored times end, in seconds since 1970; 0 = never."""
 
 
 def as_json(found: object) -> str:
@@ -100,7 +106,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
         rows.append(
             (
                 one.topic,
-                "?" if one.problem else one.state,
+                "?" if one.problem else _state(one),
                 str(one.epoch),
                 str(one.partitions),
                 owners or NOBODY,
@@ -111,6 +117,12 @@ def topics(found: Iterable[TopicOverview]) -> Table:
         )
     headers = ("topic", "state", "epoch", "partitions", "owners", "moving", "unowned", "now")
     return Table(headers, rows, "no topic is managed; add one with: add-topic TOPIC --group GROUP")
+
+
+def _state(one: TopicOverview) -> str:
+    """Stable is said only of a topic that somebody has."""
+    nobody = one.state is State.STABLE and one.partitions and not one.owners
+    return "Stable: nobody has it" if nobody else one.state.value
 
 
 def consumers(found: Iterable[ConsumerOverview]) -> Table:
@@ -218,6 +230,17 @@ def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
     return "\n\n".join(parts) or ("no rebalance could be shown" if left_out else "nothing has happened yet")
 
 
+def rebalance(found: Sequence[Rebalance]) -> str:
+    """One rebalance: what `history` says of it, then each moved partition, and each step."""
+    (one,) = found
+    lines = [history(found)]
+    lines += [
+        f"  partition {each.partition}: {pauses.of_one(each)}" for each in (one.pauses.measured if one.pauses else ())
+    ]
+    rows = [(f"  {_time(r.at)}", f"{r.source} -> {r.target}", str(r.epoch), _actor(r.actor)) for r in one.records]
+    return "\n".join((*lines, str(Table(("  at", "step", "epoch", "run by"), rows, ""))))
+
+
 def history_rows(found: Iterable[Rebalance]) -> Table:
     """One row for each rebalance and way that partitions went; one that moved nothing has one row.
 
@@ -241,21 +264,67 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
     return Table(names, rows, "")
 
 
-def asked(found: Iterable[Asked], about: str = "", *, left_out: bool = False) -> Table:
-    """Who asked for what, and what each field was before; newest first. A record has a row for each field.
+def asked(found: Iterable[Asked], about: str = "", *, left_out: bool = False) -> str:
+    """Who asked for what, and what each field was before; newest first, as wide as the terminal.
 
     `left_out`: something could not be read.
     """
+    lines: list[str] = []
+    for one in found:
+        why = f": {one.why}" if one.why else ""
+        lines += _folded(f"{_time(one.at)}  {_command(one.action)} {one.about}, by {_who(one.actor)}{why}", "  ")
+        for change in one.changes:
+            lines += _folded(f"  {change.field}: {_value(change.before)} -> {_value(change.after)}", "    ")
+    none = f"nobody has asked for anything about {about!r} yet" if about else "nobody has asked for anything yet"
+    return "\n".join(lines) or ("no request could be shown" if left_out else none)
+
+
+def asked_rows(found: Iterable[Asked]) -> Table:
+    """A row for each field that a request has changed, with the stored values."""
     rows = []
     for one in found:
-        head = (_time(one.at), _who(one.actor), one.action, one.about, one.why or NOBODY)
+        head = (_time(one.at), _who(one.actor), _command(one.action), one.about, one.why or NOBODY)
         rows += [
             (*head, f"{change.node} {change.field}", change.before or NOBODY, change.after or NOBODY)
             for change in one.changes
         ]
-    headers = ("at", "who", "action", "about", "why", "changed", "before", "after")
-    none = f"nobody has asked for anything about {about!r} yet" if about else "nobody has asked for anything yet"
-    return Table(headers, rows, "no request could be shown" if left_out else none, merged=5)
+    return Table(("at", "who", "action", "about", "why", "changed", "before", "after"), rows, "", merged=5)
+
+
+def _folded(text: str, indent: str) -> list[str]:
+    width = shutil.get_terminal_size().columns
+    return wrap(visible_line(text), max(width, 40), subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _command(action: str) -> str:
+    """The action as its command is typed."""
+    found = ACTIONS.get(action)
+    return found.words if found is not None else action.replace("_", "-")
+
+
+def _value(stored: str) -> str:
+    """A stored value for a person: no JSON, and times as dates. A cut one stays as it is."""
+    try:
+        return _told(json.loads(stored)) if stored else "nothing"
+    except ValueError:
+        return stored
+
+
+def _told(value: Any, name: str = "") -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() | float() if name.lower().endswith(_AT):
+            return _time(value) if value else "never"
+        case dict() if value:
+            return ", ".join(f"{key} {_told(one, str(key))}" for key, one in value.items())
+        case list() if value and all(type(one) is int and one >= 0 for one in value):
+            return ranges(value)
+        case list() if value:
+            return ", ".join(_told(one) for one in value)
+        case None | [] | {} | "":
+            return "nothing"
+    return str(value)
 
 
 def _who(actor: Actor) -> str:
@@ -299,10 +368,10 @@ def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Tabl
     return Table(names.split(), rows, none)
 
 
-def resets(found: Iterable[Reset]) -> Table:
-    """The columns of `kafka-consumer-groups --reset-offsets`, then what that does."""
+def resets(found: Iterable[Reset], *, would: bool = False) -> Table:
+    """The columns of `kafka-consumer-groups --reset-offsets`, then what that does, or in a dry run would do."""
     rows = [
-        (one.group, one.topic, str(shift.partition), str(shift.target), shift.effect)
+        (one.group, one.topic, str(shift.partition), str(shift.target), shift.would_effect if would else shift.effect)
         for one in found
         for shift in one.shifts
     ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from coordinator_tasks import logs
 from coordinator_tasks.cli import audits, consumers, metrics, offsets, rebalances, rights, snapshots, topics, version
@@ -28,7 +29,17 @@ USAGE_CODE, USAGE_EXIT = "KPC-002", 2
 """Of a command line that no command understands: the only error that is not one of `CoordinatorError`."""
 INTERRUPTED_EXIT, UNREAD_EXIT = 130, 141
 """As a shell says it: ended by SIGINT; ended by SIGPIPE."""
+
+
+class Spelled(TyperGroup):
+    """A command is found by the name of its form in Airflow too, which has `_` in place of `-`."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, cmd_name.replace("_", "-"))
+
+
 app = typer.Typer(
+    cls=Spelled,
     name="coordinator",
     epilog="Settings: environment variables COORDINATOR_..., or the file that COORDINATOR_SETTINGS names.",
     no_args_is_help=True,

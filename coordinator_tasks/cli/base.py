@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -49,15 +51,16 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="How to print it.
 
 
 @contextmanager
-def opened(context: typer.Context) -> Iterator[Coordinator]:
-    """The coordinator for one command."""
-    opener: Opener = context.obj or _from_environment
+def opened(context: typer.Context, within_s: float = inf) -> Iterator[Coordinator]:
+    """The coordinator for one command; its servers have at most `within_s` to answer, or less by the settings."""
+    opener: Opener = context.obj or partial(_from_environment, within_s)
     with waiting.shown(context.info_name or ""), opener() as coordinator, logs.about(cluster=coordinator.paths.cluster):
         yield coordinator
 
 
-def _from_environment() -> AbstractContextManager[Coordinator]:
+def _from_environment(within_s: float) -> AbstractContextManager[Coordinator]:
     settings = given_settings()
+    settings = replace(settings, answer_timeout_s=min(settings.answer_timeout_s, within_s))
     logs.set_up(settings.log_format, level=logging.WARNING, times=False)
     return open_coordinator(settings)
 

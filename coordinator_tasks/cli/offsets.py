@@ -77,6 +77,7 @@ def reset(
     execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
     export: Annotated[bool, typer.Option("--export", help=EXPORT)] = False,
     why: Annotated[str, typer.Option(help="The reason, in one line; it is kept in the history.")] = "",
+    by: Annotated[str, typer.Option(help="For whom you ask; your user name is kept as well.")] = "",
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
@@ -106,8 +107,9 @@ def reset(
     place = None if from_file is not None else _READ[flag](str(asked[flag]))
     with opened(context) as c:
         wishes = wishes_of(c, text) if place is None else _wishes(c, wanted, group, place)
-        change = partial(positions.reset_all, why=why, actor=actor()) if execute else positions.preview_all
-        listed(change(c, wishes), how_of(how, json), show.exported_offsets if export else show.resets)
+        change = partial(positions.reset_all, why=why, actor=actor(by)) if execute else positions.preview_all
+        resets = partial(show.resets, would=not execute)
+        listed(change(c, wishes), how_of(how, json), show.exported_offsets if export else resets)
     if not execute:
         say_how_to_execute()
 

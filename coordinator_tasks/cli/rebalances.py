@@ -123,13 +123,28 @@ def history(
     with opened(context) as c:
         if actions:
             told = asked.asked(c, topic or "", limit, problems)
-            listed(told, how_of(how, json), partial(show.asked, about=topic or "", left_out=bool(problems)))
+            text = partial(show.asked, about=topic or "", left_out=bool(problems))
+            listed(told, how_of(how, json), text, show.asked_rows)
         else:
             found = history_service.rebalances(c, [topic] if topic else (), limit, None if topic else problems)
             if topic and not found:
                 managed(c, [topic])
             listed(found, how_of(how, json), partial(show.history, left_out=bool(problems)), show.history_rows)
     exit_if_left_out(problems)
+
+
+@commands.command(rich_help_panel=LOOK)
+def rebalance(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The rebalance, as the history names it, such as 7-de8cc71b.")],
+    topic: Annotated[str | None, typer.Argument(help="Its topic; none = any.", show_default=False)] = None,
+    how: Output = Format.TABLE,
+    json: Json = False,
+) -> None:
+    """Show one rebalance: its moves, its steps, and how long each moved partition stood still."""
+    with opened(context) as c:
+        found = history_service.named(c, name, topic or "")
+        listed([found], how_of(how, json), show.rebalance, show.history_rows)
 
 
 for action in (*WHAT_IF_ACTIONS, *APPROVAL_ACTIONS):

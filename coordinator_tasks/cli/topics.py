@@ -18,20 +18,24 @@ from coordinator_tasks.service import overview
 from coordinator_tasks.service.actions import ACTIONS, TOPIC_ACTIONS
 
 commands = typer.Typer()
+LOOK_S = 3.0
+"""A person waits: Kafka gets no more of the settings' time to answer."""
 
 
 @commands.command(rich_help_panel=LOOK)
 def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
     """List the managed topics: state, epoch, owners, partitions without an owner, what they wait for and for whom.
 
-    Exit code 1 while nobody reads a partition or it is not processed, or a topic cannot be read.
+    Exit code 1 while nobody reads a partition or it is not processed, a topic cannot be read, or Kafka does not answer.
     """
-    with opened(context) as c:
-        found = overview.topics(c)
+    problems: list[str] = []
+    with opened(context, within_s=LOOK_S) as c:
+        found = overview.topics(c, problems=problems)
         listed(found, how_of(how, json), show.topics)
     failing = [f"{one.topic}: {text}" for one in found for text in one.failing]
     unowned = {one.topic: one.unread for one in found if one.unread}
-    exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem], failing)
+    problems += [f"{one.topic}: {one.problem}" for one in found if one.problem]
+    exit_if_unowned(unowned, problems, failing)
 
 
 for action in (*TOPIC_ACTIONS, ACTIONS["reset_offsets"]):

@@ -1,5 +1,6 @@
 """Partition numbers in a few characters: `0-3,7`, and other parts of sentences. Pure."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 _SHOWN = 10  # names in one sentence
@@ -92,3 +93,26 @@ def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
 def cut(text: str, most: int) -> str:
     """The text in so many characters at most; the last three of a longer one are dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+_SEVERAL = {"was": "were", "is": "are", "has": "have", "stands": "stand"}
+_OF_ONE = re.compile(r"partition (\d{1,9})\b(.*)", re.DOTALL)
+
+
+def merged(sentences: Iterable[str]) -> tuple[str, ...]:
+    """The sentences, with one for all partitions of which the same is said, where the first of them stands."""
+    found: dict[str, list[int]] = {}
+    for text in sentences:
+        match = _OF_ONE.fullmatch(text)
+        if match is None:
+            found.setdefault(text, [])
+        else:
+            found.setdefault(match[2], []).append(int(match[1]))
+    return tuple(
+        f"{named(set(which))}{_agreeing(len(set(which)), rest)}" if which else rest for rest, which in found.items()
+    )
+
+
+def _agreeing(number: int, rest: str) -> str:
+    verb = re.match(r" (was|is|has|stands) ", rest) if number > 1 else None
+    return rest if verb is None else f" {_SEVERAL[verb[1]]} {rest[verb.end() :]}"

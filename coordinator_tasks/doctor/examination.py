@@ -29,7 +29,7 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
     yield from _clients(installed())
     yield _java()
     yield from _tokens(settings)
-    found, idle = dict(topics or {}), dict[str, float]()
+    found, idle, known = dict(topics or {}), dict[str, float](), False
     try:
         zk = connect_zookeeper(settings)
     except CoordinatorError as error:
@@ -41,11 +41,12 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
             yield from zookeeper.examine(settings, side, zk)
             paths = Paths(settings.cluster)
             found, idle = {**zookeeper.managed(zk, paths, side), **found}, zookeeper.idle_for(zk, paths)
+            known = True
         except CoordinatorError as error:
             yield broken("ZooKeeper folders", error)
         finally:
             zk.close()
-    yield from kafka.examine(settings, side, found, idle)
+    yield from kafka.examine(settings, side, found, idle, known=known)
 
 
 def airflow_site(settings: Settings) -> Site:

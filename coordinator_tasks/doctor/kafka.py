@@ -16,11 +16,16 @@ SHOULD_KEEP_S = 24 * 3600.0
 
 
 def examine(
-    settings: Settings, side: Side, topics: Mapping[str, str], idle: Mapping[str, float] | None = None
+    settings: Settings,
+    side: Side,
+    topics: Mapping[str, str],
+    idle: Mapping[str, float] | None = None,
+    *,
+    known: bool = True,
 ) -> Iterator[Finding]:
     """The brokers, each right on each topic and its group, the groups themselves, and whether offsets expire.
 
-    `idle`: topic → for how many seconds, at least, nobody has owned any of it.
+    `idle`: topic → for how many seconds, at least, nobody has owned any of it. `known`: ZooKeeper has said which topics are managed.
     """
     try:
         rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
@@ -32,7 +37,10 @@ def examine(
     yield servers("Kafka versions", kafka_versions(brokers, settings.kafka))
     if not topics:
         yield Finding(
-            "Kafka rights", Result.WARNING, "not checked: no topic is managed", "name one with --topic and --group"
+            "Kafka rights",
+            Result.WARNING,
+            f"not checked: {'no topic is managed' if known else 'ZooKeeper does not say which topics are managed'}",
+            f"{'' if known else 'mend what is said of ZooKeeper, or '}name one with --topic and --group",
         )
     for topic, group in topics.items():
         try:

@@ -1,6 +1,7 @@
 """What an action is: one declaration, from which its form in Airflow and its command are made."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -42,7 +43,7 @@ class Action:
     dashes. `destructive`: what is lost, as a sentence; a person at a terminal is asked before it is done.
 
     `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both, and what
-    a dry run of the command says where there is no `preview`; it refuses what `do` refuses.
+    a dry run of the command says where there is no `preview`; it refuses what `do` refuses. Both speak in the conditional.
     `watch`: what a second task of the form repeats until it returns True: it does what is due after the action, and says it.
     """
 
@@ -98,6 +99,11 @@ class Action:
         if not dry_run and done_by(c, self.name, about_of(given), actor):
             return [ONCE]
         return [*self.before(c, given), *self.run(c, given, actor, dry_run=dry_run).lines]
+
+
+def will(lines: Iterable[str]) -> tuple[str, ...]:
+    """What a dry run says as `would`, once it is asked for: the next plan does it."""
+    return tuple(re.sub(r"\bwould\b", "will", line) for line in lines)
 
 
 def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, LookAgain
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
-from coordinator_tasks.core.partition_text import agreed, counted, named
+from coordinator_tasks.core.partition_text import counted, named
 from coordinator_tasks.service import (
     autoscale,
     directives,
@@ -25,7 +25,7 @@ from coordinator_tasks.service import (
     upgrades,
 )
 from coordinator_tasks.service import parameters as p
-from coordinator_tasks.service.action import Action, Done, Given, texts
+from coordinator_tasks.service.action import Action, Done, Given, texts, will
 from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS, given_away, kept_until
@@ -41,9 +41,10 @@ def _described(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
     wanted, present = topics.would_add(c, *_added(given), **_how(given))
     size = counted(wanted.initial_partitions, "partition")
-    yield f"{topic} has {size}; group {wanted.group_id}, start {wanted.start}"
     if present is not None and not present[0].removed:
-        yield f"{topic} is managed already"
+        yield f"{topic} is managed already, with {size}; group {wanted.group_id}, start {wanted.start}: nothing would change"
+    else:
+        yield f"{topic} would be managed, with {size}; group {wanted.group_id}, start {wanted.start}"
 
 
 def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -78,7 +79,10 @@ def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     wanted = replace(now, strategy=given["strategy"], parameters=texts(given.get("parameters")))
     c.policy.strategies.check(wanted)
     has, gets = _named(now), _named(c.policy.strategies.effective(wanted))
-    yield f"{topic} has strategy {has} already" if has == gets else f"{topic} has strategy {has} now, and gets {gets}"
+    if has == gets:
+        yield f"{topic} has strategy {has} already: nothing would change"
+    else:
+        yield f"{topic} has strategy {has} now, and would get {gets}"
     if config.frozen:
         yield _stays(topic)
 
@@ -87,12 +91,12 @@ def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
     topic = given["topic"]
     config = topics.set_strategy(c, topic, given["strategy"], texts(given.get("parameters")), actor)
     name = c.policy.strategies.effective(config).strategy
-    then = _stays(topic) if config.frozen else "the next plan uses it"
+    (then,) = will([_stays(topic)]) if config.frozen else ("the next plan uses it",)
     return Done(config, f"topic {topic} has strategy {name}; {then}", (then,))
 
 
 def _stays(topic: str) -> str:
-    return f"{topic} is frozen, so its partitions stay where they are until it is unfrozen"
+    return f"{topic} is frozen, so its partitions would stay where they are until it is unfrozen"
 
 
 def _named(config: TopicConfig) -> str:
@@ -109,9 +113,9 @@ def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
         yield f"who reads {topic} is not known: {error}"
         return
     for consumer, partitions in held.items():
-        yield f"{consumer} stops and commits {counted(len(partitions), 'partition')} of {topic}"
+        yield f"{consumer} would stop and commit {counted(len(partitions), 'partition')} of {topic}"
     if not held:
-        yield f"nobody reads {topic}"
+        yield f"nobody reads {topic}, so nobody would stop"
 
 
 def _remove_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -123,26 +127,25 @@ def _would_pause(paused: bool, c: Coordinator, given: Given) -> Done:
     topic = given["topic"]
     changes = positions.would_pause(c, topic, given.get("partitions") or (), paused=paused)
     state = "paused" if paused else "read again"
-    what = f"{named(changes)} of {topic} {agreed(len(changes), 'is', 'are')} {state}"
-    line = what if changes else f"no partition of {topic} changes"
-    return Done(changes, f"{_of(topic, changes)} would be {state}", (line,))
+    line = f"{named(changes)} of {topic} would be {state}" if changes else f"no partition of {topic} would change"
+    return Done(changes, line, (line,))
 
 
 def _set_paused(paused: bool, c: Coordinator, given: Given, actor: Actor) -> Done:
     changes, topic = _would_pause(paused, c, given), given["topic"]
     positions.set_paused(c, topic, given.get("partitions") or (), paused=paused, actor=actor)
-    text = f"the next plan {'pauses' if paused else 'resumes'} {_of(topic, changes.found)}"
-    return Done(changes.found, text, (*changes.lines, "the next plan hands it to the consumers"))
-
-
-def _of(topic: str, partitions: tuple[int, ...]) -> str:
-    return f"{named(partitions) if partitions else 'nothing'} of topic {topic}"
+    which = f"{named(changes.found) if changes.found else 'nothing'} of topic {topic}"
+    text = f"the next plan {'pauses' if paused else 'resumes'} {which}"
+    return Done(changes.found, text, (text,))
 
 
 def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
-    same = topics.changeable(c, topic).frozen == frozen
-    yield f"{topic} {'is' if same else 'gets'} {'frozen' if frozen else 'planned for all consumers'}"
+    state = "frozen" if frozen else "planned for all consumers"
+    if topics.changeable(c, topic).frozen == frozen:
+        yield f"{topic} is {state} already: nothing would change"
+    else:
+        yield f"{topic} would be {state}"
 
 
 def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -151,12 +154,14 @@ def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Ac
 
 
 def _would_pin(c: Coordinator, given: Given) -> Done:
-    return _pinned(given, overrides.would_pin(c, *_pins(given)), overrides.would_end(c, *_pins(given)))
+    return _would_be_pinned(given, overrides.would_pin(c, *_pins(given)), overrides.would_end(c, *_pins(given)))
 
 
 def _set_pins(c: Coordinator, given: Given, actor: Actor) -> Done:
     ended = overrides.would_end(c, *_pins(given))
-    return _pinned(given, overrides.set_pins(c, *_pins(given), actor=actor), ended)
+    would = _would_be_pinned(given, overrides.set_pins(c, *_pins(given), actor=actor), ended)
+    text, *lines = will(one.replace(" would be ", " is ") for one in (would.text, *would.lines))
+    return Done(would.found, text, tuple(lines))
 
 
 def _pins(given: Given) -> tuple[str, str, list[int]]:
@@ -164,10 +169,10 @@ def _pins(given: Given) -> tuple[str, str, list[int]]:
     return given["topic"], given.get("consumer", ""), list(given.get("partitions") or ())
 
 
-def _pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
+def _would_be_pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
     topic, said = given["topic"], [*(one.text for one in pins), *filter(None, [ended])]
-    lines = tuple(f"{topic}: {text}" for text in said) or (f"no pin of {topic} changes",)
-    return Done(pins, "\n".join(said) or "no pin changes", lines)
+    lines = tuple(f"{topic}: {text}" for text in said) or (f"no pin of {topic} would change",)
+    return Done(pins, "\n".join(said) or "no pin would change", lines)
 
 
 # Consumers -----------------------------------------------------------------------------------------------------------
@@ -182,10 +187,10 @@ def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
     alone = directives.without_taker(c, consumer, held)
     for topic, partitions in held.items():
         taken = ", and nobody else is there to take what it loses" if topic in alone else ""
-        yield f"{consumer} loses at once {counted(len(partitions), 'partition')} of {topic}{taken}"
+        yield f"{consumer} would lose at once {counted(len(partitions), 'partition')} of {topic}{taken}"
     yield from overview.not_known(consumer, problems)
     if not held and not problems:
-        yield f"{consumer} holds nothing"
+        yield f"{consumer} holds nothing, so it would lose nothing"
 
 
 def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
@@ -199,7 +204,7 @@ def _isolated_s(given: Given) -> float:
 
 
 def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
-    consumer, effect = given["consumer"], tuple(_gives_away(c, given))
+    consumer, effect = given["consumer"], will(_gives_away(c, given))
     found = directives.drain(c, consumer, by=actor.named, why=given["why"])
     said = f"{consumer} is draining"
     return Done(found, "\n".join((said, *effect)), (said,))
@@ -208,7 +213,7 @@ def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
 def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
     consumer, minutes = given["consumer"], float(given.get("minutes") or 0)
     for_s = _isolated_s(given)
-    effect = tuple(_loses_at_once(c, given))
+    effect = will(_loses_at_once(c, given))
     until_at = c.clock.now() + for_s if for_s else 0.0
     found = directives.isolate(c, consumer, by=actor.named, why=given["why"], until_at=until_at)
     how_long = f" for {minutes:g} minutes" if minutes else f" for {for_s:g} s" if for_s else ""
@@ -220,7 +225,8 @@ def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
     consumer = given["consumer"]
     directives.check_known(c, consumer)
     isolated = directives.read_directive(c, consumer).isolation is not None
-    yield f"{consumer} {'is readmitted once it has confirmed that it runs nothing' if isolated else 'is not isolated'}"
+    once = "would be readmitted once it has confirmed that it runs nothing"
+    yield f"{consumer} {once if isolated else 'is not isolated: nothing would change'}"
 
 
 def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -235,18 +241,18 @@ def _admits(c: Coordinator, given: Given) -> Iterator[str]:
     consumer, app = given["consumer"], given.get("app") or ""
     directives.check_known(c, consumer)
     drains = directives.read_directive(c, consumer).draining is not None
-    yield f"{consumer} {'may get partitions again' if drains else 'is not drained'}"
+    yield f"{consumer} {'would get partitions again' if drains else 'is not drained: nothing would change'}"
     if app:
         fleet.with_consumer(c, app, consumer)
         before = fleet.fleet_of(c, app).consumers
-        yield f"{consumer} {'is in' if consumer in before else 'returns to'} the fleet {app}"
+        yield f"{consumer} {'would stay in' if consumer in before else 'would return to'} the fleet {app}"
         yield from autoscale.may_shrink(c, app, len({*before, consumer}))
     yield from redeployment.drains_again(c, consumer)
     yield from upgrades.drains_again(c, consumer)
 
 
 def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
-    said = tuple(_admits(c, given))
+    said = will(_admits(c, given))
     return Done(directives.undrain(c, given["consumer"], given.get("app") or ""), "\n".join(said))
 
 
@@ -264,7 +270,9 @@ def _expect_restart(c: Coordinator, given: Given, actor: Actor) -> Done:
     problems: dict[str, CoordinatorError] = {}
     held, why = overview.held(c, consumer, problems), given.get("why", "")
     found = directives.expect_restart(c, consumer, within_s, moves=moves, by=actor.named, why=why)
-    return _restarts(c, consumer, found.restart, held, problems)
+    would = _restarts(c, consumer, found.restart, held, problems)
+    text, *lines = will(one.replace(" would be ", " is ") for one in (would.text, *would.lines))
+    return Done(would.found, text, tuple(lines))
 
 
 def _restart(given: Given) -> tuple[float, bool]:
@@ -279,24 +287,23 @@ def _restarts(
     problems: Mapping[str, CoordinatorError],
 ) -> Done:
     if wanted is None:
-        line = f"{consumer} is not expected to restart"
+        line = f"{consumer} would be not expected to restart any more"
         return Done(None, line, (line,))
-    lines = [f"{consumer} is expected to restart within {duration(wanted.until_at - wanted.at)}"]
+    lines = [f"{consumer} would be expected to restart within {duration(wanted.until_at - wanted.at)}"]
     lives = directives.registered(c) if wanted.moves else {}
     for topic, which in held.items():
         until = kept_until(c, lives, topic, [consumer]) if wanted.moves else ""
-        does = agreed(len(which), *_meanwhile(until, moves=wanted.moves))
-        lines.append(f"{consumer}: {named(which)} of {topic} {does}")
+        lines.append(f"{consumer}: {named(which)} of {topic} would {_meanwhile(until, moves=wanted.moves)}")
     lines += overview.not_known(consumer, problems)
-    lines += [] if held or problems else [f"{consumer} holds nothing"]
+    lines += [] if held or problems else [f"{consumer} holds nothing, so nothing would wait"]
     return Done(wanted, "\n".join(lines), tuple(lines))
 
 
-def _meanwhile(until: str, *, moves: bool) -> tuple[str, str]:
-    """What one partition does until the restart, and what several do. `until`: how long they do not move."""
+def _meanwhile(until: str, *, moves: bool) -> str:
+    """What partitions do until the restart. `until`: how long they do not move."""
     if until:
-        return f"stays{until}", f"stay{until}"
-    return ("moves away, and returns", "move away, and return") if moves else ("waits for it", "wait for it")
+        return f"stay{until}"
+    return "move away, and return" if moves else "wait for it"
 
 
 # All of them ---------------------------------------------------------------------------------------------------------
@@ -306,7 +313,7 @@ TOPIC_ACTIONS = (
         "add_topic",
         "Manage a topic from now on; the same call again changes nothing.",
         "Manage a Kafka topic: from now on its partitions are assigned to the consumers.",
-        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.FORCE, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.FORCE, p.REASON, p.DRY_RUN, p.BY),
         do=_add_topic,
         before=_described,
     ),
@@ -314,7 +321,7 @@ TOPIC_ACTIONS = (
         "set_strategy",
         "Give a topic another strategy, with all of its parameters; `plan --dry-run` shows what that moves.",
         "Give a topic another strategy and all of its parameters; a dry run of `rebalance` then shows what that moves.",
-        (p.TOPIC, p.STRATEGY, p.PARAMETERS, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.STRATEGY, p.PARAMETERS, p.REASON, p.DRY_RUN, p.BY),
         do=_set_strategy,
         before=_compared,
     ),
@@ -322,7 +329,7 @@ TOPIC_ACTIONS = (
         "remove_topic",
         "Stop managing a topic: its consumers stop and commit with the next plan. Offsets and history stay.",
         "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
-        (p.TOPIC, p.REASON, p.DRY_RUN, p.YES),
+        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY, p.YES),
         do=_remove_topic,
         before=_stopped,
         destructive="nobody reads the topic any more",
@@ -331,7 +338,7 @@ TOPIC_ACTIONS = (
         "pause",
         "Stop reading partitions; they stay with their consumers, which commit their present positions.",
         "Stop reading partitions. Their consumers keep them, commit their present positions, and read the others.",
-        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_set_paused, True),
         preview=partial(_would_pause, True),
     ),
@@ -339,7 +346,7 @@ TOPIC_ACTIONS = (
         "resume",
         "Read paused partitions again, from their present positions.",
         "Read paused partitions again, from their present positions.",
-        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_set_paused, False),
         preview=partial(_would_pause, False),
     ),
@@ -347,7 +354,7 @@ TOPIC_ACTIONS = (
         "freeze",
         "Move nothing when consumers join or leave; partitions that nobody runs are still assigned.",
         "Move nothing of a topic when consumers join or leave. Partitions that nobody runs are still assigned.",
-        (p.TOPIC, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_set_frozen, True, overrides.FROZEN),
         before=partial(_frozen, True),
     ),
@@ -355,7 +362,7 @@ TOPIC_ACTIONS = (
         "unfreeze",
         "Plan a frozen topic again; `plan --dry-run` shows what that moves.",
         "Plan a frozen topic again; a dry run of `rebalance` then shows what that moves.",
-        (p.TOPIC, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_set_frozen, False, "not frozen; the next plan uses all consumers"),
         before=partial(_frozen, False),
     ),
@@ -363,7 +370,7 @@ TOPIC_ACTIONS = (
         "pin",
         "Keep partitions with one consumer while it is there; they move to it with the next plan.",
         "Keep partitions with one consumer while it is there. They move to it with the next plan.",
-        (p.TOPIC, p.CONSUMER, p.PINNED, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.CONSUMER, p.PINNED, p.REASON, p.DRY_RUN, p.BY),
         do=_set_pins,
         preview=_would_pin,
     ),
@@ -371,7 +378,7 @@ TOPIC_ACTIONS = (
         "unpin",
         "Let the strategy place pinned partitions again; without --partition all of them, and a roll back ends.",
         "Let the strategy place pinned partitions again; without partitions all of them, and a roll back ends.",
-        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN),
+        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
         do=_set_pins,
         preview=_would_pin,
     ),

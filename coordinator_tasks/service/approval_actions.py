@@ -29,7 +29,7 @@ APPROVAL_ACTIONS = (
         "Approve a plan that exceeds the budget of the site, or reject it.\n\n"
         "`topics` and `plan --dry-run` name it. When something has changed since, it is void.",
         "",
-        (p.TOPIC, p.DIGEST, p.REJECT, p.REASON),
+        (p.TOPIC, p.DIGEST, p.REJECT, p.REASON, p.BY),
         do=_approve,
         before=_moves,
     ),

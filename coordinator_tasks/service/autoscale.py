@@ -44,8 +44,13 @@ class Looked:
     @property
     def text(self) -> str:
         """For a person."""
-        does = self.act or self.decision.kind in (Kind.HOLD, Kind.CANNOT_HELP)
-        return f"{self.app}: {'' if does else 'would '}{self.decision.text}"
+        return f"{self.app}: {self.decision.text}" if self.act else self.would
+
+    @property
+    def would(self) -> str:
+        """What is done or would be, in shadow mode and in a dry run."""
+        holds = self.decision.kind in (Kind.HOLD, Kind.CANNOT_HELP)
+        return f"{self.app}: {'' if holds else 'would '}{self.decision.text}"
 
 
 def last_decisions(c: Coordinator) -> dict[str, Decision]:

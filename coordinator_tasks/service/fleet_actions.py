@@ -9,7 +9,7 @@ from coordinator_tasks.core.model import Actor, Directive, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
 from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics
 from coordinator_tasks.service import parameters as p
-from coordinator_tasks.service.action import Action, Done, Given, texts
+from coordinator_tasks.service.action import Action, Done, Given, texts, will
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import UNTIL_ANOTHER, may_have, registered
 from coordinator_tasks.service.observe import load_directives
@@ -37,7 +37,7 @@ def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
         unwanted = ()
     found = fleet.set_fleet(c, wanted)
     said = f"{_listed(found)}; the missing ones are launched"
-    return Done(found, "\n".join((said, *unwanted, *_not_launched(c, found))), (_listed(found),))
+    return Done(found, "\n".join(will((said, *unwanted, *_not_launched(c, found)))), (_listed(found),))
 
 
 def _not_launched(c: Coordinator, wanted: Fleet) -> Iterator[str]:
@@ -47,10 +47,10 @@ def _not_launched(c: Coordinator, wanted: Fleet) -> Iterator[str]:
     found = [one.consumer for one in lasting if not redeployment.is_ours(one, wanted.app)]
     if found:
         are, each = agreed(len(found), "is", "are"), agreed(len(found), "it", "each")
-        yield f"{shown(found)} {are} drained and not launched; let {each} in again: `undrain {found[0]} --fleet {wanted.app}`"
+        yield f"{shown(found)} {are} drained and would not be launched; let {each} in again: `undrain {found[0]} --fleet {wanted.app}`"
     if kept := [one.consumer for one in mine if _is_kept_out(one, c.clock.now())]:
         are, each = agreed(len(kept), "is", "are"), agreed(len(kept), "it", "each")
-        yield f"{shown(kept)} {are} isolated and not launched; let {each} in again: `readmit {kept[0]}`"
+        yield f"{shown(kept)} {are} isolated and would not be launched; let {each} in again: `readmit {kept[0]}`"
 
 
 def _is_kept_out(asked: Directive, now: float) -> bool:
@@ -67,7 +67,7 @@ def _listed(found: Fleet) -> str:
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     wanted = _wanted(given)
     fleet.check_set(c, wanted)
-    yield from list(_changed(c, wanted)) or [f"nothing changes: {_listed(wanted)}"]
+    yield from list(_changed(c, wanted)) or [f"nothing would change: {_listed(wanted)}"]
     yield from _not_launched(c, wanted)
 
 
@@ -75,19 +75,19 @@ def _changed(c: Coordinator, wanted: Fleet) -> Iterator[str]:
     try:
         now = fleet.fleet_of(c, wanted.app)
     except NotManaged:
-        yield f"{wanted.app} is new: {_listed(wanted)}"
+        yield f"{wanted.app} is new, and would be set: {_listed(wanted)}"
         return
     for name in _TOLD:
         if getattr(now, name) != getattr(wanted, name):
-            yield f"{wanted.app}: {name} was {_shown(getattr(now, name))} and becomes {_shown(getattr(wanted, name))}"
+            yield f"{wanted.app}: {name} was {_shown(getattr(now, name))} and would become {_shown(getattr(wanted, name))}"
     for consumer in sorted(set(wanted.consumers) - set(now.consumers)):
-        yield f"{wanted.app}: {consumer} joins"
+        yield f"{wanted.app}: {consumer} would join"
     yield from _unwanted(now, wanted)
 
 
 def _unwanted(now: Fleet, wanted: Fleet) -> Iterator[str]:
     for consumer in sorted(set(now.consumers) - set(wanted.consumers)):
-        yield f"{wanted.app}: {consumer} is no longer wanted; while it lives it keeps its partitions, so drain it"
+        yield f"{wanted.app}: {consumer} would no longer be wanted; drain it, or it reads on while it lives"
 
 
 def _shown(value: Any) -> str:
@@ -99,28 +99,30 @@ def _shown(value: Any) -> str:
 
 def _would_scale(c: Coordinator, given: Given) -> Done:
     found = scaling.would_scale(c, given["app"], int(given["count"]), given.get("pattern") or "")
-    return _scaled(found, [*_join_lines(found), *_leave_lines(c, found)])
+    return _would_be_scaled(found, [*_join_lines(found), *_leave_lines(c, found)])
 
 
 def _scale(c: Coordinator, given: Given, actor: Actor) -> Done:
     count, pattern = int(given["count"]), given.get("pattern") or ""
     effect = _leave_lines(c, scaling.would_scale(c, given["app"], count, pattern))
     found = scaling.scale(c, given["app"], count, pattern, by=actor.named, why=given.get("why", ""))
-    return _scaled(found, [*_join_lines(found), *(f"{one} is draining" for one in found.leaves), *effect])
+    would = _would_be_scaled(found, [*_join_lines(found), *(f"{one} is draining" for one in found.leaves), *effect])
+    return Done(would.found, *will([would.text]), will(would.lines))
 
 
-def _scaled(found: scaling.Scaled, lines: list[str]) -> Done:
-    said = [*lines, _listed(found.fleet)] if lines else [f"nothing changes: {_listed(found.fleet)}"]
+def _would_be_scaled(found: scaling.Scaled, lines: list[str]) -> Done:
+    there = _listed(found.fleet)
+    said = [*lines, there.replace(" should ", " would ")] if lines else [f"nothing would change: {there}"]
     return Done(found, "\n".join(said), tuple(said))
 
 
 def _join_lines(found: scaling.Scaled) -> list[str]:
-    return [f"{one} joins" for one in found.joins]
+    return [f"{one} would join" for one in found.joins]
 
 
 def _leave_lines(c: Coordinator, found: scaling.Scaled) -> list[str]:
     lives = registered(c) if found.leaves else {}
-    return [line for one in found.leaves for line in given_away(c, lives, one, found.leaves, ", and leaves")]
+    return [line for one in found.leaves for line in given_away(c, lives, one, found.leaves, ", and leave")]
 
 
 def given_away(
@@ -134,11 +136,13 @@ def given_away(
     held = overview.held(c, consumer, problems)
     for topic, partitions in held.items():
         until = kept_until(c, lives, topic, leaves)
-        verb, end = ("keeps", until) if until else ("gives away", then)
+        verb, end = ("would keep", until) if until else ("would give away", then)
         yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
     yield from overview.not_known(consumer, problems)
     if not held and not problems:
-        yield f"{consumer} holds nothing{then}"
+        yield (
+            f"{consumer} holds nothing, and would leave" if then else f"{consumer} holds nothing, so nothing would move"
+        )
 
 
 def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Collection[str]) -> str:
@@ -155,23 +159,27 @@ def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Co
 
 
 def _would_redeploy(c: Coordinator, given: Given) -> Done:
-    return _redeployed(redeployment.would_redeploy(c, given["app"]))
+    return _would_be_redeployed(redeployment.would_redeploy(c, given["app"]))
 
 
 def _redeploy(c: Coordinator, given: Given, actor: Actor) -> Done:
-    return _redeployed(redeployment.redeploy(c, given["app"], by=actor.named, why=given.get("why", "")))
+    would = _would_be_redeployed(redeployment.redeploy(c, given["app"], by=actor.named, why=given.get("why", "")))
+    return Done(would.found, *will([would.text]), will(would.lines))
 
 
-def _redeployed(found: redeployment.Redeployed) -> Done:
-    lines = [f"then {one}" if place else f"{one} is replaced first" for place, one in enumerate(sorted(found.replaced))]
-    said = lines or [f"no consumer of {found.fleet.app} lives: there is nothing to replace"]
+def _would_be_redeployed(found: redeployment.Redeployed) -> Done:
+    lines = [
+        f"then {one} would be" if place else f"{one} would be replaced first"
+        for place, one in enumerate(sorted(found.replaced))
+    ]
+    said = lines or [f"no consumer of {found.fleet.app} lives: nothing would be replaced"]
     return Done(found, "\n".join(said), tuple(said))
 
 
 FLEET_ACTIONS = (
     Action(
         "set_fleet",
-        "Set the consumers of an application that should run; `consumers` or `reconcile` launches the missing ones.\n\n"
+        "Set the consumers of an application that should run; the DAGs consumers and reconcile, or a launcher, start the missing ones.\n\n"
         "It replaces what was set. Consumers that run are not touched: `redeploy` replaces them.",
         "Set the consumers of an application that should run. This replaces what was set; consumers that run are not touched.",
         (p.APP, p.APPLICATION, p.CONSUMERS, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.CODE, p.REASON, p.DRY_RUN, p.BY),
@@ -190,7 +198,7 @@ FLEET_ACTIONS = (
     Action(
         "redeploy",
         "Replace the processes of a fleet, one at a time, by what the fleet says now.\n\n"
-        "`reconcile` or `run` does it: each consumer gives its partitions away, leaves, and is launched again.",
+        "The DAG reconcile, or `run`, does it: each consumer gives its partitions away, leaves, and is launched again.",
         "Replace the processes of a fleet, one at a time, by what the fleet says now. `reconcile` does a step each minute: a "
         "consumer gives its partitions away, leaves, and is launched again.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),

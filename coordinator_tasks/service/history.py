@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.errors import UNREADABLE, LookAgain
+from coordinator_tasks.core.errors import UNREADABLE, LookAgain, NotManaged
 from coordinator_tasks.core.model import Actor, Move, Pauses, Record, State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Delete
@@ -69,6 +69,16 @@ def rebalances(
     """
     each = (_readable(newest(c, topic), problems) for topic in sorted(topics) or recorded(c))
     return tuple(sorted(islice(heapq.merge(*each, key=key_of), limit), key=key_of))
+
+
+def named(c: Coordinator, name: str, topic: str = "") -> Rebalance:
+    """The rebalance of this name, of one topic or of any. Raises `NotManaged`, and `Malformed`."""
+    for one in [topic] if topic else recorded(c):
+        for found in newest(c, one):
+            if found.rebalance == name:
+                return found
+    of = f" of topic {topic!r}" if topic else ""
+    raise NotManaged(f"there is no rebalance {name[:60]!r}{of}; `history` lists those there are")
 
 
 def key_of(one: Rebalance) -> tuple[float, str]:

@@ -24,7 +24,9 @@ def wishes_of(c: Coordinator, text: str) -> list[Wish]:
 
 def _would_reset(c: Coordinator, given: Given) -> Done:
     topic = given["topic"]
-    return _moved(topic, positions.preview(c, topic, given["to"], given.get("partitions") or ()))
+    shifts = positions.preview(c, topic, given["to"], given.get("partitions") or ())
+    lines = tuple(f"{topic}: {one.would}" for one in shifts)
+    return Done(shifts, "\n".join(one.would for one in shifts) or "nothing would change", lines)
 
 
 def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -39,7 +41,9 @@ def _moved(topic: str, shifts: tuple[Shift, ...], none: str = "") -> Done:
 
 
 def _would_import(c: Coordinator, given: Given) -> Done:
-    return _imported(positions.preview_all(c, wishes_of(c, given["offsets"])))
+    resets = list(positions.preview_all(c, wishes_of(c, given["offsets"])))
+    lines = tuple(f"{one.topic}: {shift.would}" for one in resets for shift in one.shifts)
+    return Done(resets, "\n".join(lines), lines)
 
 
 def _import_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -54,7 +58,7 @@ def _imported(found: Iterable[Reset]) -> Done:
 
 
 def _would_undo(c: Coordinator, given: Given) -> Done:
-    return _undone(given["topic"], offset_undo.preview(c, given["topic"], given.get("rebalance", "")))
+    return _undone(given["topic"], offset_undo.preview(c, given["topic"], given.get("rebalance", "")), would=True)
 
 
 def _undo_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
@@ -62,28 +66,30 @@ def _undo_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
     return _undone(topic, offset_undo.undo(c, topic, rebalance, why=given["why"], actor=actor))
 
 
-def _undone(topic: str, found: offset_undo.Undo) -> Done:
+def _undone(topic: str, found: offset_undo.Undo, *, would: bool = False) -> Done:
     if not found.offsets:
         return Done(found, ONCE, (ONCE,))
     if not found.shifts:
-        text = f"nothing to do: the reset {found.rebalance} is taken back already"
+        nothing = "nothing would change" if would else "nothing to do"
+        text = f"{nothing}: the reset {found.rebalance} is taken back already"
         return Done(found, text, (f"{topic}: {text}",))
-    said = [f"this takes back {found.rebalance}", *(one.text for one in found.shifts)]
+    does = "would take" if would else "takes"
+    said = [f"this {does} back {found.rebalance}", *(one.would if would else one.text for one in found.shifts)]
     if found.left_out:
-        said.append(f"{named(found.left_out)}: left out, nothing was committed before that reset")
+        be = "would be " if would else ""
+        said.append(f"{named(found.left_out)}: {be}left out, nothing was committed before that reset")
     return Done(found, "\n".join(said), tuple(f"{topic}: {text}" for text in said))
 
 
 OFFSET_ACTIONS = (
     Action(
         "reset_offsets",
-        "Move partitions to another position at once; `offsets reset` shows it first, with the options of Kafka's tool.\n\n"
-        "Their owners stop them, commit, and start again there. `offsets undo` takes it back.",
+        "Move partitions to another position; without --execute it is only shown. `offsets reset` does the same with the options "
+        "of Kafka's tool.\n\nTheir owners stop them, commit, and start again there. `offsets undo` takes it back.",
         "Move partitions to another position: their consumers stop them, commit, and start again there. The history keeps "
         "their former offsets, and `undo_offsets` takes it back.",
-        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.BY, p.YES),
+        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.EXECUTE, p.BY),
         do=_reset_offsets,
-        destructive="records are processed again, or left out",
         preview=_would_reset,
     ),
     Action(
@@ -91,7 +97,7 @@ OFFSET_ACTIONS = (
         "Move partitions to the offsets of a file.",
         "Move partitions to the offsets of a file that `offsets reset --export` or Kafka's `kafka-consumer-groups` has "
         "written. Topics follow each other; all of them are checked before the first one.",
-        (p.OFFSETS, p.WHY),
+        (p.OFFSETS, p.WHY, p.BY),
         do=_import_offsets,
         preview=_would_import,
         command="offsets reset",

@@ -42,17 +42,19 @@ class Pin:
 
     @property
     def text(self) -> str:
-        """For a person; it names the former pin, so that the change can be undone."""
+        """What a dry run says; it names the former pin, so that the change can be undone."""
         was = f", was pinned to {self.before}" if self.before else ""
         if not self.after:
-            return f"partition {self.partition} may move again{was}"
-        where = "stays there" if self.owner == self.after else f"moves there from {self.owner or 'nobody'}"
+            return f"partition {self.partition} would be free to move{was}"
+        where = "would stay there" if self.owner == self.after else f"would move there from {self.owner or 'nobody'}"
         until = f"{self.after} {'may have it' if self.there else 'is there'}"
         if self.owner == self.after and not self.frozen and not self.may_have:
-            where = f"stays there {UNTIL_ANOTHER}" if self.kept else f"moves away until {until}"
+            where = f"would stay there {UNTIL_ANOTHER}" if self.kept else f"would move away until {until}"
         elif self.owner != self.after and (self.frozen or not self.may_have):
-            where = f"stays with {self.owner or 'nobody'} until {'the topic is unfrozen' if self.frozen else until}"
-        return f"partition {self.partition} is pinned to {self.after} and {where}{was}"
+            where = (
+                f"would stay with {self.owner or 'nobody'} until {'the topic is unfrozen' if self.frozen else until}"
+            )
+        return f"partition {self.partition} would be pinned to {self.after} and {where}{was}"
 
 
 def told(config: TopicConfig) -> tuple[str, ...]:
@@ -98,7 +100,7 @@ def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     """The roll back that `set_pins` would end, in a sentence; an empty text = none. Raises `NotManaged`."""
     wanted = configuration(c, topic).rollback
     ends = wanted is not None and not consumer and not partitions
-    return f"the roll back to before rebalance {wanted.rebalance} ends" if wanted is not None and ends else ""
+    return f"the roll back to before rebalance {wanted.rebalance} would end" if wanted is not None and ends else ""
 
 
 def set_pins(

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import NoReturn, cast
 
 from coordinator_tasks.core import topic_patterns
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import crashes
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.crashes import Exits
@@ -29,6 +30,7 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.partition_text import because, shown
+from coordinator_tasks.core.ports import KafkaAdmin
 from coordinator_tasks.service import observe, overrides, redeployment, store, transitions, upgrade_store, upgrades
 from coordinator_tasks.service.consumer_pages import NO_PAGES, ConsumerPages, pages_of
 from coordinator_tasks.service.coordinator import Coordinator
@@ -40,6 +42,7 @@ STARTING, NOT_STARTED = "starting", "not started"
 PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
 HEALTHY = "ok"
 FAILING = "failing: "
+_ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +121,33 @@ class ConsumerOverview:
     exits: Exits | None = None
 
 
-def topics(c: Coordinator, names: Collection[str] = ()) -> list[TopicOverview]:
-    """The managed topics (or those named), sorted. Raises the `Unavailable` kinds."""
+class _Away:
+    """Kafka once it has not answered: what it is asked for next ends at once, in place of one limit after the other."""
+
+    def __init__(self, error: KafkaUnavailable) -> None:
+        self._error = error
+
+    def describe(self, *_: object) -> NoReturn:
+        raise self._error
+
+    def committed(self, groups: Iterable[str]) -> dict[str, CoordinatorError]:
+        return dict.fromkeys(groups, self._error)
+
+
+def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | None = None) -> list[TopicOverview]:
+    """The managed topics (or those named), sorted. Raises the `Unavailable` kinds.
+
+    `problems` gets that Kafka does not answer: then the topics are shown by what ZooKeeper and the consumers say.
+    """
     chosen = sorted(set(names or transitions.topics(c)))
+    if problems is not None and chosen:
+        try:
+            c.kafka.describe(chosen, {})
+        except KafkaUnavailable as error:
+            problems.append(error.told)
+            c = replace(c, kafka=cast("KafkaAdmin", _Away(error)))
+        except Refused:
+            pass  # an account without the right sees what ZooKeeper says, as a plan does
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
     ended = _ended(c) if any(one.unowned for one in found) else ""
@@ -302,16 +329,17 @@ def _consumer(
     pages = pages_of(c, consumer, member, claim)
     found = crashes.exits(consumer, world, c.policy)
     exits = found if found is not None and (found.count > 1 or (member is None and status is None)) else None
+    there = _presence(c, world.life(consumer, incarnation), world, held)
     return ConsumerOverview(
         consumer=consumer,
-        presence=_presence(c, world.life(consumer, incarnation), world, held),
+        presence=there,
         incarnation=incarnation,
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
         problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
         ended=exits.told if exits is not None else "",
         exits=exits,
-        asked=_asked(world.life(consumer, incarnation)),
+        asked=_asked(world.life(consumer, incarnation), ended=there in _ENDED),
         reports=(*_misregistered(member), *pages.problems, *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),
         release=member.release if member is not None else "",
@@ -340,15 +368,15 @@ def _misregistered(member: Member | None) -> tuple[str, ...]:
     return (f"registered for topics: {problem}",) if problem else ()
 
 
-def _asked(life: Life) -> str:
-    """What was asked of this incarnation, by whom and why."""
+def _asked(life: Life, *, ended: bool) -> str:
+    """What was asked of this incarnation, by whom and why. `ended`: no process of it can give anything away."""
     parts = []
     if (isolation := life.isolation) is not None:
         how = "isolated, to be readmitted," if isolation.readmit else "isolated"
         parts.append(f"{how} by {isolation.by}{because(isolation.why)}")
     restart, draining = life.restart, life.draining
     if draining is not None and (restart is None or draining.incarnation != restart.incarnation):
-        parts.append(f"draining by {draining.by}{because(draining.why)}")
+        parts.append(f"{'drained' if ended else 'draining'} by {draining.by}{because(draining.why)}")
     if restart is not None:
         parts.append(f"{'gives everything away, and is ' if restart.moves else ''}{said(restart)}")
     return "; ".join(parts)

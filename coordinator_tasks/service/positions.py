@@ -5,6 +5,7 @@ at once, under the node's next epoch, so that it cannot be performed twice.
 """
 
 import logging
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,6 +48,18 @@ class Shift:
         """For a person; it names the former offset, so that the reset can be undone."""
         was = "" if self.before is None else f"was at {self.before}: "
         return f"partition {self.partition} continues at {self.target}, {was}{self.effect}"
+
+    @property
+    def would(self) -> str:
+        """The same of a dry run."""
+        return self.text.replace(" continues at ", " would continue at ").replace(self.effect, self.would_effect)
+
+    @property
+    def would_effect(self) -> str:
+        """The effect, of a dry run."""
+        return re.sub(r"\b(is|are) (?=left out|read again)", "would be ", self.effect).replace(
+            "no change", "nothing would change"
+        )
 
     @property
     def effect(self) -> str:

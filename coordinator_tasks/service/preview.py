@@ -81,8 +81,7 @@ class Preview:
         if self.problem:
             return (f"{self.topic}: left out: {self.problem}",)
         then = shown(f"{consumer} {count}" for consumer, count in (self.counts or {}).items()) or "nobody has any"
-        moved = counted(len(self.moves), "partition") if self.moves else "no partition"
-        lines = [f"{self.topic}: {moved} would move; then {then}"]
+        lines = [f"{self.topic}: {self._moved}; then {then}"]
         if self.frozen:
             lines.append(f"{self.topic}:   it is frozen: what has an owner stays there until somebody unfreezes it")
         if self.over:
@@ -97,6 +96,15 @@ class Preview:
         lines += [f"{self.topic}:   {self.kept}"] if self.kept else []
         lines += [f"{self.topic}:   it would wait: {self.waits}"] if self.waits else []
         return tuple(lines)
+
+    @property
+    def _moved(self) -> str:
+        """How many partitions would move, and how many would begin with an owner that nobody had."""
+        begun = sum(1 for one in self.moves if not one.giver)
+        moved = len(self.moves) - begun
+        parts = [f"{counted(moved, 'partition')} would move"] if moved or not begun else []
+        parts += [f"{counted(begun, 'partition')} would start"] if begun else []
+        return " and ".join(parts).replace("0 partitions would move", "no partition would move")
 
     @property
     def _learned(self) -> str:

@@ -49,7 +49,7 @@ class Way:
     @property
     def lines(self) -> tuple[str, ...]:
         """What it moves, what it leaves out, and how long it holds, for a person."""
-        holds = (f"it holds {rollback.until(self.wanted)}", *self._ends) if self.kept else ()
+        holds = (f"it would hold {rollback.until(self.wanted)}", *self._ends) if self.kept else ()
         return (*self.preview.lines, *(f"{self.preview.topic}:   {one}" for one in (*self.left_out, *holds)))
 
     @property
@@ -60,15 +60,12 @@ class Way:
     @property
     def left_out(self) -> tuple[str, ...]:
         """What is not rolled back, and why, in sentences."""
-        texts = [
-            f"{who} is gone or may not have them: {named(which)} {agreed(len(which), 'stays', 'stay')}"
-            for who, which in self.gone.items()
-        ]
+        texts = [f"{who} is gone or may not have them: {named(which)} would stay" for who, which in self.gone.items()]
         if self.newer:
-            texts.append(f"nobody had {named(self.newer)} then: {agreed(len(self.newer), 'it stays', 'they stay')}")
+            texts.append(f"nobody had {named(self.newer)} then: {agreed(len(self.newer), 'it', 'they')} would stay")
         if self.pinned:
-            are, stay = agreed(len(self.pinned), "is", "are"), agreed(len(self.pinned), "stays", "stay")
-            texts.append(f"{named(self.pinned)} {are} pinned to others, and {stay}")
+            are = agreed(len(self.pinned), "is", "are")
+            texts.append(f"{named(self.pinned)} {are} pinned to others, and would stay")
         return tuple(texts)
 
     @property

@@ -8,7 +8,7 @@ from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.upgrade import Rule, Upgrade
 from coordinator_tasks.service import fleet, upgrade_report, upgrade_store, upgrades
 from coordinator_tasks.service import parameters as p
-from coordinator_tasks.service.action import Action, Done, Given, texts
+from coordinator_tasks.service.action import Action, Done, Given, texts, will
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.upgrade_begin import STEPS, Beginning, Wish, begin, would_begin
 
@@ -46,15 +46,18 @@ def _version(c: Coordinator, given: Given) -> FleetVersion | None:
 
 
 def _would_begin(c: Coordinator, given: Given) -> Done:
-    return _begun(c, would_begin(c, _wish(c, given)))
+    return _would_be_begun(c, would_begin(c, _wish(c, given)))
 
 
 def _begin(c: Coordinator, given: Given, actor: Actor) -> Done:
-    return _begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
+    would = _would_be_begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
+    return Done(would.found, *will([would.text]), will(would.lines))
 
 
-def _begun(c: Coordinator, found: Beginning) -> Done:
-    asked = ("its steps, and the way back, need no approval, whatever the budget says",) if c.budget.is_set else ()
+def _would_be_begun(c: Coordinator, found: Beginning) -> Done:
+    asked = (
+        ("its steps, and the way back, would need no approval, whatever the budget says",) if c.budget.is_set else ()
+    )
     lines = (*found.lines, *asked)
     return Done(found.upgrade, "\n".join(lines), lines)
 
@@ -106,7 +109,7 @@ UPGRADE_ACTIONS = (
         "upgrade",
         "Upgrade a fleet to another version without a gap: partitions move to new consumers in steps, each is judged.\n\n"
         "A new version is given by what differs from the present one; without that, the fleet has to have one of this name. "
-        "`reconcile` or `run` does the steps; `upgrade-report` says how far it is.",
+        "The DAG reconcile, or `run`, does the steps; `upgrade-report` says how far it is.",
         "Upgrade a fleet to another version without a gap. Consumers of the new version start beside the old ones, partitions "
         "move to them in steps, and each step is held and judged. If one fails, everything moves back. At the end the old "
         "consumers leave. The run follows the upgrade to its end.",

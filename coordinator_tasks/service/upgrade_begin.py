@@ -67,22 +67,22 @@ class Beginning:
     def lines(self) -> tuple[str, ...]:
         """For a person: who starts, what moves in which step, and by what it is judged."""
         one, rule = self.upgrade, self.upgrade.rule
-        said = [f"{_starts(one.new_consumers, one.new_name, one.old_consumers)} ({one.old_name})"]
+        beside = f"with {one.new_name} beside {shown(one.old_consumers)} ({one.old_name})"
+        said = [f"{shown(one.new_consumers)} would start {beside}"]
         seen = Seen(0.0, {}, frozenset(), {topic: TopicSeen(owners) for topic, owners in self.owned.items()})
         for number, percent in enumerate(one.steps, start=1):
             chosen = more(one, seen, percent)
             each = shown(f"{named(which)} of {topic}" for topic, which in chosen.items())
-            said.append(f"step {number} ({percent} %): {each}; held for {one.hold_s:g} s")
+            said.append(f"step {number} ({percent} %) would move {each}, and would be held for {one.hold_s:g} s")
         said += self._pinned()
         if others := sorted(self.configs.keys() - self.owned.keys()):
-            moves = agreed(len(others), "moves", "move")
             leave = agreed(len(one.old_consumers), "leaves", "leave")
-            said.append(f"{shown(others)} {moves} when {shown(one.old_consumers)} {leave}, in no step")
+            said.append(f"{shown(others)} would move when {shown(one.old_consumers)} {leave}, in no step")
         errors = counted(rule.max_errors, "error")
         judged = [f"a lag of more than {rule.max_lag_s:g} s", f"more than {errors}"]
         judged += [f"less than {rule.min_rate:.0%} of the records per second before"] if rule.min_rate else []
         judged += [f"the rule {rule.call!r}"] if rule.call else []
-        return (*said, f"everything goes back at {', '.join(judged[:-1])} or {judged[-1]}")
+        return (*said, f"everything would go back at {', '.join(judged[:-1])} or {judged[-1]}")
 
     def _pinned(self) -> Iterator[str]:
         """What a pin keeps with an old consumer, whatever the steps say."""
@@ -90,8 +90,8 @@ class Beginning:
             pins = self.configs[topic][0].pins
             held = by_consumer((who, p) for p, who in pins.items() if p in owners and who in self.upgrade.old_consumers)
             for who, which in held.items():
-                are, stay = agreed(len(which), "is", "are"), agreed(len(which), "stays", "stay")
-                yield f"{named(which)} of {topic} {are} pinned to {who}, and {stay} there until {who} leaves"
+                are = agreed(len(which), "is", "are")
+                yield f"{named(which)} of {topic} {are} pinned to {who}, and would stay there until {who} leaves"
 
 
 def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service import preview, rollback
-from coordinator_tasks.service.action import Action, Done, Given, texts
+from coordinator_tasks.service.action import Action, Done, Given, texts, will
 from coordinator_tasks.service.coordinator import Coordinator
 
 
@@ -16,7 +16,7 @@ def _would_roll_back(c: Coordinator, given: Given) -> Done:
 def _roll_back(c: Coordinator, given: Given, actor: Actor) -> Done:
     topic, for_s = given["topic"], _for_s(given)
     found = rollback.roll_back(c, topic, given["rebalance"], for_s=for_s, why=given["why"], actor=actor)
-    lines = (*found.lines, f"{topic}: {_result(found)}")
+    lines = (*will(found.lines), f"{topic}: {_result(found)}")
     return Done(found, "\n".join(lines), lines)
 
 

@@ -65,19 +65,19 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 """What is filled in; an empty rebalance = that of the join."""
 SAYS = {
-    "add_topic": "payments has 4 partitions; group payments-billing, start earliest",
-    "remove_topic": "billing-1 stops and commits 4 partitions of visits",
-    "set_strategy": "has strategy 'balanced' (its defaults) now, and gets 'weighted'",
+    "add_topic": "payments would be managed, with 4 partitions; group payments-billing, start earliest",
+    "remove_topic": "billing-1 would stop and commit 4 partitions of visits",
+    "set_strategy": "has strategy 'balanced' (its defaults) now, and would get 'weighted'",
     "set_fleet": "reports is new",
-    "drain": "billing-2 gives away 4 partitions",
-    "isolate": "billing-2 loses at once 4 partitions",
-    "pause": "partition 3 of visits is paused",
-    "pin": "partition 3 is pinned to billing-2",
+    "drain": "billing-2 would give away 4 partitions",
+    "isolate": "billing-2 would lose at once 4 partitions",
+    "pause": "partition 3 of visits would be paused",
+    "pin": "partition 3 would be pinned to billing-2",
     "preview": "3 partitions would move",
     "roll_back": "4 partitions would move; then billing-1 6, billing-2 6",
-    "expect_restart": "billing-2 is expected to restart within 10 min",
+    "expect_restart": "billing-2 would be expected to restart within 10 min",
     "scale": "billing-3",
-    "reset_offsets": "partition 3 continues at 0",
+    "reset_offsets": "partition 3 would continue at 0",
     "upgrade": "1.5.0",
 }
 """A part of what the run then says."""

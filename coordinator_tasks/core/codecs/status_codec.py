@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.names import MAX_ID_BYTES, is_consumer
-from coordinator_tasks.core.partition_text import cut
+from coordinator_tasks.core.partition_text import cut, merged
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 
@@ -34,7 +34,7 @@ def _cut(text: str) -> str:
 
 
 _SAID = Kind(lambda fields, name: _cut(fields.text(name)))
-_REPORTS = Kind(lambda fields, name: tuple(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
+_REPORTS = Kind(lambda fields, name: merged(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
 """What it says for persons: cut, for neither an error of Spark nor a hostile consumer may make a page of megabytes."""
 
 _LAST_PASS = Shape(

@@ -110,15 +110,23 @@ def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
         if len(times) >= policy.flap_registrations:
             found[consumer] = (
                 f"the answers of {consumer} have led to {len(times)} recoveries of topic {view.topic}, and are no longer "
-                "believed: restart it, or isolate it"
+                f"believed: {_remedy(consumer, world)}"
             )
     for consumer, _, status in _acted(view.topic, world):
         if is_far_ahead(_newest(status), stored):
             found[consumer] = (
                 f"{consumer} answers with epoch {_newest(status)} of topic {view.topic}, which it cannot have reached "
-                f"(stored is {stored}): its answer is left out; restart it, or isolate it"
+                f"(stored is {stored}): its answer is left out; {_remedy(consumer, world)}"
             )
     return found
+
+
+def _remedy(consumer: str, world: World) -> str:
+    """What a person does about a consumer whose answers do not count."""
+    asked = world.directives.get(consumer)
+    if asked is None or asked.isolation is None:
+        return "restart it, or isolate it"
+    return "it is isolated, so nothing is left to do; `readmit` admits its next process"
 
 
 def outliers(view: TopicView, world: World) -> tuple[str, ...]:

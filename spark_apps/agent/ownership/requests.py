@@ -236,10 +236,10 @@ class Requests:
             held.commits.rewrite = True
             if verdict is Judgement.REWRITE and entry is not None and entry.topic_id in ("", held.topic_id):
                 held.commits.overwritten = (entry, now)
-            who = "nobody" if entry is None else entry.owner or "an unknown client"
+            lost = "is gone (the group or its offsets were deleted, or have expired)"
+            was = lost if entry is None else f"was overwritten by {entry.owner or 'an unknown client'}"
             self._reports.add(
-                f"rewritten {partition}",
-                f"partition {partition}: its committed entry was overwritten by {who} and written again",
+                f"rewritten {partition}", f"partition {partition}: its committed entry {was}; it was written again"
             )
 
     def _place(self, partition: int, held: OwnedPartition, entry: Committed | None) -> None:

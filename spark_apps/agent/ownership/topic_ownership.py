@@ -8,6 +8,7 @@ Calls go one way: `requests`, `batches` and `listening` call `grants`, which cal
 """
 
 from coordinator_tasks.core.model import TopicStatus
+from coordinator_tasks.core.partition_text import merged
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.failing import Failing
@@ -102,7 +103,7 @@ class TopicOwnership:
             held=self.grants.may_hold(),
             running={p: h.status(self.alive, p in paused, now) for p, h in counted.items()},
             query_alive=self.alive,
-            reports=self.said(),
+            reports=merged(self.said()),
             failures=self.failing.told(),
             last_batch=dict(self.batches.last),
             stalls=self.batches.stalls(),

@@ -207,7 +207,7 @@ def test_a_topic_that_has_grown_since_it_was_added_is_told_with_all_its_partitio
     add = ("add-topic", "orders", "--group", "g")
     assert run(*add)[1].startswith("topic orders is managed with 6 partitions;")
     site.kafka.add_partitions("orders", 2)
-    assert run(*add, "--dry-run")[1].splitlines()[0].startswith("orders has 8 partitions;")
+    assert run(*add, "--dry-run")[1].startswith("orders is managed already, with 8 partitions;")
     assert run(*add)[1].startswith("topic orders is managed with 8 partitions;")
     assert len(site.zk.children(site.paths.topic("orders"))) == 8
 
@@ -215,7 +215,10 @@ def test_a_topic_that_has_grown_since_it_was_added_is_told_with_all_its_partitio
 def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     code, out, _ = run("drain", "consumer-b", "--why", "new host", "--by", "kim")
-    assert (code, out.splitlines()) == (0, ["consumer-b is draining", "consumer-b gives away 3 partitions of orders"])
+    assert (code, out.splitlines()) == (
+        0,
+        ["consumer-b is draining", "consumer-b will give away 3 partitions of orders"],
+    )
     site.clock.advance(10)
 
     out = run("plan", "--dry-run")[1]
@@ -237,7 +240,7 @@ def test_a_consumer_is_drained_although_the_configuration_of_a_topic_cannot_be_r
     stable(run, site, "consumer-a", "consumer-b")
     site.zk.transact([SetData(site.paths.config("orders"), b"{broken", -1)])
     code, out, _ = run("drain", "consumer-b", "--why", "new host", "--by", "kim")
-    keeps = "consumer-b keeps 3 partitions of orders until the topic's configuration can be read"
+    keeps = "consumer-b will keep 3 partitions of orders until the topic's configuration can be read"
     assert (code, out.splitlines()) == (0, ["consumer-b is draining", keeps])
 
 
@@ -458,7 +461,7 @@ def test_isolation_and_readmission(run: Run, site: Site) -> None:
 def test_partitions_are_paused_and_resumed(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     pause = ("pause", "orders", "--partition", "1", "--partition", "2")
-    assert run(*pause, "--dry-run")[1].strip() == "partitions 1-2 of topic orders would be paused"
+    assert run(*pause, "--dry-run")[1].strip() == "partitions 1-2 of orders would be paused"
     assert run("resume", "orders")[1].strip() == "the next plan resumes nothing of topic orders"
     assert the_json(run(*pause, "--json")) == [1, 2]
     steps(run)
@@ -491,13 +494,13 @@ def test_a_topic_that_is_removed_is_not_explained_as_if_it_were_planned(run: Run
 def test_partitions_are_pinned_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     pin = ("pin", "orders", "consumer-a", "--partition", "1", "--partition", "0")
-    said = "partition 0 is pinned to consumer-a and stays there"
+    said = "partition 0 would be pinned to consumer-a and would stay there"
     assert run(*pin, "--dry-run")[1].splitlines()[0] == said
-    assert run("unpin", "orders")[1].strip() == "no pin changes"
+    assert run("unpin", "orders")[1].strip() == "no pin will change"
     assert [one["partition"] for one in the_json(run(*pin, "--json"))] == [0, 1]
     assert "pinned to consumer-a: partitions 0-1" in run("topics")[1]
     assert run("unpin", "orders", "--partition", "1")[1].strip() == (
-        "partition 1 may move again, was pinned to consumer-a"
+        "partition 1 is free to move, was pinned to consumer-a"
     )
     code, _, error = run("pin", "orders", "consumer-z", "--partition", "0")
     assert (code, "never seen a consumer 'consumer-z' (it knows: consumer-a)" in error) == (2, True)
@@ -506,10 +509,10 @@ def test_partitions_are_pinned_after_a_look_at_what_that_means(run: Run, site: S
 def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     site.kafka.append("orders", 0, 50)
-    reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0", "--yes")
-    assert run(*reset, "--dry-run")[1].strip() == "partition 0 continues at 50, nothing was committed"
+    reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0")
+    assert run(*reset, "--dry-run")[1].strip() == "partition 0 would continue at 50, nothing was committed"
     assert node_of(site).seeks == {}
-    assert the_json(run(*reset, "--json"))[0]["target"] == 50
+    assert the_json(run(*reset, "--execute", "--json"))[0]["target"] == 50
     assert node_of(site).seeks[0].offset == 50
     steps(run)
     assert "partition 0 continues at 50" in " ".join(run("history", "orders")[1].split())
@@ -568,9 +571,9 @@ def test_who_asked_is_the_systems_user_and_stands_beside_what_was_typed(
 
 def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None:
     run("set-fleet", "sales", "--application", "app.py", "--consumer", "s-1", "--env", "TZ=UTC", "--code", "1.4")
-    assert run("scale", "sales", "3", "--dry-run")[1].splitlines()[:2] == ["s-2 joins", "s-3 joins"]
+    assert run("scale", "sales", "3", "--dry-run")[1].splitlines()[:2] == ["s-2 would join", "s-3 would join"]
     assert the_json(run("fleet", "--json"))[0]["consumers"] == ["s-1"]
-    assert run("scale", "sales", "3")[1].endswith("sales should have 3 consumers: s-1, s-2, s-3\n")
+    assert run("scale", "sales", "3")[1].endswith("sales will have 3 consumers: s-1, s-2, s-3\n")
     (found,) = the_json(run("fleet", "--json"))
     assert (found["code"], found["environment"]) == ("1.4", {"TZ": "UTC"})
     for words, says in (

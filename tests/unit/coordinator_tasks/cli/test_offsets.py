@@ -147,10 +147,15 @@ def test_a_reset_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
     header, *rows = [line.split(maxsplit=4) for line in out.splitlines()]
     assert header == ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "EFFECT"]
     assert rows == [
-        ["g", "orders", "0", "10", "70 offsets are read again"],
-        ["g", "orders", "1", "10", "80 offsets are read again"],
+        ["g", "orders", "0", "10", "70 offsets would be read again"],
+        ["g", "orders", "1", "10", "80 offsets would be read again"],
     ]
-    assert run(*asked, "--execute", "--why", "wrong prices") == (0, out, "")
+    code, out, err = run(*asked, "--execute", "--why", "wrong prices")
+    assert (code, err) == (0, "")
+    assert [line.split(maxsplit=4)[4] for line in out.splitlines()[1:]] == [
+        "70 offsets are read again",
+        "80 offsets are read again",
+    ]
     assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 10, 1: 10}
 
 
@@ -191,7 +196,7 @@ def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
     before = shop.server.zxid
     code, out, err = run("offsets", "undo", "orders")
     assert (code, shop.server.zxid) == (0, before)
-    assert "partition 0 continues at 80" in out
+    assert "partition 0 would continue at 80" in out
     assert err == "nothing was changed; add --execute to do it\n"
     assert run("offsets", "undo", "orders", "--execute", "--why", "it was right")[0] == 0
     assert shop.node.seeks[0].offset == 80

@@ -54,7 +54,7 @@ def test_every_list_is_a_table_json_and_csv(run: Run, command: str) -> None:
 
 SERVICES = {"run", "metrics"}
 """They print steps, or serve, until they are ended."""
-LOOKS = {*LISTS, "doctor", "preview", "simulate", "upgrade-report"} - {"step"}
+LOOKS = {*LISTS, "doctor", "rebalance", "preview", "simulate", "upgrade-report"} - {"step"}
 OTHERWISE = {
     "approve": "plan --dry-run",
     "step": "plan --dry-run",
@@ -98,17 +98,20 @@ def test_every_command_that_changes_something_says_first_what_it_would_do() -> N
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("add-topic orders --group g", "orders has 3 partitions; group g, start earliest"),
+        (
+            "add-topic orders --group g",
+            "orders is managed already, with 3 partitions; group g, start earliest: nothing would change",
+        ),
         ("set-strategy orders --strategy weighted", "orders has strategy 'balanced'"),
-        ("remove-topic orders", "a stops and commits 3 partitions of orders"),
-        ("freeze orders", "orders gets frozen"),
+        ("remove-topic orders", "a would stop and commit 3 partitions of orders"),
+        ("freeze orders", "orders would be frozen"),
         ("unfreeze orders", "orders is planned for all consumers"),
-        ("isolate a --why x", "a loses at once 3 partitions of orders"),
-        ("readmit a", "a is not isolated"),
-        ("drain a --why x", "a keeps 3 partitions of orders until another consumer is there that reads it"),
-        ("undrain a", "a is not drained"),
+        ("isolate a --why x", "a would lose at once 3 partitions of orders"),
+        ("readmit a", "a is not isolated: nothing would change"),
+        ("drain a --why x", "a would keep 3 partitions of orders until another consumer is there that reads it"),
+        ("undrain a", "a is not drained: nothing would change"),
         ("set-fleet f --application /opt/a.py --consumer b-1", "f is new"),
-        ("pause orders", "partitions 0-2 of topic orders would be paused"),
+        ("pause orders", "partitions 0-2 of orders would be paused"),
         ("offsets reset --all-topics --to-earliest", "NEW-OFFSET"),
     ],
 )
@@ -150,10 +153,10 @@ def test_a_dry_run_is_refused_where_the_command_is(run: Run, words: str, says: s
         (
             "drain a --why x --dry-run",
             "result",
-            "a keeps 3 partitions of orders until another consumer is there that reads it",
+            "a would keep 3 partitions of orders until another consumer is there that reads it",
         ),
         ("preview --join 1", "partition", "2"),
-        ("reset-offsets orders --to earliest --why x --partition 1 --yes", "target", "10"),
+        ("reset-offsets orders --to earliest --why x --partition 1 --execute", "target", "10"),
     ],
 )
 def test_an_action_prints_csv_with_a_row_for_each_result(run: Run, words: str, header: str, row: str) -> None:
@@ -310,7 +313,7 @@ def test_a_destructive_command_asks_at_a_terminal(run: Run, shop: Shop, at_a_ter
     before = shop.server.zxid
     code, out, err = run("remove-topic", "orders")
     assert (code, shop.server.zxid) == (130, before)
-    assert "a stops and commits 3 partitions of orders" in err
+    assert "a would stop and commit 3 partitions of orders" in err
     assert "remove-topic: nobody reads the topic any more. Do it? [y/N]" in out + err
     assert err.endswith("nothing was changed\n")
     at_a_terminal("y\n")
@@ -322,7 +325,7 @@ def test_a_destructive_command_asks_at_a_terminal(run: Run, shop: Shop, at_a_ter
     "words",
     [
         ("isolate", "a", "--why", "x", "--yes"),
-        ("reset-offsets", "orders", "--to", "earliest", "--why", "x", "--yes"),
+        ("reset-offsets", "orders", "--to", "earliest", "--why", "x", "--execute"),
         ("remove-topic", "orders", "--yes"),
         ("reset-offsets", "orders", "--to", "earliest", "--why", "x", "--dry-run"),
         ("drain", "a", "--why", "x"),
@@ -403,3 +406,74 @@ def test_bash_itself_completes(tmp_path: Path) -> None:
         ["/bin/bash", "-c", typed], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.splitlines() == ["--dry-run", "complete -o default -F _coordinator_completion coordinator"]
+
+
+@pytest.mark.parametrize(
+    "words", ["reset-offsets orders --to earliest --why x", "offsets reset --topic orders --to-earliest"]
+)
+def test_each_command_that_resets_offsets_is_a_dry_run_until_it_is_told_to_execute(
+    run: Run, shop: Shop, words: str
+) -> None:
+    before = shop.server.zxid
+    code, out, err = run(*words.split())
+    assert (code, "would" in out, shop.server.zxid) == (0, True, before)
+    assert err == "nothing was changed; add --execute to do it\n"
+    code, out, _ = run(*words.split(), "--execute")
+    assert (code, "would" in out) == (0, False)
+    assert shop.node.seeks
+
+
+def test_every_command_that_records_who_asked_takes_for_whom() -> None:
+    taken = {words for words, options in commands() if "--by" in options}
+    assert {words for words, options in commands() if {"--why", "--execute"} & options} <= taken
+
+
+def test_every_command_that_a_help_names_exists() -> None:
+    there = {words for words, _ in commands()} | {"offsets"}
+    group = get_command(app)
+    every = [*group.commands.values(), *group.commands["offsets"].commands.values()]  # type: ignore[attr-defined]
+    texts = [text for one in every for text in (one.help or "", *(getattr(p, "help", "") or "" for p in one.params))]
+    named = [one for text in texts for one in re.findall(r"`([a-z][^`=]*)`", text)]
+    assert named
+    wrong = [one for one in named if not any(f"{one} ".startswith(f"{words} ") for words in there)]
+    assert set(wrong) <= {"growth", "capacity", "load"}, "words of a step of `simulate`"
+
+
+def test_an_action_is_found_by_the_name_of_its_form_too(run: Run) -> None:
+    assert run("set_strategy", "orders", "--dry-run") == run("set-strategy", "orders", "--dry-run")
+
+
+def test_the_actions_of_the_history_fit_the_terminal_without_json_and_with_dates(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run(
+        "drain", "a", "--why", "a long reason that says why this consumer has to leave its host before the night begins"
+    )
+    run("pin", "orders", "a", "--partition", "0")
+    code, out, _ = run("history", "--actions")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert not re.search(r"[\[{\]}]|\d{7,}", out)
+    assert re.search(r"draining: nothing -> by .*, why a long reason .*, at \d{4}-\d\d-\d\d", " ".join(out.split()))
+
+
+def test_one_rebalance_is_shown_by_its_name(run: Run) -> None:
+    name = json.loads(run("history", "--json")[1])[0]["rebalance"]
+    code, out, _ = run("rebalance", name)
+    assert code == 0
+    assert name in out
+    assert "Initial -> Starting" in out or "-> Stable" in out
+    code, _, err = run("rebalance", "9-nothing")
+    assert (code, "there is no rebalance '9-nothing'" in err) == (2, True)
+
+
+def test_a_kafka_that_does_not_answer_is_said_and_asked_once(run: Run, shop: Shop) -> None:
+    shop.kafka.down = True
+    code, out, err = run("topics")
+    assert (code, "orders" in out) == (1, True)
+    assert err.count("KPC-") == 1
+
+
+def test_a_preview_with_more_partitions_says_that_new_ones_start(run: Run) -> None:
+    assert "orders: 3 partitions would start; then" in run("preview", "orders", "--partitions", "6")[1]

@@ -47,8 +47,8 @@ def test_a_roll_back_is_shown_first_then_done_and_then_in_force(run: Run, shop: 
     assert f"  why: {said}\n" in run("history", "orders")[1]
     assert f"{said}, until the next change of membership" in run("topics")[1]
     assert run(*asked)[1].splitlines()[-1] == "orders: this roll back is in force already, nothing was changed"
-    assert run("unpin", "orders")[1] == f"the roll back to before rebalance {rebalance} ends\n"
-    assert run("unpin", "orders")[1] == "no pin changes\n"
+    assert run("unpin", "orders")[1] == f"the roll back to before rebalance {rebalance} will end\n"
+    assert run("unpin", "orders")[1] == "no pin will change\n"
 
 
 def test_a_roll_back_of_what_is_not_there_is_one_line_and_exit_code_2(run: Run) -> None:

@@ -99,5 +99,9 @@ def test_a_topic_that_kafka_does_not_describe_is_a_finding_and_hides_no_other(mo
     monkeypatch.setattr(kafka, "_groups", lambda *_: [])
     found = {one.check: one for one in kafka.examine(SETTINGS, Side.COORDINATOR, {"orders": "g", "bills": "g"})}
     assert (found["topic orders"].result, found["topic orders"].says) == (Result.FAILED, "no answer")
+    (rights,) = [
+        one for one in kafka.examine(SETTINGS, Side.COORDINATOR, {}, known=False) if one.check == "Kafka rights"
+    ]
+    assert rights.says == "not checked: ZooKeeper does not say which topics are managed"
     assert found["topic bills"].says == "Kafka has no such topic"
     assert found["Kafka: expiry of offsets"].result is Result.OK

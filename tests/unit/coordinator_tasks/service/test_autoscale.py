@@ -570,17 +570,18 @@ def test_what_is_kept_is_read_back_the_same_and_limits_that_cannot_be_are_malfor
 def test_limits_are_taken_away_by_at_most_0_and_the_fleet_is_left_alone() -> None:
     site = fleet_site(BUSY, act=True)
     given = {"app": APP, "most": 0, "act": True, "why": "not needed"}
-    said = ["billing has no limits of growth; `autoscale` leaves it alone"]
+    said = ["billing would have no limits of growth; `autoscale` would leave it alone"]
+    done = ["billing has no limits of growth; `autoscale` will leave it alone"]
     before = site.server.zxid
     assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=True) == said
     assert site.server.zxid == before
-    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == done
     assert growth_store.growing(site.coordinator) == []
     assert list(autoscale.look(site.coordinator, (), PERSON)) == []
     (record,) = asked.asked(site.coordinator, APP, 1)
     assert [(one.field, one.after) for one in record.changes] == [("limits", "")]
     written = site.server.zxid
-    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == done
     assert site.server.zxid == written, "the same again changes nothing"
     for dry_run in (True, False):
         with pytest.raises(NotManaged, match="has no fleet 'biling'"):
@@ -595,13 +596,17 @@ def test_whoever_takes_the_limits_away_is_told_which_pins_of_growth_stay() -> No
     overrides.set_pins(site.coordinator, "orders", "b-1", [other], actor=PERSON)  # a person's own
     given = {"app": APP, "most": 0, "act": False, "why": ""}
     said = [
-        "billing has no limits of growth; `autoscale` leaves it alone",
-        f"partition {stay} of orders stays pinned by its moves: `unpin orders --partition {stay}` ends that",
+        "billing would have no limits of growth; `autoscale` would leave it alone",
+        f"partition {stay} of orders would stay pinned by its moves: `unpin orders --partition {stay}` ends that",
     ]
     assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=True) == said
-    assert ACTIONS["set_growth"].run(site.coordinator, given, PERSON, dry_run=False).text == "\n".join(said)
+    assert ACTIONS["set_growth"].run(site.coordinator, given, PERSON, dry_run=False).text == "\n".join(said).replace(
+        "would have", "has"
+    ).replace("would", "will")
     assert set(pins(site)) == {stay, other}
-    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said[:1]
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == [
+        "billing has no limits of growth; `autoscale` will leave it alone"
+    ]
 
 
 def test_who_returns_a_consumer_is_told_that_growth_may_drain_one_again() -> None:
@@ -609,7 +614,7 @@ def test_who_returns_a_consumer_is_told_that_growth_may_drain_one_again() -> Non
     site.starts("b-3")
     directives.drain(site.coordinator, "b-3", by=PERSON.named, why="new host")
     given = {"consumer": "b-3", "app": APP}
-    admitted = ["b-3 may get partitions again", "b-3 returns to the fleet billing"]
+    admitted = ["b-3 would get partitions again", "b-3 would return to the fleet billing"]
     again = "billing shrinks by its load: `autoscale` may drain one of its 3 consumers again; limits of growth with a --min of 3 keep them"
     lines = partial(ACTIONS["undrain"].lines, site.coordinator, given, PERSON, dry_run=True)
     assert lines() == [*admitted, again]
@@ -622,11 +627,13 @@ def test_who_returns_a_consumer_is_told_that_growth_may_drain_one_again() -> Non
 def test_the_form_and_the_command_set_limits_and_look() -> None:
     site = fleet_site(BUSY)
     given = {"app": APP, "least": 2, "most": 5, "act": False, "why": "evening"}
-    said = ["billing has 2 to 5 consumers; `autoscale` only says what it would do"]
+    said = ["billing would have 2 to 5 consumers; `autoscale` would only say what it finds right"]
     before = site.server.zxid
     assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=True) == said
     assert site.server.zxid == before
-    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == said
+    assert ACTIONS["set_growth"].lines(site.coordinator, given, PERSON, dry_run=False) == [
+        "billing has 2 to 5 consumers; `autoscale` will only say what it finds right"
+    ]
     (record,) = asked.asked(site.coordinator, APP, 1)
     assert (record.action, record.why, [one.field for one in record.changes]) == ("set_growth", "evening", ["limits"])
     done = ACTIONS["autoscale"].run(site.coordinator, {"app": APP}, PERSON, dry_run=False)

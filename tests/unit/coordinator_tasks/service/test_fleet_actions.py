@@ -107,7 +107,7 @@ def test_the_dry_run_of_a_smaller_fleet_reads_once_who_is_registered(names: tupl
 def test_the_dry_run_of_a_fleet_as_it_is_says_that_nothing_changes(shop: Cluster) -> None:
     given = {"app": APP, "consumers": ["b-1", "b-2"], "why": "", "code": "", "environment": {}, **TOLD}
     done = ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON)
-    assert done.text == "nothing changes: billing should have 2 consumers: b-1, b-2"
+    assert done.text == "nothing would change: billing should have 2 consumers: b-1, b-2"
 
 
 def test_who_was_drained_is_let_in_again(shop: Cluster) -> None:
@@ -168,23 +168,23 @@ def test_the_form_says_what_a_consumer_that_leaves_would_keep(site: Shop) -> Non
     def shown(count: int) -> list[str]:
         return ACTIONS["scale"].lines(site.coordinator, {"app": APP, "count": count}, PERSON, dry_run=True)
 
-    gives = "b gives away 1 partition of orders, and leaves"
-    assert shown(1) == [gives, "billing should have 1 consumer: a"]
-    keeps = "keeps {} of orders until another consumer is there that reads it"
+    gives = "b would give away 1 partition of orders, and leave"
+    assert shown(1) == [gives, "billing would have 1 consumer: a"]
+    keeps = "would keep {} of orders until another consumer is there that reads it"
     assert shown(0)[:2] == [f"b {keeps.format('1 partition')}", f"a {keeps.format('2 partitions')}"]
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-    assert shown(1)[0] == "b keeps 1 partition of orders until the topic is unfrozen"
+    assert shown(1)[0] == "b would keep 1 partition of orders until the topic is unfrozen"
 
 
 def test_the_command_says_what_a_consumer_that_leaves_keeps(site: Shop) -> None:
     c = site.coordinator
-    keeps = "keeps {} of orders until another consumer is there that reads it"
+    keeps = "will keep {} of orders until another consumer is there that reads it"
     assert ACTIONS["scale"].run(c, {"app": APP, "count": 0}, PERSON, dry_run=False).text.splitlines() == [
         "b is draining",
         "a is draining",
         f"b {keeps.format('1 partition')}",
         f"a {keeps.format('2 partitions')}",
-        "billing should have 0 consumers",
+        "billing will have 0 consumers",
     ]
 
 
@@ -232,11 +232,11 @@ def test_the_form_says_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
     given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-3"], "code": "2", "conf": {}}
     lines = ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=True)
     assert lines == [
-        "billing: code was '' and becomes '2'",
-        "billing: arguments was '--set x=1' and becomes ''",
-        "billing: conf was 'spark.cores.max=2' and becomes ''",
-        "billing: b-3 joins",
-        "billing: b-2 is no longer wanted; while it lives it keeps its partitions, so drain it",
+        "billing: code was '' and would become '2'",
+        "billing: arguments was '--set x=1' and would become ''",
+        "billing: conf was 'spark.cores.max=2' and would become ''",
+        "billing: b-3 would join",
+        "billing: b-2 would no longer be wanted; drain it, or it reads on while it lives",
     ]
     assert consumers(shop) == ("b-1", "b-2")
     ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=False)
@@ -247,7 +247,7 @@ def test_the_command_says_who_is_no_longer_wanted_and_keeps_its_partitions(shop:
     given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-3"], "code": "2", "conf": {}}
     assert ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False).text.splitlines() == [
         "billing should have 2 consumers: b-1, b-3; the missing ones are launched",
-        "billing: b-2 is no longer wanted; while it lives it keeps its partitions, so drain it",
+        "billing: b-2 will no longer be wanted; drain it, or it reads on while it lives",
     ]
 
 
@@ -255,9 +255,9 @@ def test_a_fleet_says_whom_an_isolation_keeps_from_being_launched(shop: Cluster)
     given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"], "code": "2", "conf": {}}
     shop.join("b-2")
     directives.isolate(shop.coordinator, "b-2", by="ada", why="broken disk")
-    says = "b-2 is isolated and not launched; let it in again: `readmit b-2`"
-    for act in (ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON), _set(shop, given)):
-        assert act.text.splitlines()[-1] == says
+    says = "b-2 is isolated and would not be launched; let it in again: `readmit b-2`"
+    assert ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON).text.splitlines()[-1] == says
+    assert _set(shop, given).text.splitlines()[-1] == says.replace("would", "will")
     directives.readmit(shop.coordinator, "b-2", by="ada")
     assert "isolated" not in _set(shop, given).text
 
@@ -278,10 +278,13 @@ def test_a_fleet_that_names_drained_consumers_says_that_they_are_not_launched(sh
     shop.join("b-2")
     directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
     given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"]}
-    says = "b-2 is drained and not launched; let it in again: `undrain b-2 --fleet billing`"
+    says = "b-2 is drained and would not be launched; let it in again: `undrain b-2 --fleet billing`"
     assert says in ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=True)
     done = ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
-    assert done.text.splitlines() == ["billing should have 2 consumers: b-1, b-2; the missing ones are launched", says]
+    assert done.text.splitlines() == [
+        "billing should have 2 consumers: b-1, b-2; the missing ones are launched",
+        says.replace("would", "will"),
+    ]
 
 
 def test_who_returns_from_a_drain_returns_to_its_fleet_in_one_transaction(shop: Cluster) -> None:
@@ -291,7 +294,7 @@ def test_who_returns_from_a_drain_returns_to_its_fleet_in_one_transaction(shop: 
     before = shop.server.zxid
     given = {"consumer": "b-2", "app": APP}
     shown = ACTIONS["undrain"].lines(shop.coordinator, given, PERSON, dry_run=True)
-    assert shown == ["b-2 may get partitions again", "b-2 returns to the fleet billing"]
+    assert shown == ["b-2 would get partitions again", "b-2 would return to the fleet billing"]
     assert shop.server.zxid == before
     ACTIONS["undrain"].run(shop.coordinator, given, PERSON, dry_run=False)
     assert (consumers(shop), directives.read_directive(shop.coordinator, "b-2").draining) == (("b-1", "b-2"), None)
@@ -370,16 +373,16 @@ def test_any_call_continues_what_another_one_began(site: Shop) -> None:
 def test_an_undrain_says_that_a_redeployment_drains_the_consumer_again(site: Shop) -> None:
     c, given = site.coordinator, {"consumer": "a", "app": ""}
     again = "the redeployment of billing is not over: it drains a, and launches it again when it has left"
-    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained"]
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained: nothing would change"]
     redeployment.redeploy(c, APP, by="ada", why="")
     stepped(site)
-    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a may get partitions again", again]
-    assert ACTIONS["undrain"].run(c, given, PERSON, dry_run=False).text == f"a may get partitions again\n{again}"
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a would get partitions again", again]
+    assert ACTIONS["undrain"].run(c, given, PERSON, dry_run=False).text == f"a will get partitions again\n{again}"
     assert stepped(site) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
     left(site, "a", 1)
     stepped(site)
     site.join("a")
-    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained"]
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained: nothing would change"]
 
 
 def test_a_fleet_that_is_set_meanwhile_leaves_nobody_drained(site: Shop) -> None:
@@ -626,7 +629,7 @@ def test_a_redeployment_says_which_topic_it_waits_for(site: Shop) -> None:
 
 def test_a_fleet_without_a_live_consumer_has_nothing_to_replace(shop: Cluster) -> None:
     found = ACTIONS["redeploy"].run(shop.coordinator, {"app": APP}, PERSON, dry_run=False)
-    assert found.text == "no consumer of billing lives: there is nothing to replace"
+    assert found.text == "no consumer of billing lives: nothing will be replaced"
 
 
 def test_status_shows_release_and_code_of_each_consumer(site: Shop) -> None:

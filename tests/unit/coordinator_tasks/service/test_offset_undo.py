@@ -76,8 +76,9 @@ def test_a_reset_that_is_taken_back_is_not_taken_back_again_and_the_dry_run_says
     said = [undo.run(shop.coordinator, given, actor, dry_run=True) for actor in (PERSON, run)]
     said += [undo.run(shop.coordinator, given, actor, dry_run=False) for actor in (PERSON, run)]
     assert shop.server.zxid == before
-    assert {one.text for one in said} == {f"nothing to do: the reset {first} is taken back already"}
-    assert {one.lines for one in said} == {(f"orders: nothing to do: the reset {first} is taken back already",)}
+    already = f"the reset {first} is taken back already"
+    assert {one.text for one in said} == {f"nothing to do: {already}", f"nothing would change: {already}"}
+    assert {one.lines for one in said} == {(f"orders: {one.text}",) for one in said}
 
 
 def test_a_task_that_is_tried_again_takes_back_once(shop: Shop) -> None:

@@ -39,11 +39,11 @@ def test_what_nobody_runs_is_placed_even_if_its_topic_is_frozen(shop: Site) -> N
 def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Site) -> None:
     shop.starts("b")
     found = overrides.set_pins(shop.coordinator, "orders", "a", [0, 1, 2], actor=PERSON)
-    assert [one.text for one in found][:1] == ["partition 0 is pinned to a and stays there"]
+    assert [one.text for one in found][:1] == ["partition 0 would be pinned to a and would stay there"]
     shop.settles()
     assert shop.node().assignments == {0: "a", 1: "a", 2: "a", 3: "b"}
     (moved,) = overrides.set_pins(shop.coordinator, "orders", "b", [2], actor=PERSON)
-    assert moved.text == "partition 2 is pinned to b and moves there from a, was pinned to a"
+    assert moved.text == "partition 2 would be pinned to b and would move there from a, was pinned to a"
     shop.settles()
     assert shop.node().assignments[2] == "b"
     assert history.records(shop.coordinator, "orders")[0].cause == "pinned to b: partition 2"
@@ -61,8 +61,8 @@ def test_a_pin_on_a_frozen_topic_says_that_nothing_moves_yet(shop: Site) -> None
     (mine, other) = (next(p for p in owners if owners[p] == who) for who in ("a", "b"))
     found = overrides.would_pin(shop.coordinator, "orders", "a", [mine, other])
     assert {one.text for one in found} == {
-        f"partition {mine} is pinned to a and stays there",
-        f"partition {other} is pinned to a and stays with b until the topic is unfrozen",
+        f"partition {mine} would be pinned to a and would stay there",
+        f"partition {other} would be pinned to a and would stay with b until the topic is unfrozen",
     }
 
 
@@ -72,7 +72,7 @@ def test_a_pin_to_one_that_is_not_there_says_what_it_waits_for(shop: Site) -> No
     shop.dies("b")
     shop.settles()
     (pinned,) = overrides.set_pins(shop.coordinator, "orders", "b", [0], actor=PERSON)
-    assert pinned.text == "partition 0 is pinned to b and stays with a until b is there"
+    assert pinned.text == "partition 0 would be pinned to b and would stay with a until b is there"
     shop.settles()
     assert shop.counts() == {"a": 4}
 
@@ -83,7 +83,7 @@ def test_a_pin_to_an_owner_that_drains_says_that_the_partition_leaves_it(shop: S
     mine = next(p for p, who in shop.node().assignments.items() if who == "a")
     directives.drain(shop.coordinator, "a", by="ada", why="")
     (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [mine], actor=PERSON)
-    assert pinned.text == f"partition {mine} is pinned to a and moves away until a may have it"
+    assert pinned.text == f"partition {mine} would be pinned to a and would move away until a may have it"
     shop.settles()
     assert shop.counts() == {"b": 4}
     directives.undrain(shop.coordinator, "a")
@@ -94,7 +94,10 @@ def test_a_pin_to_an_owner_that_drains_says_that_the_partition_leaves_it(shop: S
 def test_a_pin_to_the_last_consumer_that_drains_says_that_the_partition_stays(shop: Site) -> None:
     directives.drain(shop.coordinator, "a", by="ada", why="")
     (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [0], actor=PERSON)
-    assert pinned.text == "partition 0 is pinned to a and stays there until another consumer is there that reads it"
+    assert (
+        pinned.text
+        == "partition 0 would be pinned to a and would stay there until another consumer is there that reads it"
+    )
     shop.settles()
     assert shop.counts() == {"a": 4}
 
@@ -102,7 +105,7 @@ def test_a_pin_to_the_last_consumer_that_drains_says_that_the_partition_stays(sh
 def test_a_pin_to_an_isolated_owner_says_that_the_partition_leaves_it_though_nobody_takes_it(shop: Site) -> None:
     directives.isolate(shop.coordinator, "a", by="ada", why="")
     (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [0], actor=PERSON)
-    assert pinned.text == "partition 0 is pinned to a and moves away until a may have it"
+    assert pinned.text == "partition 0 would be pinned to a and would move away until a may have it"
     shop.settles()
     assert shop.node().assignments == {}
 
@@ -126,7 +129,7 @@ def test_a_pin_to_one_that_may_not_have_it_says_that_it_stays(shop: Site, happen
     happens(shop)
     shop.settles()
     (pinned,) = overrides.set_pins(shop.coordinator, "orders", "b", [0], actor=PERSON)
-    assert pinned.text == "partition 0 is pinned to b and stays with a until b may have it"
+    assert pinned.text == "partition 0 would be pinned to b and would stay with a until b may have it"
     shop.settles()
     assert shop.counts() == {"a": 4}
 

@@ -23,6 +23,7 @@ from coordinator_tasks.service import (
     topics,
     transitions,
 )
+from coordinator_tasks.service.action import will
 from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.topics import configuration
 from tests.fakes.cluster import PERSON
@@ -68,7 +69,7 @@ def test_the_assignment_before_a_rebalance_comes_back_and_the_history_says_who_a
 
 
 @pytest.mark.parametrize(
-    ("minutes", "holds"), [(0, []), (5, ["orders:   it holds for 5 min, whoever joins or leaves"])]
+    ("minutes", "holds"), [(0, []), (5, ["orders:   it would hold for 5 min, whoever joins or leaves"])]
 )
 def test_a_roll_back_by_which_nothing_moves_is_only_said_to_hold_for_a_time(
     joined: Site, minutes: int, holds: list[str]
@@ -78,7 +79,7 @@ def test_a_roll_back_by_which_nothing_moves_is_only_said_to_hold_for_a_time(
     joined.settles()
     shown = ["orders: no partition would move; then a 4", *holds]
     assert list(ACTIONS["roll_back"].would(joined.coordinator, given, PERSON).lines) == shown
-    assert ACTIONS["roll_back"].run(joined.coordinator, given, PERSON, dry_run=False).lines[:-1] == tuple(shown)
+    assert ACTIONS["roll_back"].run(joined.coordinator, given, PERSON, dry_run=False).lines[:-1] == will(shown)
     assert (configuration(joined.coordinator, "orders").rollback is not None) == bool(holds)
 
 
@@ -92,14 +93,14 @@ def test_a_preview_of_a_roll_back_shows_what_it_does_and_writes_nothing(joined: 
     ]
     joined.settles()
     assert joined.counts() == shown.preview.counts == {"a": 4}
-    needs = "a pause is predicted from 9 measured moves of the same kind on; this topic has none"
+    needs = "a pause is predicted from measured moves of the same kind; the history of this topic has none"
     assert shown.lines == (
         "orders: 2 partitions would move; then a 4",
         "orders:   partition 2 from b to a by hand-off: unknown backlog, pause unknown",
         "orders:   partition 3 from b to a by hand-off: unknown backlog, pause unknown",
         f"orders:   {needs}",
         f"orders:   why partitions 2-3: a had it then: rolled back to before rebalance {shown.wanted.rebalance}",
-        "orders:   it holds until the next change of membership",
+        "orders:   it would hold until the next change of membership",
     )
 
 
@@ -107,7 +108,7 @@ def test_a_roll_back_that_exceeds_the_budget_is_said_to_wait_for_approval(joined
     joined.coordinator = replace(joined.coordinator, budget=Budget(moves=1))
     given = {"topic": "orders", "rebalance": newest(joined), "why": "slow since then"}
     done = ACTIONS["roll_back"].run(joined.coordinator, given, PERSON, dry_run=False)
-    waits = "it exceeds the budget, so it waits for approval: 2 partitions would move, and the budget is 1"
+    waits = "it exceeds the budget, so it waits for approval: 2 partitions will move, and the budget is 1"
     assert f"orders:   {waits}" in done.lines
     assert done.lines[-1] == "orders: the next plan moves them, once it is approved"
 
@@ -118,7 +119,9 @@ def test_a_roll_back_says_that_a_growth_which_acts_may_move_partitions_again(joi
     rebalance = newest(joined)
     for app, act in (("billing", False), ("other", True)):
         autoscale.set_growth(joined.coordinator, app, Limits(act=act))
-    assert rollback.preview(joined.coordinator, "orders", rebalance).lines[-1].startswith("orders:   it holds until")
+    assert (
+        rollback.preview(joined.coordinator, "orders", rebalance).lines[-1].startswith("orders:   it would hold until")
+    )
     autoscale.set_growth(joined.coordinator, "billing", Limits(act=True))
     said = (
         "orders:   the growth of billing acts: its moves come before this roll back, and a change of its size may end it; to keep "
@@ -186,7 +189,7 @@ def test_a_partition_that_is_newer_stays_and_is_named(joined: Site) -> None:
     before = joined.node().assignments
     way = go_back(joined, rebalance)
     assert way.newer == (4, 5)
-    assert way.left_out == ("nobody had partitions 4-5 then: they stay",)
+    assert way.left_out == ("nobody had partitions 4-5 then: they would stay",)
     joined.settles()
     now = joined.node().assignments
     assert {now[p] for p in range(4)} == {"a"}
@@ -198,7 +201,7 @@ def test_a_pin_comes_before_a_roll_back_and_is_named(joined: Site) -> None:
     mine = next(p for p, who in joined.node().assignments.items() if who == "b")
     overrides.set_pins(joined.coordinator, "orders", "b", [mine], actor=PERSON)
     way = go_back(joined, rebalance)
-    assert way.left_out == (f"partition {mine} is pinned to others, and stays",)
+    assert way.left_out == (f"partition {mine} is pinned to others, and would stay",)
     joined.settles()
     assert joined.counts() == {"a": 3, "b": 1}
 
@@ -245,7 +248,7 @@ def test_it_holds_until_the_next_change_of_membership_and_never_returns(joined: 
     joined.settles()
     overrides.set_frozen(joined.coordinator, "orders", frozen=False, actor=PERSON)
     joined.settles()
-    assert joined.counts() == {"a": 4}, "it holds whatever else is planned"
+    assert joined.counts() == {"a": 4}, "it would hold whatever else is planned"
     if event == "joins":
         joined.starts("c")
     elif event == "dies":
@@ -291,7 +294,7 @@ def test_removing_all_pins_ends_a_roll_back(joined: Site) -> None:
         f"rolled back to before rebalance {rebalance} (by ada: slow since then), until the next change of membership",
     )
     said = overrides.would_end(joined.coordinator, "orders", "", [])
-    assert said == f"the roll back to before rebalance {rebalance} ends"
+    assert said == f"the roll back to before rebalance {rebalance} would end"
     overrides.set_pins(joined.coordinator, "orders", "", [], actor=PERSON)
     joined.settles()
     assert joined.counts() == {"a": 2, "b": 2}

@@ -59,7 +59,7 @@ def test_who_has_written_over_an_entry_is_named(stage: Stage, owner: str, shown:
     stage.own(0)
     stage.commit(0, 5, OLD, owner=owner)
     stage.tick(1.0)
-    assert stage.reported(f"was overwritten by {shown} and")
+    assert stage.reported(f"was overwritten by {shown}; it was")
 
 
 def test_an_entry_that_is_written_again_says_no_more_than_has_passed_the_sink(stage: Stage) -> None:

@@ -94,6 +94,17 @@ def test_an_overwritten_entry_is_reported_and_written_again(stage: Stage, token:
     assert stage.ownership.status().running[0].overwritten is None
 
 
+def test_a_deleted_entry_is_not_said_to_be_overwritten_by_nobody(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.cover()
+    stage.wait(0.2)
+    del stage.kafka.stored["g", "t", 0]
+    stage.wait(1.2)
+    assert stage.committed(0).offset == 30
+    assert stage.reported("its committed entry is gone (the group or its offsets were deleted")
+
+
 def test_a_process_that_slept_looks_before_it_commits(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
