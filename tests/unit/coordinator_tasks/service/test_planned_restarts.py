@@ -480,14 +480,17 @@ def test_form_and_command_say_what_waits_and_who_asked_stands_in_the_history() -
     assert site.server.zxid == before
     had = owned(site, "b")
     assert lines == [
-        "b is expected to restart within 10 min",
-        f"b: {named(had)} of orders wait for it",
+        "b would be expected to restart within 10 min",
+        f"b: {named(had)} of orders would wait for it",
     ]
-    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=False) == lines
+    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=False) == [
+        "b is expected to restart within 10 min",
+        f"b: {named(had)} of orders will wait for it",
+    ]
     (shown,) = [one for one in overview.consumers(site.coordinator) if one.consumer == "b"]
     assert shown.asked == f"back within 10 min, asked by {PERSON.who}: new kernel"
     (ended,) = ACTIONS["expect_restart"].lines(site.coordinator, {**given, "within": 0}, PERSON, dry_run=False)
-    assert ended == "b is not expected to restart"
+    assert ended == "b is not expected to restart any more"
 
 
 def test_form_and_command_say_that_what_nobody_else_may_have_does_not_move_away() -> None:
@@ -495,12 +498,14 @@ def test_form_and_command_say_that_what_nobody_else_may_have_does_not_move_away(
     given: dict[str, Any] = {"consumer": "b", "within": 10, "move": True, "why": "new kernel"}
     mine = f"b: {named(owned(site, 'b'))} of orders"
     lines = ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=True)
-    assert lines[1:] == [f"{mine} move away, and return"]
+    assert lines[1:] == [f"{mine} would move away, and return"]
     directives.drain(site.coordinator, "a", "ada", "")
-    kept = [f"{mine} stay until another consumer is there that reads it"]
+    kept = [f"{mine} would stay until another consumer is there that reads it"]
     assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=True)[1:] == kept
     had = owned(site, "b")
-    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=False)[1:] == kept
+    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=False)[1:] == [
+        one.replace("would", "will") for one in kept
+    ]
     site.settles()
     assert had <= owned(site, "b")
     site.dies("b")

@@ -173,7 +173,7 @@ def test_the_same_version_on_new_hosts_and_then_back_to_a_version_it_had(site: U
 def test_topics_that_it_is_not_for_stay_with_the_old_consumers_until_these_leave() -> None:
     site = upgrading_site(partitions=4, names=("orders", "payments"))
     begun = to_v2(site, topics=("orders",), steps=(50, 100))
-    assert begun.lines[-2] == "payments moves when b-1, b-2 leave, in no step"
+    assert begun.lines[-2] == "payments would move when b-1, b-2 leave, in no step"
     site.turns_until(at(Phase.HOLDING, 1))
     assert set(site.owners("orders").values()) == set(NEW)
     assert set(site.owners("payments").values()) == set(OLD)
@@ -230,8 +230,8 @@ def test_a_pin_to_an_old_consumer_holds_until_that_one_leaves(site: UpgradingSit
     site.settles()
     begun = to_v2(site, steps=(100,))
     assert begun.lines[1:3] == (
-        "step 1 (100 %): partitions 0-7 of orders; held for 60 s",
-        "partition 0 of orders is pinned to b-1, and stays there until b-1 leaves",
+        "step 1 (100 %) would move partitions 0-7 of orders, and would be held for 60 s",
+        "partition 0 of orders is pinned to b-1, and would stay there until b-1 leaves",
     )
     site.turns_until(at(Phase.HOLDING))
     assert site.owners()[0] == "b-1"
@@ -934,10 +934,10 @@ def test_a_dry_run_says_what_each_step_moves_and_writes_nothing(site: UpgradingS
     before = stored(site)
     done = ACTIONS["upgrade"].run(site.coordinator, given, PERSON, dry_run=True)
     assert stored(site) == before
-    assert done.lines[0] == "b-3, b-4 start with v2 beside b-1, b-2 (v1)"
+    assert done.lines[0] == "b-3, b-4 would start with v2 beside b-1, b-2 (v1)"
     assert done.lines[2:] == (
-        "step 2 (100 %): partitions 0-7 of orders; held for 60 s",
-        "everything goes back at a lag of more than 30 s, more than 0 errors or less than 50% of the records per second before",
+        "step 2 (100 %) would move partitions 0-7 of orders, and would be held for 60 s",
+        "everything would go back at a lag of more than 30 s, more than 0 errors or less than 50% of the records per second before",
     )
 
 
@@ -947,8 +947,8 @@ def test_the_partitions_that_each_step_is_said_to_move_are_those_that_it_moves()
     moved = []
     for step in range(3):
         found = site.turns_until(at(Phase.HOLDING, step))
-        moved.append(f"step {step + 1} ({found.steps[step]} %): {named(found.chosen['orders'])} of orders")
-    assert [line.partition(";")[0] for line in begun.lines[1:4]] == moved
+        moved.append(f"step {step + 1} ({found.steps[step]} %) would move {named(found.chosen['orders'])} of orders")
+    assert [line.partition(", and")[0] for line in begun.lines[1:4]] == moved
 
 
 def test_one_consumer_is_spoken_of_as_one(site: UpgradingSite) -> None:
@@ -957,7 +957,7 @@ def test_one_consumer_is_spoken_of_as_one(site: UpgradingSite) -> None:
         site.turn()
     site.lingering = {"b-1"}
     begun = to_v2(site, steps=(100,))
-    assert begun.lines[0] == "b-2 starts with v2 beside b-1 (v1)"
+    assert begun.lines[0] == "b-2 would start with v2 beside b-1 (v1)"
     site.turns_until(lambda one: one.phase is Phase.DRAINING)
     upgrades.roll_back(site.coordinator, APP, by="ada", why="")
     said = [one.text for one in site.ends().events]
