@@ -22,7 +22,9 @@ from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
+    Ending,
     Fleet,
+    IdClaim,
     Member,
     State,
     TopicNode,
@@ -100,9 +102,10 @@ class ConsumerOverview:
     registered), or `not started` (it is wanted, but never launched).
 
     `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
-    `ended`: why its last life ended, if it is gone or its lives end again and again, with their `exits`; `reports`: why its replacement waits, what is wrong with its
-    registration, and its own reports that concern no topic; `release`: of this product, `code`: the fleet's version of the
-    code; empty = not registered, or an older release. `pages`: its Spark UI and its driver's log.
+    `ended`: why its last life ended, if it is gone or its lives end again and again, with their `exits`; `reports`: why its
+    replacement waits, what is wrong with its registration, and its own reports that concern no topic; `release`: of this
+    product, `code`: the fleet's version of the code; empty = not registered, or an older release. `pages`: its Spark UI and
+    its driver's log; `left`: it is gone, and its last life left cleanly; `drained`: it is asked to give everything away.
     """
 
     consumer: str
@@ -119,6 +122,8 @@ class ConsumerOverview:
     code: str = ""
     pages: ConsumerPages = NO_PAGES
     exits: Exits | None = None
+    left: bool = False
+    drained: bool = False
 
 
 class _Away:
@@ -327,9 +332,11 @@ def _consumer(
     status = answer if isinstance(answer, ConsumerStatus) else None
     absent = absence(consumer, held, world, c.policy) if held else ""
     pages = pages_of(c, consumer, member, claim)
+    life = world.life(consumer, incarnation)
+    is_there = member is not None or status is not None
     found = crashes.exits(consumer, world, c.policy)
-    exits = found if found is not None and (found.count > 1 or (member is None and status is None)) else None
-    there = _presence(c, world.life(consumer, incarnation), world, held)
+    exits = found if found is not None and (found.count > 1 or not is_there) else None
+    there = _presence(c, life, world, held)
     return ConsumerOverview(
         consumer=consumer,
         presence=there,
@@ -339,13 +346,20 @@ def _consumer(
         problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
         ended=exits.told if exits is not None else "",
         exits=exits,
-        asked=_asked(world.life(consumer, incarnation), ended=there in _ENDED),
+        asked=_asked(life, ended=there in _ENDED),
         reports=(*_misregistered(member), *pages.problems, *(status.reports if status is not None else ())),
         topics=_topics(consumer, status, nodes),
         release=member.release if member is not None else "",
         code=member.attributes.get(CODE, "") if member is not None else "",
         pages=pages,
+        left=not is_there and not held and claim is not None and _left(claim),
+        drained=life.draining is not None,
     )
+
+
+def _left(claim: IdClaim) -> bool:
+    """Whether the last life left cleanly, and not because it had to."""
+    return claim.ended.get(claim.incarnation) is Ending.LEFT and not claim.reasons.get(claim.incarnation)
 
 
 def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:

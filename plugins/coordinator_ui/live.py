@@ -159,6 +159,7 @@ def _topic(
         "blockers": dict(list(one.blockers.items())[:MOST_TEXTS]),
         "overrides": list(one.overrides[:MOST_TEXTS]),
         "problem": one.problem,
+        "late": one.late,
         **_figures(standing, lag, rate, speed),
         "advice": advice(one, standing, lag, rate, speed, statuses),
     }
@@ -362,7 +363,8 @@ def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[Standing], sp
     of_topics = [f"{topic.topic}: {report}" for topic in one.topics for report in topic.reports]
     return {
         "consumer": one.consumer,
-        "presence": one.presence,
+        "presence": words.presence(one),
+        "offers": list(words.offers(one)),
         "host": urlsplit(one.address).hostname or "",
         "address": one.address,
         "release": one.release,

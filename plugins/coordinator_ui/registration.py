@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 from coordinator_plugin.pages_address import PREFIX, pages_address
 
+from coordinator_ui.names import NAMES
+
 _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 _Send: TypeAlias = Callable[[_Message], Awaitable[None]]
@@ -38,7 +40,7 @@ ICONS = {"icon": _icon("#8596ae"), "icon_dark_mode": _icon("#a9b8cd")}
 FASTAPI_APPS: list[dict[str, Any]] = [{"app": LazyPages(), "url_prefix": PREFIX, "name": "Coordinator"}]
 EXTERNAL_VIEWS: list[dict[str, Any]] = [
     {
-        "name": "Topics",
+        "name": NAMES["topics"],
         "href": f"{pages_address()}/",
         "destination": "nav",
         "url_route": "rebalances",
@@ -46,35 +48,35 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
         **ICONS,
     },
     {
-        "name": "Partitions live",
+        "name": NAMES["live"],
         "href": f"{pages_address()}/live",
         "destination": "nav",
         "url_route": "partitions_live",
         **ICONS,
     },
     {
-        "name": "Rebalances",
+        "name": NAMES["rebalances"],
         "href": f"{pages_address()}/rebalances",
         "destination": "nav",
         "url_route": "all_rebalances",
         **ICONS,
     },
     {
-        "name": "Actions",
+        "name": NAMES["actions"],
         "href": f"{pages_address()}/actions",
         "destination": "nav",
         "url_route": "asked_actions",
         **ICONS,
     },
     {
-        "name": "Ownership audit",
+        "name": NAMES["audit"],
         "href": f"{pages_address()}/audit",
         "destination": "nav",
         "url_route": "ownership_audit",
         **ICONS,
     },
     {
-        "name": "Moved partitions",
+        "name": NAMES["run"],
         "href": f"{pages_address()}/runs/{{DAG_ID}}/{{RUN_ID}}",
         "destination": "dag_run",
         "url_route": "moved_partitions",

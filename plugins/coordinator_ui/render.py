@@ -21,11 +21,14 @@ from coordinator_tasks.core.move_ways import HOW
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.core.pauses import amount, longest, milliseconds, sentence
 from coordinator_ui import words
+from coordinator_ui.names import NAMES
 
 _TURNS = re.compile("[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]")
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE, _ISOLATES = "\u2068", "\u2069", re.compile("[\u2066-\u2069]")
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_IN_CELL = 8
+MOST_IN_LINE = 32
+"""Characters of a name that is never broken."""
 MOST_IN_GRID = 64
 """Partitions that fit side by side; a larger topic is shown by ranges."""
 
@@ -91,9 +94,12 @@ def environment() -> Environment:
         "meaning": words.meaning,
         "milliseconds": milliseconds,
         "moment": words.moment,
+        "offers": words.offers,
         "partitions": words.partitions,
+        "presence": words.presence,
         "segment": lambda text: quote(str(text), safe=""),
         "ran": words.ran,
+        "run_name": words.run_name,
         "run_path": words.run_path,
         "amount": amount,
         "longest": longest,
@@ -109,6 +115,8 @@ def environment() -> Environment:
         "dag_id": dag_id,
         "most_in_cell": MOST_IN_CELL,
         "most_in_grid": MOST_IN_GRID,
+        "most_in_line": MOST_IN_LINE,
+        "names": NAMES,
         "scripts_text": _code(),
         "style": f"{_read(VENDOR / f'{UPLOT}.min.css')}{_read(TEMPLATES / 'page.css')}",
     }

@@ -44,6 +44,7 @@ from coordinator_ui.access import (
 from coordinator_ui.asking import form_of, query_of
 from coordinator_ui.auditing import FRESH_S, audit_data, audited
 from coordinator_ui.choices import choices
+from coordinator_ui.health import health, rows
 from coordinator_ui.listing import listed, wanted_of
 from coordinator_ui.past import Sides, Wanted
 from coordinator_ui.reading import Reader, Shared, each
@@ -252,8 +253,8 @@ async def ask(request: Request, cluster: OfCluster, action: str) -> HTMLResponse
 @data_router.get("/clusters/{cluster}/live")
 async def live_data(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
     """Topics, partitions and consumers now."""
-    _, whole = await _live(request, cluster, topic)
-    return data(whole)
+    seen, whole = await _live(request, cluster, topic)
+    return data({**whole, "health": rows(seen)})
 
 
 @data_router.get("/clusters/{cluster}/trend")
@@ -274,7 +275,13 @@ async def trend_data(
     trend, series = await _read(request, cluster, read)
     shown = sorted(series.items(), key=lambda one: (-one[1][-1].at, -max(p.lag for p in one[1]), one[0]))[:MOST_SERIES]
     points = [
-        {"name": name, "at": [p.at for p in one], "lag": [p.lag for p in one], "late_s": [p.late_s for p in one]}
+        {
+            "name": name,
+            "at": [p.at for p in one],
+            "lag": [p.lag for p in one],
+            "late_s": [p.late_s for p in one],
+            "read": [None if p.read is None else round(p.read, 1) for p in one],
+        }
         for name, one in shown
     ]
     asked = {"topic": topic, "partition": partition, "consumer": consumer}
@@ -308,7 +315,9 @@ async def summary_data(request: Request, readable: Readable) -> Response:
     names = readable[:MOST_CLUSTERS]
     answers = await each(names, (_live(request, name, "") for name in names))
     found = [
-        {"cluster": name, "problem": one.told} if isinstance(one, CoordinatorError) else live.summary(one[0])
+        {"cluster": name, "problem": one.told}
+        if isinstance(one, CoordinatorError)
+        else live.summary(one[0]) | {"health": rows(one[0])}
         for name, one in answers.items()
     ]
     return data({"clusters": found})
@@ -401,7 +410,7 @@ async def run(
     if result is not None:
         return _action_page(request, dag_id, run_id, cluster, result)
     if cluster is None:
-        return page(request, "run.html", cluster="", run_id=run_id, stories=[], problems=(), now={}, live=False)
+        return page(request, "run.html", cluster="", run_id=run_id, stories=[], problems=(), now=(), live=False)
     seen, _ = await _live(request, cluster, "")
     began_at, ended_at = times
     now = time.time()
@@ -416,7 +425,7 @@ async def run(
         run_id=run_id,
         stories=stories,
         problems=found.problems,
-        now=live.summary(seen),
+        now=health(seen),
         live=not ended_at,
     )
 

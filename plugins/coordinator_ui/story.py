@@ -7,7 +7,7 @@ release is written, usually long before the coordinator asks.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.model import Actor, Amount, MoveKind, Pause, Pauses, Record, State
+from coordinator_tasks.core.model import Actor, Amount, MoveKind, Pause, Pauses, Reason, Record, State
 from coordinator_tasks.core.move_ways import by_way, way
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.core.pauses import amount, longest
@@ -129,6 +129,17 @@ class Story:
                 found.setdefault(key, []).extend(row.partitions)
         waits = (Wait(who, verb, tuple(sorted(ps)), s, over) for (who, verb, s, over), ps in found.items())
         return tuple(sorted(waits, key=lambda one: (one.over, -one.waited_s, one.consumer)))
+
+    def reasons(self, row: MoveRow) -> tuple[Reason, ...]:
+        """Why the plan of a row moved its partitions."""
+        plans = (step.record.plan for step in self.steps if step.record.at == row.planned_at)
+        return tuple(
+            replace(reason, partitions=mine)
+            for plan in plans
+            if plan is not None
+            for reason in plan.moves
+            if (mine := tuple(p for p in reason.partitions if p in row.partitions))
+        )
 
     @property
     def runs(self) -> tuple[Actor, ...]:

@@ -4,9 +4,11 @@ A part that cannot be read is replaced by a sentence. These functions raise only
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from statistics import median
 
-from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import UNREADABLE, DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.life import interfaces
@@ -18,6 +20,11 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.observe import load_claims, load_directives, load_members
 
 _MOVING = (State.CLOSING, State.STARTING)
+LATE_S = 10.0
+"""A rebalance that is younger raises no alarm; an older one does after twice what the last ones of its topic took."""
+USUAL_OF = 8
+MOST_LATE = 50
+"""Topics whose history is read for it; a topic beyond these is late after `LATE_S`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,7 @@ class TopicSummary:
     `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → partitions not confirmed yet;
     `blockers`: consumer → its missing confirmation; `overrides`: what a person has frozen, paused or pinned; `frozen`: what has
     an owner stays there; `paused`: partitions that are not read; `last`: the newest record, `last_problem`: why that cannot be read;
-    `problem`: why the topic cannot be read (the figures are then empty).
+    `late`: its rebalance lasts longer than usual; `problem`: why the topic cannot be read (the figures are then empty).
     """
 
     topic: str
@@ -49,6 +56,7 @@ class TopicSummary:
     last: Record | None = None
     last_problem: str = ""
     removed: bool = False
+    late: bool = False
     problem: str = ""
 
     @property
@@ -68,8 +76,13 @@ def summaries(
             views[topic] = store.load(c.zk, c.paths, topic).view
         except (Malformed, Refused, LookAgain) as error:
             views[topic] = error.told
-    missing, seen = _blockers(c, [view for view in views.values() if isinstance(view, TopicView)], world)
-    return tuple(_summary(c, topic, view, missing.get(topic, {}), seen) for topic, view in views.items())
+    found = [view for view in views.values() if isinstance(view, TopicView)]
+    missing, seen = _blockers(c, found, world)
+    late = _late(c, found)
+    return tuple(
+        replace(_summary(c, topic, view, missing.get(topic, {}), seen), late=topic in late)
+        for topic, view in views.items()
+    )
 
 
 def _summary(
@@ -100,6 +113,28 @@ def _summary(
         last_problem=problem,
         removed=view.config.removed,
     )
+
+
+def _late(c: Coordinator, views: Iterable[TopicView]) -> set[str]:
+    """The topics whose rebalance lasts longer than usual."""
+    now = c.clock.now()
+    lasted = {
+        view.topic: now - view.state.since_at
+        for view in views
+        if view.state is not None and view.state.state in _MOVING and now - view.state.since_at > LATE_S
+    }
+    usual = {topic: _usual_s(c, topic) for topic in islice(lasted, MOST_LATE)}
+    return {topic for topic, lasted_s in lasted.items() if lasted_s > 2 * usual.get(topic, 0.0)}
+
+
+def _usual_s(c: Coordinator, topic: str) -> float:
+    """How long a rebalance of the topic usually takes; 0 = not known."""
+    try:
+        found = history.rebalances(c, [topic], USUAL_OF)
+    except UNREADABLE:
+        return 0.0
+    ended = [one.lasted_s for one in found if one.ended_at and not one.given_up]
+    return median(ended) if ended else 0.0
 
 
 def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:

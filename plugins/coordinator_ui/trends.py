@@ -6,7 +6,7 @@ What a server keeps of its own is where the owners were some seconds ago, for th
 import math
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -45,11 +45,15 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """How far an owner was behind: all its records, and the seconds of the partition that was furthest (`None` = unknown)."""
+    """How far an owner was behind: all its records, and the seconds of the partition that was furthest (`None` = unknown).
+
+    `read`: records per second that it has committed since the moment before, of what it has had since; `None` = not known.
+    """
 
     at: float
     lag: int
     late_s: float | None
+    read: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +89,28 @@ class Trend:
     def of_topic(self, topic: str, partition: int | None = None) -> dict[str, list[Point]]:
         """Owner → its points, of a topic or of one of its partitions; only moments at which it was the owner."""
         found: dict[str, list[Point]] = {}
-        for moment in self.moments:
+        for before, moment in self._pairs():
+            read = _read(before, moment, topic, partition)
             for place, point in _points(moment, topic, partition).items():
-                found.setdefault(moment.owner(place), []).append(point)
+                found.setdefault(moment.owner(place), []).append(replace(point, read=read.get(moment.owner(place))))
         return found
 
     def of_consumer(self, consumer: str) -> dict[str, list[Point]]:
         """Topic → the points of this owner."""
         found: dict[str, list[Point]] = {}
-        for moment in self.moments:
+        for before, moment in self._pairs():
             if consumer in moment.consumers:
                 place = moment.consumers.index(consumer)
                 for topic in moment.topics:
+                    read = _read(before, moment, topic, None, place)
                     for point in _points(moment, topic, None, place).values():
-                        found.setdefault(topic, []).append(point)
+                        found.setdefault(topic, []).append(replace(point, read=read.get(consumer)))
         return found
+
+    def _pairs(self) -> Iterator[tuple[LagMoment | None, LagMoment]]:
+        """Each moment with the one before; `None` = there is none, or nobody measured for a while."""
+        for before, moment in zip((None, *self.moments), self.moments, strict=False):
+            yield (before if before is not None and moment.at - before.at <= FRESH_S else None), moment
 
 
 def _places(moment: LagMoment) -> dict[tuple[str, int], tuple[str, int]]:
@@ -109,6 +120,29 @@ def _places(moment: LagMoment) -> dict[tuple[str, int], tuple[str, int]]:
         for topic, one in moment.topics.items()
         for partition, owner, offset in zip(one.partitions, one.owners, one.offsets, strict=True)
     }
+
+
+def _read(
+    before: LagMoment | None, moment: LagMoment, topic: str, partition: int | None, place: int | None = None
+) -> dict[str, float]:
+    """Owner → records per second that it has committed between two moments, of partitions that it had in both.
+
+    Of one partition, or of the owner at this place of the later moment, if it is given.
+    """
+    now, then = moment.topics.get(topic), before.topics.get(topic) if before is not None else None
+    if before is None or now is None or then is None:
+        return {}
+    same, known = moment.consumers == before.consumers, len(then.partitions)
+    found: dict[int, int] = {}
+    for at, (number, owner, offset) in enumerate(zip(now.partitions, now.owners, now.offsets, strict=True)):
+        if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
+            continue
+        if at >= known or then.partitions[at] != number:
+            continue  # a partition is new: the next moment tells
+        was, earlier = then.owners[at], then.offsets[at]
+        if offset >= earlier and (was == owner if same else before.owner(was) == moment.owner(owner)):
+            found[owner] = found.get(owner, 0) + offset - earlier
+    return {moment.owner(owner): read / (moment.at - before.at) for owner, read in found.items()}
 
 
 def _points(moment: LagMoment, topic: str, partition: int | None, place: int | None = None) -> dict[int, Point]:

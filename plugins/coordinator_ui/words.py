@@ -7,8 +7,11 @@ from urllib.parse import quote
 
 from coordinator_tasks.core.lag import LagStatus
 from coordinator_tasks.core.machine.audit import Kind
+from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.core.model import Actor, Ending, State
-from coordinator_tasks.core.partition_text import ranges
+from coordinator_tasks.core.partition_text import cut, ranges
+from coordinator_tasks.service import overview
+from coordinator_tasks.service.overview import ConsumerOverview
 
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 
@@ -31,6 +34,9 @@ LAG_STATUSES: Mapping[LagStatus, str] = {
     LagStatus.REWIND: "the offset went back, and is not where it was yet, as after reset-offsets: it passes by itself",
 }
 """What Burrow's status of a partition means, and what to do. ERR is of a group alone."""
+_RUN = re.compile(r"(\w{1,40}?)__\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\S*", re.ASCII)
+"""The id of a run of Airflow: how it was started, and when."""
+MOST_RUN = 32
 _GONE = re.compile(r"gone: (\S+) \((\w+)(?:: (.+))?\)")
 _PHRASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"joined: (.+)"), r"\1 joined"),
@@ -96,6 +102,22 @@ def _cause(part: str) -> str:
     return part
 
 
+def presence(one: ConsumerOverview) -> str:
+    """What a consumer is: a clean leave is no alarm."""
+    return "left" if one.left and one.presence == Presence.GONE else one.presence
+
+
+def offers(one: ConsumerOverview) -> tuple[str, ...]:
+    """The actions that can be asked for with this consumer, which are those that change something."""
+    drain = "undrain" if one.drained else "drain"
+    match one.presence:
+        case Presence.GONE | overview.NOT_STARTED:
+            return ("undrain",) if one.drained else ()
+        case Presence.ISOLATED:
+            return ("undrain", "readmit") if one.drained else ("readmit",)
+    return (drain, "isolate")
+
+
 def meaning(state: State) -> str:
     """The meaning of a state."""
     return _STATES[state]
@@ -108,7 +130,7 @@ def kind(code: str) -> str:
 
 def actor_words(one: Actor) -> str:
     """All that a filter may look for: who it was, and by which run of which DAG."""
-    return f"{one.who} {one.dag} {one.run} {actor(one)}"
+    return f"{one.who} {one.dag} {one.run} {run_name(one.run)} {actor(one)}"
 
 
 def actor(one: Actor) -> str:
@@ -124,10 +146,17 @@ def actor(one: Actor) -> str:
 
 
 def ran(one: Actor) -> str:
-    """A run of Airflow with the person who asked for it, or who else it was."""
+    """A run of Airflow in one line with the person who asked for it, or who else it was."""
     if one.kind == "airflow":
-        return one.run + (f" for {one.who}" if one.who else "")
+        return run_name(one.run) + (f" for {one.who}" if one.who else "")
     return actor(one)
+
+
+def run_name(run: str) -> str:
+    """`asset triggered 10:23:36`: a run's id in one line; another id is cut."""
+    if found := _RUN.fullmatch(run):
+        return f"{found[1].replace('_', ' ')} {found[2]}"
+    return cut(run, MOST_RUN)
 
 
 def task_path(one: Actor) -> str:

@@ -82,6 +82,10 @@ class Browser:
 
         self.until(found, f"the page {text!r}")
 
+    def unfold(self) -> None:
+        """Open every part of the page that is folded."""
+        self.driver.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+
     def enter(self) -> None:
         """Look into the frame in which Airflow shows a page of ours."""
         self.leave()

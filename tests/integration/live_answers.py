@@ -13,6 +13,7 @@ from coordinator_ui.routes import make_app
 from coordinator_ui.trends import Trend, Trends
 
 from coordinator_tasks.core.lag_moments import EVERY_S, KEPT, LagMoment, TopicMoment
+from coordinator_tasks.core.machine.world import World
 from tests.integration.browser import served
 
 CONSUMERS, PARTITIONS = 1_000, 10_000
@@ -45,6 +46,7 @@ def synthetic(round_: int) -> dict[str, Any]:
         "rate": 1,
         "speed": 2,
         "drain_s": 5,
+        "late": False,
         "advice": "",
         "trend": [1, 2, 3],
     }
@@ -64,6 +66,7 @@ def synthetic(round_: int) -> dict[str, Any]:
         "asked": "",
         "isolated": False,
         "draining": False,
+        "offers": ["drain", "isolate"],
         "wanted": True,
         "notes": [],
         "spark_ui": "",
@@ -137,9 +140,9 @@ class Synthetic(Trends):
     def of(self, _: Any) -> Trend:
         return self.trend
 
-    def look(self, *_: Any) -> tuple[None, dict[str, Any]]:
+    def look(self, *_: Any) -> tuple[live.Now, dict[str, Any]]:
         self.answers += 1
-        return None, self.make(self.answers)
+        return live.Now(0.0, "shop", (), (), World(0.0)), self.make(self.answers)
 
 
 @contextmanager

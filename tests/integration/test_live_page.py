@@ -46,7 +46,7 @@ def test_of_ten_thousand_partitions_only_the_rows_in_view_are_elements_also_behi
     browser.until(lambda: told(browser, "now") > 0, "the first data")
     first = told(browser, "now")
     browser.until(lambda: told(browser, "now") >= first + 3, "three updates")
-    assert len(browser.find_all(".plot .u-wrap")) == 2, "an hour is drawn in records and in seconds"
+    assert len(browser.find_all(".plot .u-wrap")) == 3, "an hour is drawn: what is read, records and seconds behind"
     assert browser.driver.execute_script("return document.querySelectorAll('.virtual .space .row').length") < 100
 
 
@@ -74,7 +74,7 @@ def test_a_focus_in_the_table_of_topics_outlives_updates(browser: Browser) -> No
 
 
 def legend(browser: Browser) -> list[str]:
-    """The lines of both charts."""
+    """The lines of the charts."""
     return [one.text for one in browser.find_all(".plot .u-series .u-label") if one.text not in ("Time", "Value")]
 
 
@@ -82,21 +82,21 @@ def test_the_trend_of_a_consumer_is_one_click_away_and_a_former_owners_line_ends
     browser: Browser, reader: Synthetic
 ) -> None:
     browser.open("/live")
-    browser.until(lambda: len(browser.find_all(".plot .u-wrap")) == 2, "the charts of the topic")
+    browser.until(lambda: len(browser.find_all(".plot .u-wrap")) == 3, "the charts of the topic")
     browser.find("[aria-label=Consumers] .space button").click()
     browser.until(lambda: "of consumer-0000, by topic" in browser.find("main").text, "the consumer's")
-    browser.until(lambda: legend(browser) == ["orders", "orders"], "its topic, in records and in seconds")
+    browser.until(lambda: legend(browser) == ["orders"] * 3, "its topic")
 
     moved = synthetic(1)
     moved["partitions"]["owner"][7] = 3
     reader.make = lambda round_: {**moved, "now": 1_000_000.0 + round_}
     row = "[aria-label=Partitions] .space .row:nth-child(8) button"
     browser.until(lambda: browser.find(row).click() or True, "its trend")
-    browser.until(lambda: legend(browser) == ["consumer-0007", "consumer-0003"] * 2, "the former and the present owner")
+    browser.until(lambda: legend(browser) == ["consumer-0007", "consumer-0003"] * 3, "the former and the present owner")
     ends = browser.driver.execute_script(
         "return [...document.querySelectorAll('.plot .u-series .u-value')].map((one) => one.textContent)"
     )
-    assert len(ends) == 6
+    assert len(ends) == 9
 
 
 def test_a_consumer_says_how_far_behind_it_is_and_when_it_was_last_seen(browser: Browser, reader: Synthetic) -> None:
@@ -183,7 +183,7 @@ def test_a_cluster_that_is_removed_while_the_page_is_open_is_said_in_sentences(
 
 def test_the_chart_of_a_removed_topic_is_not_shown_as_that_of_another(browser: Browser, reader: Synthetic) -> None:
     browser.open("/live")
-    browser.until(lambda: len(browser.find_all(".plot .u-wrap")) == 2, "the charts of the topic")
+    browser.until(lambda: len(browser.find_all(".plot .u-wrap")) == 3, "the charts of the topic")
 
     def other(round_: int) -> dict[str, Any]:
         whole = synthetic(round_)

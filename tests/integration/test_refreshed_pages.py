@@ -33,7 +33,7 @@ window.setTimeout = (what, ms) => wait(what, Math.min(ms, 300));
 def shop(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
     cluster = Cluster()
-    cluster.kafka.create_topic("orders", 4)
+    cluster.kafka.create_topic("orders", 40)
     topics.add_topic(cluster.coordinator, "orders", "readers", actor=PERSON)
     cluster.join("a")
     stable(cluster, {0: "a"})
@@ -71,13 +71,13 @@ def test_what_is_typed_into_a_filter_stays_while_the_page_refreshes(browser: Bro
 
 def test_a_reader_stays_where_he_is_while_the_page_refreshes(browser: Browser) -> None:
     browser.driver.set_window_size(500, 900)
-    browser.open("/")
+    browser.open("/clusters/shop/topics/orders")
     run = browser.driver.execute_script
-    run("document.querySelectorAll('.scroll')[1].scrollLeft = 60; window.old = document.querySelector('main')")
+    run("document.querySelectorAll('.scroll')[0].scrollLeft = 60; window.old = document.querySelector('main')")
     run("document.querySelector('main .act').focus({ preventScroll: true })")
     browser.until(lambda: run("return !window.old.isConnected"), "another look")
-    assert run("return document.querySelectorAll('.scroll')[1].scrollLeft") == 60
-    assert run("return document.activeElement.textContent") == "drain"
+    assert run("return document.querySelectorAll('.scroll')[0].scrollLeft") == 60
+    assert run("return document.activeElement.textContent") == "preview"
 
 
 def test_a_page_of_what_is_over_is_not_asked_for_again(browser: Browser, shop: Cluster) -> None:

@@ -3,34 +3,9 @@ const { createElement: h, useEffect, useState } = globalThis.React;
 const base = import.meta.url.replace(/\/tile\.js.*$/, "");
 const EVERY_MS = 10000;
 
-const duration = (seconds) => {
-  for (const [unit, name, below, small] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]])
-    if (seconds >= unit) return `${Math.floor(seconds / unit)} ${name} ${Math.floor((seconds % unit) / below)} ${small}`;
-  return `${Math.max(0, Math.round(seconds))} s`;
-};
-const counted = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
-const cut = (text) => (text.length > 80 ? `${text.slice(0, 79)}…` : text);
 const line = (key, text, bad = false) => h("div", { key, style: { fontWeight: bad ? 600 : 400, unicodeBidi: "isolate", overflowWrap: "anywhere" } }, text);
 
-const missing = (one) => {
-  if (!one.missing_count) return "";
-  const named = one.missing.slice(0, 5), more = one.missing_count - named.length;
-  return `; missing: ${named.join(", ")}${more ? ` and ${more} more` : ""}`;
-};
-
-const lines = (one) => {
-  if (one.problem && one.topics === undefined) return [line("problem", one.problem, true)];
-  const found = [];
-  if (one.problem) found.push(line("problem", one.problem, true));
-  found.push(one.not_stable_count
-    ? line("stable", `${one.not_stable_count} of ${counted(one.topics, "topic")} not Stable or not owned`, true)
-    : line("stable", one.topics === 1 ? "The only topic is Stable" : one.topics ? `All ${one.topics} topics are Stable` : "No topic is managed"));
-  for (const topic of one.not_stable.slice(0, 5))
-    found.push(line(`topic ${topic.topic}`, `${cut(topic.topic)}, ${topic.state}${topic.since ? ` for ${duration(one.now - topic.since)}` : ""}: ${topic.says}`));
-  if (one.oldest_unowned) found.push(line("unowned", `Nobody reads partition ${one.oldest_unowned.partitions} of ${cut(one.oldest_unowned.topic)}${one.oldest_unowned.since ? `, for ${duration(one.now - one.oldest_unowned.since)} at least` : ""}`, true));
-  found.push(line("consumers", `${counted(one.running, "consumer")} ${one.running === 1 ? "runs" : "run"}; the fleets want ${one.wanted}${missing(one)}`, one.missing_count > 0));
-  return found;
-};
+const lines = (one) => (one.health ? one.health.map((each, at) => line(at, each.says, each.bad)) : [line("problem", one.problem, true)]);
 
 globalThis.AirflowPlugin = () => {
   const [answer, setAnswer] = useState(null), [silent, setSilent] = useState(false);

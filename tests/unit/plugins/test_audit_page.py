@@ -38,7 +38,7 @@ def intruded(site: Site) -> None:
 
 def test_a_healthy_cluster_shows_who_commits_what(site: Site) -> None:
     said = text_of(pages_of(site).get("/audit").text)
-    assert "Who owns what in cluster shop" in said
+    assert "Ownership audit of cluster shop" in said
     assert "by two looks, 10 ms apart" in said
     assert "old code KPC-084 – – a runs a release that does not say its number" in said
     found = pages_of(site).get(DATA).json()

@@ -589,5 +589,5 @@ def test_the_live_page_is_a_frame_that_reads_nothing(shop: Cluster) -> None:
     client = pages_of(shop)
     page = client.get("/live")
     assert page.status_code == 200
-    assert "Cluster shop now" in text_of(page.text)
+    assert "Partitions live of cluster shop" in text_of(page.text)
     assert page.headers["content-security-policy"].count("'sha256-") == 4, "three scripts and one style"

@@ -338,14 +338,6 @@ def test_who_was_waited_for_and_how_long_is_said(shop: Cluster) -> None:
     ]
 
 
-@pytest.mark.parametrize(("waits", "said"), [(50, ""), (51, "And 1 more wait."), (52, "And 2 more waits.")])
-def test_waits_that_are_not_shown_are_counted(shop: Cluster, waits: int, said: str) -> None:
-    moves = [Move(p, "", f"c{p:02}", MoveKind.START) for p in range(waits)]
-    write(shop, State.STABLE, State.STARTING, 900_000.0, *moves)
-    page = text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text)
-    assert ("more wait" in page, said in page) == (bool(said), True)
-
-
 def measured(shop: Cluster) -> None:
     """The giver's last record at +500 ms, the release at +510, the taker's first at +523."""
     a_hand_off(shop)

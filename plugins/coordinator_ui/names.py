@@ -1,0 +1,11 @@
+"""The names of the pages. Every Airflow process imports this."""
+
+NAMES = {
+    "topics": "Topics",
+    "live": "Partitions live",
+    "rebalances": "Rebalances",
+    "actions": "Actions",
+    "audit": "Ownership audit",
+    "run": "Moved partitions",
+}
+"""Template → the one name of its page: in Airflow's menu, in links, as its heading and its title."""
