@@ -86,7 +86,8 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--topics",
         default="",
-        help="names or regular expressions, separated by commas; default: the topics that the pipelines match",
+        help="names or regular expressions, separated by commas; default: the topics that the pipelines match, and for a plain consumer "
+        "every topic of the cluster, also those of other fleets",
     )
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port of the status interface; 0 = a free one")
     parser.add_argument(

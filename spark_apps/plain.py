@@ -396,6 +396,10 @@ class PlainConsumer:
 
     def run(self) -> int:
         """Serve until the consumer has left; its exit code. Raises `CoordinatorError`s of the start."""
+        if not self._settings.topics:
+            log.warning(
+                "no topics are given, so this consumer takes every topic of the cluster; give --topics=orders,clicks-.*"
+            )
         with open_process(self._settings) as process:
             topics = PlainTopics(process, self._output)
             self.process = process

@@ -11,11 +11,12 @@ from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_rights import wrong_access_lists
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node
 from coordinator_tasks.core.codecs.history_codec import decode_record
-from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_member
+from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_fleet, decode_member
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess
+from coordinator_tasks.core.fleet_topics import conflicts
 from coordinator_tasks.core.interface_addresses import is_plain
 from coordinator_tasks.core.kafka_rights import Side
-from coordinator_tasks.core.names import Paths, is_consumer, is_topic
+from coordinator_tasks.core.names import Paths, is_app, is_consumer, is_topic
 from coordinator_tasks.core.partition_text import counted, shown
 from coordinator_tasks.core.ports import Create, Delete
 from coordinator_tasks.core.znodes import children, find_many, numbered
@@ -66,6 +67,7 @@ def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Find
         yield _clocks(zk, paths)
         yield from _consumers_clocks(zk, paths)
         yield from _plain_interfaces(settings, zk, paths)
+        yield from _fleets(zk, paths)
         yield from _coordinators_clocks(zk, paths)
 
 
@@ -209,6 +211,25 @@ def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
             if is_plain(decode_member(paths.member(name), node.data, node.stat.created_at).address):
                 found.append(name)
     return sorted(found)
+
+
+def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+    """Whether each fleet has topics of its own."""
+    found = []
+    nodes = find_many(zk, {app: paths.fleet(app) for app in filter(is_app, children(zk, paths.fleets))}, {})
+    for app, node in nodes.items():
+        with suppress(Malformed):  # `fleet` names it
+            found.append(decode_fleet(paths.fleet(app), node.data, app, node.stat.version))
+    wrong = list(conflicts(found, children(zk, paths.configs)).values())
+    check = "fleets' topics"
+    if wrong:
+        more = f" ({len(wrong)} of {counted(len(found), 'fleet')})" if len(wrong) > _SHOWN else ""
+        says = "; ".join(one.partition("; ")[0] for one in wrong[:_SHOWN]) + more
+        yield Finding(
+            check, Result.WARNING, says, "give each fleet topics of its own, as an argument: --topics=orders,clicks-.*"
+        )
+    elif found:
+        yield Finding(check, Result.OK, f"no topic is taken by two of {counted(len(found), 'fleet')}")
 
 
 def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:

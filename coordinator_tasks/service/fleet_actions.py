@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, NotManaged
+from coordinator_tasks.core.errors import UNREADABLE, BadFleet, CoordinatorError, NotManaged
+from coordinator_tasks.core.fleet_topics import conflicts, named, unnamed
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, Directive, Fleet
 from coordinator_tasks.core.partition_text import agreed, counted, shown
-from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics
+from coordinator_tasks.service import fleet, overview, redeployment, scaling, topics, transitions
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.action import Action, Done, Given, texts, will
 from coordinator_tasks.service.coordinator import Coordinator
@@ -31,13 +32,27 @@ def _wanted(given: Given) -> Fleet:
 
 def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
     wanted = _wanted(given)
+    fleet.check_set(c, wanted)
+    warned = _topics_checked(c, wanted, given)
     try:
         unwanted = tuple(_unwanted(fleet.fleet_of(c, wanted.app), wanted))
     except NotManaged:
         unwanted = ()
     found = fleet.set_fleet(c, wanted)
     said = f"{_listed(found)}; the missing ones are launched"
-    return Done(found, "\n".join(will((said, *unwanted, *_not_launched(c, found)))), (_listed(found),))
+    return Done(found, "\n".join(will((said, *unwanted, *_not_launched(c, found), *warned))), (_listed(found),))
+
+
+def _topics_checked(c: Coordinator, wanted: Fleet, given: Given) -> list[str]:
+    """What a person should know of the fleet's topics; raises `BadFleet` for those of another fleet, unless it is forced."""
+    known = {one.app: one for one in fleet.fleets(c)}
+    present = known.get(wanted.app)
+    known[wanted.app] = wanted
+    conflict = conflicts(known.values(), transitions.topics(c)).get(wanted.app, "")
+    same = present is not None and bool(present.consumers) and named(present.arguments) == named(wanted.arguments)
+    if conflict and not same and not given.get("force"):
+        raise BadFleet(f"{conflict}, or --force (in a form: Force) if they are to share topics")
+    return [text] if (text := conflict or ("" if same else unnamed(wanted))) else []
 
 
 def _not_launched(c: Coordinator, wanted: Fleet) -> Iterator[str]:
@@ -67,8 +82,10 @@ def _listed(found: Fleet) -> str:
 def _compared(c: Coordinator, given: Given) -> Iterator[str]:
     wanted = _wanted(given)
     fleet.check_set(c, wanted)
+    warned = _topics_checked(c, wanted, given)
     yield from list(_changed(c, wanted)) or [f"nothing would change: {_listed(wanted)}"]
     yield from _not_launched(c, wanted)
+    yield from warned
 
 
 def _changed(c: Coordinator, wanted: Fleet) -> Iterator[str]:
@@ -182,7 +199,19 @@ FLEET_ACTIONS = (
         "Set the consumers of an application that should run; the DAGs consumers and reconcile, or a launcher, start the missing ones.\n\n"
         "It replaces what was set. Consumers that run are not touched: `redeploy` replaces them.",
         "Set the consumers of an application that should run. This replaces what was set; consumers that run are not touched.",
-        (p.APP, p.APPLICATION, p.CONSUMERS, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.CODE, p.REASON, p.DRY_RUN, p.BY),
+        (
+            p.APP,
+            p.APPLICATION,
+            p.CONSUMERS,
+            p.ARGUMENTS,
+            p.CONF,
+            p.ENVIRONMENT,
+            p.CODE,
+            p.FORCE,
+            p.REASON,
+            p.DRY_RUN,
+            p.BY,
+        ),
         do=_set_fleet,
         before=_compared,
     ),

@@ -11,6 +11,7 @@ from typing import NoReturn, cast
 
 from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.fleet_topics import conflicts
 from coordinator_tasks.core.machine import crashes
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.crashes import Exits
@@ -257,7 +258,7 @@ class Look:
     """One look at a cluster: its topics' nodes, everybody in it with their answers, and the fleets' consumers.
 
     `held`: consumer → the largest incarnation that is granted anything; `wanted`: consumer of a fleet → why it is not launched;
-    `kept`: consumer → why the redeployment or upgrade that replaces it waits.
+    `kept`: consumer → why the redeployment or upgrade that replaces it waits, or its fleet shares topics.
     """
 
     nodes: Mapping[str, TopicNode]
@@ -286,12 +287,18 @@ def look(c: Coordinator) -> Look:
     answers = c.statuses.ask(interfaces(everybody, members, claims), known(nodes, members, claims))
     unclear |= unasked(answers)
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
-    return Look(nodes, world, tuple(everybody), held, wanted, dict(_kept(c, every)))
+    return Look(nodes, world, tuple(everybody), held, wanted, dict(_kept(c, every, nodes)))
 
 
-def _kept(c: Coordinator, every: Iterable[Fleet]) -> Iterator[tuple[str, str]]:
-    """Who is replaced by a redeployment or an upgrade that waits, and what for; one that cannot be read is left out."""
+def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Who is replaced by a redeployment or an upgrade that waits, and what for; one that cannot be read is left out.
+
+    The first consumer of a fleet has what is wrong with its topics.
+    """
+    shared = conflicts(every, topics)
     for fleet in every:
+        if fleet.app in shared:
+            yield fleet.consumers[0], shared[fleet.app]
         with suppress(Malformed, Refused):
             consumer, why = redeployment.why_waits(c, fleet) if fleet.replaced else ("", "")
             if why:

@@ -380,7 +380,13 @@ TABLE: Mapping[str, Row] = {
     ),
     # Fleets
     "set_fleet": Row(
-        {"app": "made", "application": APPLICATION, "consumers": ["m-1", "m-2"], "code": "1.4"},
+        {
+            "app": "made",
+            "application": APPLICATION,
+            "consumers": ["m-1", "m-2"],
+            "arguments": ["--topics=made"],
+            "code": "1.4",
+        },
         2,
         all_of(of("fleet/made", "consumers"), of("fleet/made", "code")),
         (None, None),
@@ -391,6 +397,7 @@ TABLE: Mapping[str, Row] = {
             Bad({"consumers": ["u-1"]}, "KPC-019", "consumer 'u-1' is in the fleet of 'upgraded' already"),
             Bad({"application": "/opt/other.py"}, "KPC-019", "/opt/other.py"),
             Bad({"app": "../made"}, "KPC-011", "'../made' cannot be an application name", form="does not match"),
+            Bad({"arguments": []}, "KPC-019", "fleet 'made' names no topics"),
             Bad({"code": "../1"}, "KPC-019", "'../1' cannot be a version of code"),
             Bad({"consumers": ["m/1"]}, "KPC-011", "'m/1' cannot be a consumer id"),
         ),

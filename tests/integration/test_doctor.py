@@ -9,14 +9,17 @@ import pytest
 from coordinator_tasks.adapters.access_lists import AccessLists
 from coordinator_tasks.adapters.server_versions import REFUSES, TAKES, zookeeper_takes
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.cli import main
 from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.doctor import Result, examine
 from coordinator_tasks.doctor.zookeeper import JUTE_BYTES
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.ports import free_port
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service import topics
+from coordinator_tasks.service.fleet import set_fleet
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site
@@ -74,6 +77,11 @@ def test_the_doctor_finds_nothing_on_a_healthy_site_and_names_what_is_wrong_on_b
         code, results, mends = examined(settings, monkeypatch, capsys)
         assert (code, results["ZooKeeper nodes"]) == (1, "failed")
         assert "zookeeper-rights" in mends["ZooKeeper nodes"]
+
+        with open_coordinator(settings) as c:
+            for app in ("billing", "tax"):
+                set_fleet(c, Fleet(app, OWN_APPLICATIONS[0], (app,), (f"--topics={site.topic}",)))
+        assert examined(settings, monkeypatch, capsys)[1]["fleets' topics"] == "warning"
 
         nobody = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": "0"}
         code, results, _ = examined(replace(settings, kafka=nobody, answer_timeout_s=2.0), monkeypatch, capsys)

@@ -3,7 +3,7 @@
 An incarnation that is registered is never gone. Evidence is by number: what is known of incarnation 3 says nothing of 4.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -106,13 +106,18 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
 
 
 def subscribes(member: Member, topic: str) -> bool:
-    """Whether the member wants the topic: no list = any; else a name or a regular expression that matches it whole.
+    """Whether the member wants the topic."""
+    return wants(member.topics, topic)
+
+
+def wants(topics: Sequence[str], topic: str) -> bool:
+    """Whether a list has the topic: none = any; else a name or a regular expression that matches it whole.
 
     A topic of Kafka's own has to be named.
     """
     if topic in KAFKAS_OWN:
-        return topic in member.topics
-    return not member.topics or topic_patterns.any_matches(member.topics, topic)
+        return topic in topics
+    return not topics or topic_patterns.any_matches(topics, topic)
 
 
 def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member], holders: Collection[str] = ()) -> str:

@@ -1,6 +1,7 @@
 """The size of a fleet, its code and environment, and the replacement of its processes."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -241,6 +242,34 @@ def test_the_form_says_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
     assert consumers(shop) == ("b-1", "b-2")
     ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=False)
     assert consumers(shop) == ("b-1", "b-3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "fleet 'tax' names no topics, so its consumers take every topic, unless their code names some"),
+        (["--topics=ord.*"], "fleet 'tax' takes topic 'orders', which fleet 'billing' takes too"),
+    ],
+)
+def test_a_second_fleet_that_takes_a_topic_of_another_needs_force_and_is_named_afterwards(
+    arguments: list[str], says: str
+) -> None:
+    shop = Cluster()
+    fleet.set_fleet(shop.coordinator, Fleet(APP, "app.py", ("b-1",), ("--pipeline=orders=m:f",)))
+    given = {"app": "tax", "application": "app.py", "consumers": ["t-1"], "arguments": arguments}
+    for dry_run in (True, False):
+        with pytest.raises(BadFleet, match=f"{re.escape(says)}.*, or --force"):
+            ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=dry_run)
+    assert [one.app for one in fleet.fleets(shop.coordinator)] == [APP]
+    assert says in _set(shop, {**given, "force": True}).text
+    assert says in _set(shop, given).text, "what is set already is named, and stays"
+    (shown,) = (one for one in overview.consumers(shop.coordinator) if one.consumer == "t-1")
+    assert any(says in report for report in shown.reports)
+
+
+def test_the_only_fleet_may_name_no_topics_and_is_told_what_that_means() -> None:
+    done = _set(Cluster(), {"app": APP, "application": "app.py", "consumers": ["b-1"]})
+    assert "fleet 'billing' names no topics" in done.text
 
 
 def test_the_command_says_who_is_no_longer_wanted_and_keeps_its_partitions(shop: Cluster) -> None:
