@@ -51,7 +51,12 @@ FORMS: dict[str, dict[str, Any]] = {
     "add_topic": {"topic": OTHER, "group_id": "payments-billing"},
     "remove_topic": {"topic": TOPIC, "why": "it moved to another site"},
     "set_strategy": {"topic": TOPIC, "strategy": "weighted"},
-    "set_fleet": {"app": "reports", "application": APPLICATION, "consumers": ["reports-1", "reports-2"]},
+    "set_fleet": {
+        "app": "reports",
+        "application": APPLICATION,
+        "consumers": ["reports-1", "reports-2"],
+        "arguments": ["--topics=reports"],
+    },
     "drain": {"consumer": "billing-2", "why": "new host"},
     "isolate": {"consumer": "billing-2", "why": "does not answer"},
     "pause": {"topic": TOPIC, "partitions": [3]},
