@@ -306,13 +306,13 @@ def test_partitions_without_an_owner_have_their_own_exit_code(run: Run, site: Si
 
 def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b", "consumer-c", "consumer-d")
-    run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-e")
+    run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-e", "--argument=--topics=sales")
     run("isolate", "consumer-b", "--why", "wrong disk", "--yes")
     run("drain", "consumer-c", "--why", "new host")
     site.statuses.answers["consumer-a"] = Unreachable(Silence.SILENT, "no answer within 2 s")
     site.sessions["consumer-d"].close()
     site.statuses.answers["consumer-d"] = Unreachable(Silence.REFUSED, "refused")
-    run("set-fleet", "tax", "--application", "app.py", "--consumer", "consumer-f")
+    run("set-fleet", "tax", "--application", "app.py", "--consumer", "consumer-f", "--argument=--topics=tax")
     claim = encode_claim(IdClaim("consumer-f", 7))
     site.zk.transact([Create(site.paths.id("consumer-f"), claim)])
 
