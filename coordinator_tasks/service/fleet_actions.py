@@ -124,7 +124,7 @@ def _scale(c: Coordinator, given: Given, actor: Actor) -> Done:
     effect = _leave_lines(c, scaling.would_scale(c, given["app"], count, pattern))
     found = scaling.scale(c, given["app"], count, pattern, by=actor.named, why=given.get("why", ""))
     would = _would_be_scaled(found, [*_join_lines(found), *(f"{one} is draining" for one in found.leaves), *effect])
-    return Done(would.found, *will([would.text]), will(would.lines))
+    return Done(would.found, "\n".join(will([would.text])), will(would.lines))
 
 
 def _would_be_scaled(found: scaling.Scaled, lines: list[str]) -> Done:
@@ -181,7 +181,7 @@ def _would_redeploy(c: Coordinator, given: Given) -> Done:
 
 def _redeploy(c: Coordinator, given: Given, actor: Actor) -> Done:
     would = _would_be_redeployed(redeployment.redeploy(c, given["app"], by=actor.named, why=given.get("why", "")))
-    return Done(would.found, *will([would.text]), will(would.lines))
+    return Done(would.found, "\n".join(will([would.text])), will(would.lines))
 
 
 def _would_be_redeployed(found: redeployment.Redeployed) -> Done:

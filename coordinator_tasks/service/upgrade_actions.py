@@ -51,7 +51,7 @@ def _would_begin(c: Coordinator, given: Given) -> Done:
 
 def _begin(c: Coordinator, given: Given, actor: Actor) -> Done:
     would = _would_be_begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
-    return Done(would.found, *will([would.text]), will(would.lines))
+    return Done(would.found, "\n".join(will([would.text])), will(would.lines))
 
 
 def _would_be_begun(c: Coordinator, found: Beginning) -> Done:
