@@ -9,7 +9,8 @@ from itertools import filterfalse
 
 import numpy as np
 
-from benchmarks.group_assignors.layout import NOBODY, Claims, Layout, Numbers, by_owner
+from benchmarks.group_assignors.layout import NOBODY, Claims, Layout, by_owner
+from coordinator_tasks.core.assignors.cycles import Numbers
 from coordinator_tasks.core.assignors.group import Assignment, Group
 
 

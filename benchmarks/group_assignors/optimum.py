@@ -9,19 +9,18 @@ from enum import StrEnum
 import numpy as np
 
 from benchmarks.group_assignors.equal import dealt, fewest_moves, settled, solve_equal
-from benchmarks.group_assignors.flow import Flow
 from benchmarks.group_assignors.layout import (
     NOBODY,
     Claims,
-    Flags,
     Layout,
-    Numbers,
     Places,
     assignment_of,
     by_owner,
     claims_of,
     layout_of,
 )
+from coordinator_tasks.core.assignors.cycles import Flags, Numbers
+from coordinator_tasks.core.assignors.flow import Flow
 from coordinator_tasks.core.assignors.group import Assignment, Group
 
 

@@ -19,8 +19,7 @@ import heapq
 
 import numpy as np
 
-from benchmarks.group_assignors.cycles import negative_cycles
-from benchmarks.group_assignors.layout import Flags, Numbers
+from coordinator_tasks.core.assignors.cycles import Flags, Numbers, negative_cycles
 
 
 class Flow:
