@@ -89,7 +89,7 @@ class _Column:
 
 def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mapping[str, int]) -> None:
     """Answer problems of the same members: each member gets its quota of all of them, and keeps what it can."""
-    for member, count in kept.items():
+    for member, count in sorted(kept.items()):
         _give_up(columns, member, count - quotas[member])
     needs = {member: need for member, quota in quotas.items() if (need := quota - kept.get(member, 0)) > 0}
     for column in columns:
@@ -97,14 +97,17 @@ def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mappin
 
 
 def _give_up(columns: Sequence[_Column], member: str, surplus: int) -> None:
-    """Put so many partitions of the member into the pools: of the topics of which it has most above its share."""
+    """Put so many partitions of the member into the pools: of the topics of which it has most above its share.
+
+    Of those, of one that others have given up less of.
+    """
     if surplus <= 0:
         return
-    heap = [(one.share - one.has(member), i) for i, one in enumerate(columns) if member in one.kept]
+    heap = [(one.share - one.has(member), len(one.pool), i) for i, one in enumerate(columns) if one.kept.get(member)]
     heapify(heap)
     for _ in range(surplus):
-        below, i = heappop(heap)
+        below, given, i = heappop(heap)
         held = columns[i].kept[member]
         columns[i].pool.append(held.pop())
         if held:
-            heappush(heap, (below + 1, i))
+            heappush(heap, (below + 1, given + 1, i))
