@@ -13,7 +13,7 @@ plan, because partitions on their way count where they go.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
@@ -51,7 +51,7 @@ class _Asking(_Part):
 
     @property
     def then(self) -> Mapping[int, str]:
-        return self.held if self.answer is None else self.answer
+        return self.answer if self.answer is not None else self.held
 
     @property
     def shares(self) -> bool:
@@ -150,7 +150,7 @@ class TogetherPlan:
         held, question = machine.question(view, world, self._policy, always=view.topic in self._always)
         return _Part(view, held, measures) if question is None else _Asking(view, held, measures, question)
 
-    def _share(self, asking: Collection[_Asking], parts: Collection[_Part]) -> None:
+    def _share(self, asking: Sequence[_Asking], parts: Collection[_Part]) -> None:
         """One answer for all of these, beside what is fixed."""
         loads, ties = Counter(self._elsewhere), Counter[str]()
         asked = {one.view.topic for one in asking}
@@ -160,7 +160,7 @@ class TogetherPlan:
         for part in asking:
             part.question = part.question.beside(loads, part.question.problem.carried)
         problems = [side for part in asking for side in part.question.sides]
-        strategy = next((one.question.strategy for one in asking), None)
+        strategy: object = asking[0].question.strategy if asking else None
         found = iter(strategy.share(problems, ties) if isinstance(strategy, Sharing) else ())
         for part in asking:
             part.keep([next(found) for _ in part.question.sides])
