@@ -249,7 +249,7 @@ def test_a_fleet_is_launched_as_it_is_and_stands_in_no_xcom(
         return SimpleNamespace(returncode=0, stdout=json.dumps({"started": True, "pid": 1, "log": "l"}), stderr="")
 
     monkeypatch.setattr(launch, "subprocess", SimpleNamespace(run=submit, DEVNULL=subprocess.DEVNULL))
-    missing = Instance(dags["consumers"], "missing").run()
+    missing = Instance(dags["consumers"], "missing", conf={"app": "billing"}).run()
     assert missing.left["xcom"] == [{"consumer": "late"}]
     launched = Instance(dags["consumers"], "launch", xcoms={"missing": missing.left["xcom"]}, map_index=0).run()
     assert without_effect(touched, missing, launched)
@@ -303,7 +303,7 @@ def test_a_dry_run_is_seen_to_have_done_nothing_and_leaves_what_it_would_do(
         Instance(dags["pause"], "pause", {**given, "dry_run": dry_run}).run().left for dry_run in (True, False)
     )
     assert tried["ended"].startswith("dry run: nothing was changed")
-    assert tried["xcom return_value"] == ["partition 0 of orders is paused"]
+    assert tried["xcom return_value"] == ["partition 0 of orders would be paused"]
     assert done["xcom"] == [*tried["xcom return_value"], "the next plan hands it to the consumers"]
 
 

@@ -69,7 +69,7 @@ def test_an_upgrade_passes_all_its_steps_under_a_budget() -> None:
 def test_who_begins_an_upgrade_is_told_that_nothing_of_it_waits() -> None:
     given = {"app": APP, "version": "v2", "code": "v2", "hold_minutes": 1, "patience_minutes": 1}
     given |= {"max_lag_s": 30, "max_errors": 0, "min_rate": 0}
-    said = "its steps, and the way back, need no approval, whatever the budget says"
+    said = "its steps, and the way back, would need no approval, whatever the budget says"
     for site, told in ((upgradable(), True), (upgrading_site(partitions=8), False)):
         done = ACTIONS["upgrade"].run(site.coordinator, given, PERSON, dry_run=True)
         assert (done.lines[-1] == said) is told

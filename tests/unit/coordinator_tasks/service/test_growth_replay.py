@@ -97,7 +97,7 @@ def test_what_cannot_help_is_said_once_until_something_else_is_done() -> None:
 def test_the_lines_say_what_moved_its_predicted_pauses_and_the_end_with_whole_numbers() -> None:
     past = {"orders": [PastMove(MoveKind.HANDOFF, 0.02)] * 9}
     _, found = replayed(shop(even(300.0)), Growing(replace(LIMITS, most=4), 500.0, minutes=125), Policy(), past)
-    moved = [line for line in found.lines if " by hand-off: pause 20 ms (20 ms to 20 ms)" in line]
+    moved = [line for line in found.lines if " by hand-off: pause total 20 ms (20 ms to 20 ms)" in line]
     assert moved
     assert found.lines[-1].startswith("in the end: ")
     assert "e+" not in "".join(found.lines)

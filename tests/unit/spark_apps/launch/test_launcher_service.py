@@ -415,7 +415,7 @@ def test_a_base_folder_that_takes_no_file_is_one_line(
     [
         (["--conf", "x"], "--conf 'x' is not name=value"),
         (["--conf", "a=1", "--conf", "a=2"], "--conf a is given twice; give it once"),
-        ([], "the cluster name is empty"),
+        ([], "no ZooKeeper address is set"),
     ],
 )
 def test_wrong_settings_are_one_line(
