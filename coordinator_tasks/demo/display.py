@@ -126,10 +126,10 @@ def _moves_table(events: Sequence[EventReport]) -> Table:
     table = Table(title="Moves", title_justify="left")
     for name in ("partition", "from", "to", "kind"):
         table.add_column(name, no_wrap=True)
-    table.add_column("cause", no_wrap=True, overflow="ellipsis", max_width=60)
+    table.add_column("cause", max_width=60)  # on a narrow terminal the texts wrap, so that names and figures stay whole
     for name in ("extra ms", "total ms", "usual ms"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("total by the history", justify="right", no_wrap=True)
+    table.add_column("total by the history", justify="right")
     for event in events:
         for move in event.moves:
             table.add_row(
