@@ -78,7 +78,7 @@ def hostile() -> Cluster:
     cluster = Cluster()
     for topic in TOPICS:
         cluster.kafka.create_topic(topic, 4)
-        topics.add_topic(cluster.coordinator, topic, "readers", actor=PERSON)
+        topics.add_topic(cluster.coordinator, topic, "readers", actor=PERSON, force=True)
     for consumer in CONSUMERS:
         cluster.join(consumer)
         register(

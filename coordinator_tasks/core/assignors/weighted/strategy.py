@@ -35,5 +35,6 @@ class Weighted:
         return rules_of(parameters).measure
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
-        """As the parameters say: weights change by themselves, and so do the loads of other topics."""
-        return rules_of(parameters).interval_s
+        """Only measured weights change by themselves."""
+        rules = rules_of(parameters)
+        return None if rules.measure is Measure.PARTITIONS else rules.interval_s
