@@ -231,6 +231,7 @@ def test_a_spark_consumer_without_a_usable_java(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "home", version) if version else tmp_path / "nothing"))
     monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr("coordinator_tasks.java.INSTALLED", tmp_path / "jvm")
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert start("shop", "a") == 2
     said = one_line(capsys)
@@ -427,7 +428,7 @@ def test_what_is_refused_is_one_line_and_changes_nothing(
     words = {**files, "{topic}": standing.site.topic, "{rebalance}": standing.history()[0].rebalance}
     before = stored(standing.site)
     given = [words.get(one, one.replace("{topic}", standing.site.topic)) for one in arguments]
-    code, said = typed(*given, *(["--yes"] if arguments[0] in ("isolate", "reset-offsets") else []))
+    code, said = typed(*given, *{"isolate": ["--yes"], "reset-offsets": ["--execute"]}.get(arguments[0], []))
     assert (code, says in said) == (2, True), said
     assert said.startswith("error: KPC-")
     assert len(said) < 1_100

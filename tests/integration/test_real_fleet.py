@@ -71,7 +71,7 @@ def test_a_fleet_is_scaled_and_redeployed_while_records_flow(managed: Managed, c
     refused = ran(managed, "redeploy", "billing", code=2)
     assert refused.startswith("error: KPC-019: a1 is the only live consumer")
     traffic = Traffic(managed.site)
-    assert "a2 joins" in ran(managed, "scale", "billing", "2", "--dry-run")
+    assert "a2 would join" in ran(managed, "scale", "billing", "2", "--dry-run")
     assert launched(managed, c) == [], "it was only shown"
     ran(managed, "scale", "billing", "2", "--why", "month end")
     assert launched(managed, c) == ["a2"]

@@ -109,7 +109,7 @@ def test_a_cluster_by_rate_with_racks_and_capacities_then_a_sites_own_strategies
         with open_coordinator(settings) as c:
             form = {"topic": site.topic, "strategy": "last", "parameters": {}}
             person = Actor("airflow", "ada", dag="set_strategy")
-            told = f"{site.topic} has strategy 'tiers' (its defaults) now, and gets 'last' (its defaults)"
+            told = f"{site.topic} has strategy 'tiers' (its defaults) now, and would get 'last' (its defaults)"
             assert ACTIONS["set_strategy"].lines(c, form, person, dry_run=True) == [told]
             assert ACTIONS["set_strategy"].lines(c, form, person, dry_run=False) == [told, "the next plan uses it"]
         managed.stable("c")
