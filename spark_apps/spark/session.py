@@ -44,8 +44,8 @@ STARTUP = ROOT / "spark_apps" / "startup"
 def configure(builder: SparkSession.Builder, *, idempotent_sink: bool = False) -> SparkSession.Builder:
     """Add the settings to a session that is being built; Spark's Python processes are this Python with our packages.
 
-    Later settings of the builder override them, and so do those of spark-submit for `SAFE`. `idempotent_sink` allows speculative
-    execution.
+    Later settings of the builder override them. What spark-submit was given overrides `SAFE` and `DEFAULT_CORES`.
+    `idempotent_sink` allows speculative execution.
     """
     os.environ.update(python_environment(os.environ))
     if is_local_master(builder._options.get("spark.master", "")):  # noqa: SLF001 - its JVM is still to be started

@@ -177,7 +177,7 @@ def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
 
 
 def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:
-    """Partition → who says that it runs it."""
+    """Consumers that report running each partition."""
     found: dict[int, list[_Runner]] = {}
     for consumer in sorted(world.answers):
         status = world.status(consumer)

@@ -34,7 +34,8 @@ def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
 
     - It has no owner, and is not on its way to one.
     - It is on its way for `stuck_after_s`, and no possible owner says that it runs it. Who finishes its last batch runs it.
-    - Its topic is Stable for that time, and its owner says that it does not run it, or has been absent for that time.
+    - The topic has been Stable for `stuck_after_s`, and the owner reports that the partition does not run, or the owner has been
+      absent for `stuck_after_s`.
     """
     found = dict.fromkeys(unowned_in(view), NO_OWNER)
     if view.config.removed or view.node is None or view.state is None:
