@@ -51,6 +51,7 @@ class Shop:
         self.c, self.folder, self.managed = c, folder, managed
         self.site = managed.site
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.killed: set[str] = set()
         self.sent = 0
 
     def begin(self) -> None:
@@ -68,7 +69,10 @@ class Shop:
     def launch(self) -> None:
         """What a launcher does."""
         for one in fleet.missing(self.c):
-            if one.consumer not in self.processes or self.processes[one.consumer].poll() is not None:
+            ended = self.processes[one.consumer].poll() if one.consumer in self.processes else 0
+            if ended:
+                self.killed.add(one.consumer)
+            if ended is not None:
                 self.processes[one.consumer] = self._started(one)
 
     def _started(self, one: Launch) -> subprocess.Popen[bytes]:
@@ -197,9 +201,10 @@ def test_a_version_that_is_killed_in_its_second_step_gives_everything_back_and_e
         shop.owned_by(begun.old_consumers)
     assert not shop.dies("v2").exists()
     assert fleet.fleet_of(shop.c, APP).consumers == begun.old_consumers
-    killed = [one for one in begun.new_consumers if shop.processes[one].poll() not in (None, 0)]
+    died = {one for one in begun.new_consumers if shop.processes[one].poll() not in (None, 0)}
+    killed = died | shop.killed
     assert len(killed) == 1
-    shop.left([one for one in begun.new_consumers if one not in killed])
+    shop.left([one for one in begun.new_consumers if one not in died])
     shop.judge()
     found = shop.measured()
     shop.agrees(found)

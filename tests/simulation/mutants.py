@@ -170,8 +170,8 @@ MUTANTS = (
     ),
     Mutant(
         "Batches.readable",
-        "return {p: h for p, h in self._holdings.ready().items() if h.is_sure(now, self._fresh_s)}",
-        "return self._holdings.ready()",
+        "if p not in waiting and h.is_sure(now, self._fresh_s)",
+        "if p not in waiting",
         "nothing is handed out on an old look",
     ),
     Mutant(
@@ -207,14 +207,14 @@ MUTANTS = (
     ),
     Mutant(
         "PlainTopic._process",
-        "self._drop([p for p in came if p not in ranges])",
-        "pass",
+        "left = (left | ranges.keys()) - whole",
+        "left = set()",
         "what was fetched and not handed out is fetched again",
     ),
     Mutant(
         "PlainTopic._pass",
-        "if (m.offset() or 0) >= one.start",
-        "if True",
+        "if one.start <= (m.offset() or 0) < one.end",
+        "if (m.offset() or 0) < one.end",
         "what was handed out once is not handed out again",
     ),
     Mutant(
@@ -1447,7 +1447,7 @@ MUTANTS = (
     ),
     Mutant(
         "upgrade._holding",
-        "if failures:",
+        "if failures or upgrade.suspected_at:",
         "if False:",
         "a step that breaks its rule moves everything back",
     ),
