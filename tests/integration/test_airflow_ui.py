@@ -746,7 +746,7 @@ def test_the_tile_shows_the_longest_name_as_text_and_stays_in_its_place(
     eventually(lambda: added(coordinator, name, "others"))
     browser.leave()
     browser.open("/")
-    browser.until(lambda: f"{name[:79]}…" in browser.find("[data-coordinator-tile]").text, "the tile")
+    browser.until(lambda: f"{name[:77]}..." in browser.find("[data-coordinator-tile]").text, "the tile")
     tile = browser.find("[data-coordinator-tile]")
     wide = (
         "const tile = arguments[0]; return [tile.scrollWidth - tile.clientWidth, tile.querySelectorAll('img').length]"
