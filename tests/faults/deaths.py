@@ -1,4 +1,4 @@
-"""Deaths at named points beyond those of `make test`: pairs, rare points, later calls of a point; and sleepers."""
+"""Deaths at named points beyond those of `make test`: every phase, pairs, rare points, later calls of a point; and sleepers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +25,7 @@ RARE_TRIES = 20
 SLEEPERS = 50
 ADRIFT = 10
 PAIRS, RARE, LATER, SLEEPING, CUT_OFF = "pairs", "rare-points", "later-calls", "sleepers", "cut-off-sleepers"
+POINTS = "points"
 FURTHER = "further-points"
 FURTHER_TRIES = 5
 BLINDNESS = "blind-zombies"
@@ -39,6 +40,8 @@ def plans(part: str, wanted: Wanted) -> list[tuple[Kill, ...]]:
     """The cases of a part."""
     if part == PAIRS:
         return list(islice(plan.pairs(SEED), wanted.pairs))
+    if part == POINTS:
+        return plan.singles()
     if part == RARE:
         return plan.rare()
     if part == FURTHER:
@@ -159,5 +162,5 @@ PARTS = [
     Part(BLINDNESS, _blind, _blinded),
     _sleepers(SLEEPING, SLEEPERS, sleepers),
     _sleepers(CUT_OFF, ADRIFT, adrift),
-    *(_deaths(part) for part in (PAIRS, FURTHER, RARE, LATER)),
+    *(_deaths(part) for part in (POINTS, PAIRS, FURTHER, RARE, LATER)),
 ]

@@ -78,6 +78,12 @@ def singles() -> list[tuple[Kill, ...]]:
     return _both_sides([point for point, always in listed().items() if always])
 
 
+def one_per_step() -> list[tuple[Kill, ...]]:
+    """As `singles`, with each step of each process in one of its phases."""
+    steps = {step_of(point): point for point, always in listed().items() if always}
+    return _both_sides(list(steps.values()))
+
+
 def _both_sides(points: Sequence[str]) -> list[tuple[Kill, ...]]:
     found: list[tuple[Kill, ...]] = [(Kill(point, when),) for point in points for when in When]
     random.Random(1).shuffle(found)

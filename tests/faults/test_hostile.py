@@ -10,8 +10,8 @@ from coordinator_tasks.service import overview
 from tests.faults.hostile import CHUNK, EDGES, LIAR, problems_of, site
 from tests.faults.malformed import ODD_TEXTS, ODD_VALUES
 
-CHUNKS = 10
-"""A tenth of what the long part gives each edge."""
+CHUNKS = 3
+"""So many of the hundred chunks that the long part gives each edge."""
 NO_TEXT = "\ud800"
 """Half a character: no JSON with it can be read."""
 
