@@ -18,7 +18,18 @@ import typer
 from typer.core import TyperGroup
 
 from coordinator_tasks import logs
-from coordinator_tasks.cli import audits, consumers, metrics, offsets, rebalances, rights, snapshots, topics, version
+from coordinator_tasks.cli import (
+    audits,
+    consumers,
+    metrics,
+    offsets,
+    rebalances,
+    rights,
+    snapshots,
+    state_files,
+    topics,
+    version,
+)
 from coordinator_tasks.cli.base import HELD_EXIT, Opener
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused, Unavailable, in_one_line
@@ -48,7 +59,7 @@ app = typer.Typer(
 MISTYPED: Any = next(kind for kind in reversed(typer.BadParameter.__mro__) if hasattr(kind, "format_message"))
 """What typer raises for a wrong command line: its common base has another name and place in each version of typer."""
 
-for part in (topics, rebalances, snapshots, consumers, audits, rights, metrics, version):
+for part in (topics, rebalances, snapshots, state_files, consumers, audits, rights, metrics, version):
     app.add_typer(part.commands)
 app.add_typer(offsets.commands, name="offsets", rich_help_panel="Topics and partitions")
 

@@ -131,6 +131,37 @@ def read_file(path: Path, most: int, what: str, refusal: type[Refused]) -> bytes
     return raw
 
 
+def write_new(file: Path, data: bytes, *, private: bool = False) -> None:
+    """Write a file, which has its name once it is whole; `private`: for this user alone, and on the disk.
+
+    Raises `Refused` if it is there already, or cannot be written.
+    """
+    try:
+        _write_new(file, data, private)
+    except FileExistsError as error:
+        raise Refused(f"{file} is there already; name another file, or remove it first") from error
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {error.strerror}; name a file that can") from error
+
+
+def _write_new(file: Path, data: bytes, private: bool) -> None:
+    if os.path.lexists(file):
+        raise FileExistsError
+    scratch = file.with_name(f".{'export' if private else 'snapshot'}.{os.getpid()}")
+    scratch.unlink(missing_ok=True)  # of a process that was killed
+    try:
+        with scratch.open("xb") as written:
+            if private:
+                os.fchmod(written.fileno(), 0o600)
+            written.write(data)
+            if private:
+                written.flush()
+                os.fsync(written.fileno())
+        scratch.rename(file)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
 def exit_if_held(reports: Sequence[TopicReport]) -> None:
     """Exit with `HELD_EXIT` if a topic is held."""
     if any(report.outcome is Outcome.HELD for report in reports):

@@ -1,6 +1,5 @@
 """Commands for a cluster in a file: take it, and try what would happen against it, without any server."""
 
-import os
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 from pathlib import Path
@@ -9,7 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli.base import LOOK, Format, Json, Output, exit_if_left_out, how_of, listed, opened, read_file
+from coordinator_tasks.cli.base import (
+    LOOK,
+    Format,
+    Json,
+    Output,
+    exit_if_left_out,
+    how_of,
+    listed,
+    opened,
+    read_file,
+    write_new,
+)
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
@@ -49,29 +59,10 @@ def snapshot(
     with opened(context) as c:
         found = snapshots.take(c)
         data = snapshots.encode(found)
-    try:
-        _write_new(file, data)
-    except FileExistsError as error:
-        raise Refused(f"{file} is there already; name another file, or remove it first") from error
-    except OSError as error:
-        raise Refused(f"{file} cannot be written: {error.strerror}; name a file that can") from error
+    write_new(file, data)
     size = {"file": str(file), "bytes": len(data), "topics": len(found.site.topics), "left_out": dict(found.left_out)}
     listed(size, how_of(how, json), _taken, show.rows)
     exit_if_left_out([f"{topic}: {why}" for topic, why in found.left_out.items()])
-
-
-def _write_new(file: Path, data: bytes) -> None:
-    """Write a file that is not there yet; it has its name once it is whole."""
-    if os.path.lexists(file):
-        raise FileExistsError
-    scratch = file.with_name(f".snapshot.{os.getpid()}")
-    scratch.unlink(missing_ok=True)  # of a process that was killed
-    try:
-        with scratch.open("xb") as written:
-            written.write(data)
-        scratch.rename(file)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def _taken(size: Mapping[str, Any]) -> str:

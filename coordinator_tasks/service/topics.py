@@ -131,7 +131,7 @@ def would_add(
         )
     _check_group(c, group_id)
     _check_readable(c, wanted)
-    _check_other_clusters(c, wanted)
+    check_other_clusters(c, wanted)
     return wanted, present
 
 
@@ -177,7 +177,8 @@ def _check_readable(c: Coordinator, wanted: TopicConfig) -> None:
         raise Refused(f"topic {wanted.topic!r} cannot have properties: {older}")
 
 
-def _check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
+def check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
+    """Raise `TopicConflict` if another cluster of this ZooKeeper manages the topic for the same group, or has not closed it."""
     for cluster in children(c.zk, ROOT):
         if cluster == c.paths.cluster or not is_cluster(cluster):
             continue
@@ -255,7 +256,7 @@ def _write_config(c: Coordinator, config: TopicConfig, former: tuple[TopicConfig
     c.zk.transact([put(path, encode_config(config), version)])
     try:
         # Another cluster may have added the same topic between our check and our write: then neither keeps it.
-        _check_other_clusters(c, config)
+        check_other_clusters(c, config)
     except TopicConflict:
         undo = Delete(path, version + 1) if former is None else SetData(path, encode_config(former[0]), version + 1)
         c.zk.transact([undo])

@@ -4,12 +4,15 @@ import logging
 import shutil
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from coordinator_tasks.cli import main
 from coordinator_tasks.core.codecs.codec import decode_state
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Answer, Member, MoveKind, Silence, State, TopicStatus, Unreachable
@@ -17,6 +20,7 @@ from coordinator_tasks.core.ports import Create, SetData, StatusClient, ZooKeepe
 from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import open_coordinator, open_zookeeper
 from spark_apps.plain import Record, Sink
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, QUICK, Consumer, Ledger, Managed, Writes
@@ -179,6 +183,52 @@ def test_a_restored_older_zookeeper_is_brought_to_what_runs(
         if now[partition] == "a":
             assert len(seen) == 1, "what the snapshot has right goes on under its epoch"
     assert [managed.ledger.offsets(p) for p in ALL] == [list(range(sent))] * 4
+
+
+def command(site: Site, *arguments: str) -> object:
+    """Run a command with the settings of a site; returns its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments, partial(open_coordinator, site.settings))
+    return ended.value.code
+
+
+def test_another_zookeeper_gets_the_state_and_consumers_go_on_from_their_commits(
+    managed: Managed, tmp_path: Path
+) -> None:
+    old, file = managed.site, str(tmp_path / "main.state")
+    for name in "ab":
+        managed.join(name)
+    assert command(old, "pin", old.topic, "b", "--partition", "0") == 0
+    with managed.looping():
+        managed.stable("ab")
+        old.produce(50)
+        managed.consumed(50)
+    before, records = managed.node(), len(managed.history())
+    for one in managed.consumers.values():
+        one.close()
+    assert command(old, "export", file) == 0
+    old.produce(50, 50)
+    (tmp_path / "other").mkdir()
+    with EmbeddedZooKeeper(tmp_path / "other") as server:
+        managed.site = new = copy(old)
+        new.settings = replace(old.settings, zookeeper=server.connect_string)
+        new.zk = open_zookeeper(new.settings)
+        assert command(new, "import", file, "--execute") == 0
+        for name in "ab":
+            managed.join(name)
+        with managed.looping():
+            owners = managed.stable("ab")
+            managed.consumed(100)
+        after, kept, isolated = managed.node(), len(managed.history()), new.zk.children(new.paths.directives)
+        for one in managed.consumers.values():
+            one.close()
+        new.close()
+    managed.site = old
+    assert owners[0] == "b", "the pin came along"
+    assert after.epoch > before.epoch
+    assert kept > records
+    assert isolated == [], "the ends of the former processes came along: nobody waited for them"
+    assert [managed.ledger.offsets(p) for p in ALL] == [list(range(100))] * 4, "none lost, none twice, and in order"
 
 
 @dataclass

@@ -1120,7 +1120,7 @@ MUTANTS = (
     # Topics and groups
     Mutant("_check_group", "if members:", "if False:", "a group with members is not taken into use"),
     Mutant(
-        "_check_other_clusters",
+        "check_other_clusters",
         "if found is None or (found[0].topic_id, found[0].group_id) != (wanted.topic_id, wanted.group_id):",
         "if True:",
         "two clusters do not manage one topic for one group",
@@ -1133,7 +1133,7 @@ MUTANTS = (
     ),
     Mutant(
         "_write_config",
-        "        _check_other_clusters(c, config)",
+        "        check_other_clusters(c, config)",
         "        pass",
         "two clusters that add one topic for one group at the same moment do not both keep it",
     ),

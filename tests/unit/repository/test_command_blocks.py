@@ -30,6 +30,7 @@ HELD_BACK = ("run", "metrics", "doctor", "approve")
 """Commands that the shop in memory cannot answer: two never end, one asks real servers, and one needs a plan that waits."""
 UPGRADE = "upgrade billing 1.5.0 --code 1.5.0 --why tried"
 BEFORE = {
+    "import main.state": "export main.state",
     **dict.fromkeys(("pause-upgrade", "roll-back-upgrade", "upgrade-report"), UPGRADE),
     "unpin orders --partition": "pin orders billing-2 --partition 3",
     "offsets undo": "offsets reset --topic orders:3 --to-earliest --why tried --execute",

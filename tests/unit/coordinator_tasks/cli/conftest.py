@@ -23,11 +23,16 @@ def shop() -> Shop:
 
 @pytest.fixture
 def run(shop: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command; returns its exit code, its output and its errors."""
+    """Runs a command in the shop; returns its exit code, its output and its errors."""
+    return command_of(shop, capsys)
+
+
+def command_of(site: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """What runs a command with the coordinator of a site; it returns the exit code, the output and the errors."""
 
     def command(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
-            main(arguments, lambda: nullcontext(shop.coordinator))
+            main(arguments, lambda: nullcontext(site.coordinator))
         captured = capsys.readouterr()
         return int(str(ended.value.code)), captured.out, captured.err
 

@@ -1,0 +1,122 @@
+"""Commands for the coordinator's whole state in a file: back it up, and move it to another ZooKeeper."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coordinator_tasks import show
+from coordinator_tasks.cli.base import (
+    LOOK,
+    RUN,
+    Format,
+    Json,
+    Output,
+    actor,
+    exit_if_left_out,
+    how_of,
+    listed,
+    opened,
+    read_file,
+    say_how_to_execute,
+    write_new,
+)
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.names import check_words
+from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.service import state_file
+from coordinator_tasks.service.history import KEEP
+from coordinator_tasks.service.state_file import State
+
+commands = typer.Typer()
+_FILE = "a file that `coordinator export` has written"
+
+
+@commands.command(rich_help_panel=LOOK)
+def export(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.", show_default=False)],
+    records: Annotated[
+        int,
+        typer.Option(min=0, max=KEEP, help="The newest records of each topic's history, and of what was asked for."),
+    ] = KEEP,
+    how: Output = Format.TABLE,
+    json: Json = False,
+) -> None:
+    """Write the coordinator's whole state into a file, for `import`: topics, fleets, pins, directives, growth and history.
+
+    Only your user may read the file: it has what is stored of a fleet, such as its environment, and names of people. It has
+    no assignment: after an import, that is recovered from the committed offsets and from the consumers. Exit code 1 if a node is
+    left out, because it cannot be read.
+    """
+    with opened(context) as c:
+        found = state_file.take(c, records)
+    data = state_file.encode(found)
+    write_new(file, data, private=True)
+    listed(
+        _about(file, found) | {"bytes": len(data), "left_out": dict(found.left_out)},
+        how_of(how, json),
+        _exported,
+        show.rows,
+    )
+    exit_if_left_out([f"{path}: {why}" for path, why in found.left_out.items()])
+
+
+@commands.command("import", rich_help_panel=RUN)
+def import_state(
+    context: typer.Context,
+    *,
+    file: Annotated[Path, typer.Argument(help="A file that `export` has written.", show_default=False)],
+    from_cluster: Annotated[
+        str, typer.Option(help="The cluster that the file is of, if this one has another name.", show_default=False)
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check and show it, which is the default.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    why: Annotated[str, typer.Option(help="The reason, in one line; it is kept in the history.")] = "",
+    by: Annotated[str, typer.Option(help="For whom you ask; your user name is kept as well.")] = "",
+    how: Output = Format.TABLE,
+    json: Json = False,
+) -> None:
+    """Write the state of a file into an empty cluster, such as one in another ZooKeeper. Without --execute it only checks.
+
+    Stop all consumers first: it is refused while one is registered. Every line is checked before anything is written. If it is
+    interrupted, the same command continues.
+    """
+    if dry_run and execute:
+        raise Refused("--dry-run and --execute contradict each other; give one of them")
+    why, by = check_words(why, "reason"), check_words(by, "name")
+    state = state_file.decode(str(file), read_file(file, state_file.MAX_BYTES, _FILE, Refused))
+    with opened(context) as c:
+        plan = state_file.plan(c, state, from_cluster)
+        if execute:
+            state_file.restore(c, plan, actor(by), why)
+    done = {"written": len(plan.missing) if execute else 0, "missing": len(plan.missing), "there": plan.there}
+    listed(_about(file, state) | done, how_of(how, json), _imported, show.rows)
+    if not execute:
+        say_how_to_execute()
+
+
+def _about(file: Path, state: State) -> dict[str, Any]:
+    head = {"file": str(file), "cluster": state.cluster, "at": state.at, "zxid": state.zxid, "nodes": len(state.nodes)}
+    return head | {f"of {kind}": number for kind, number in state.counts.items()}
+
+
+def _exported(about: Mapping[str, Any]) -> str:
+    return f"{_contents(about)} of cluster {about['cluster']} in {about['file']}, {counted(about['bytes'], 'byte')}"
+
+
+def _contents(about: Mapping[str, Any]) -> str:
+    """`2 topics, 1 fleet and 310 other nodes`."""
+    topics, fleets = about["of config"], about["of fleet"]
+    rest = about["nodes"] - topics - fleets
+    return f"{counted(topics, 'topic')}, {counted(fleets, 'fleet')} and {counted(rest, 'other node')}"
+
+
+def _imported(about: Mapping[str, Any]) -> str:
+    if not about["missing"]:
+        return f"all of {about['file']} is in ZooKeeper already"
+    done = about["written"] or about["missing"]
+    verb = ("was" if done == 1 else "were") if about["written"] else "would be"
+    there = f"; {about['there']} were there already" if about["there"] else ""
+    return f"{_contents(about)} of {about['file']}: {counted(done, 'node')} {verb} written{there}"

@@ -1,0 +1,123 @@
+"""Every kind of znode of a cluster: what `export` writes and `import` checks, and what it leaves behind, with the reason.
+
+`KINDS` has a line for each path that `names.Paths` makes. Left behind is whatever says who owns what now: after an import
+the coordinator recovers that from the committed offsets and the consumers' answers, as after a loss of ZooKeeper.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coordinator_tasks.core.codecs.codec import decode_config
+from coordinator_tasks.core.codecs.growth_codec import decode_growth
+from coordinator_tasks.core.codecs.history_codec import decode_asked, decode_record
+from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_directive, decode_fleet, encode_claim
+from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.names import is_app, is_consumer, is_topic
+from coordinator_tasks.core.upgrade import OVER
+
+RECORD_DIGITS = 10
+"""Of the number that ZooKeeper gives to a record."""
+HISTORIES = "history"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """One kind of node. A `left` kind is not exported, for that reason; all other fields are of an exported one.
+
+    `folder`: the path of its folder below the cluster's node; `*` stands for a topic. `allowed`: whether a node there may have
+    this name. `checked`: takes path, data and name; returns the data to store, or raises `Malformed`. `numbered`: its nodes
+    are records, which ZooKeeper numbers.
+    """
+
+    left: str = ""
+    folder: str = ""
+    allowed: Callable[[str], bool] = lambda _name: False
+    checked: Callable[[str, bytes, str], bytes] = lambda _path, data, _name: data
+    numbered: bool = False
+
+
+def is_record(name: str) -> bool:
+    """Whether `name` is a record's number."""
+    return len(name) == RECORD_DIGITS and name.isascii() and name.isdigit()
+
+
+def kind_of(path: str) -> NodeKind | None:
+    """The exported kind of a path below the cluster's node; `None` = no such node is exported."""
+    folder, _, name = path.rpartition("/")
+    above, _, topic = folder.rpartition("/")
+    wanted = f"{HISTORIES}/*" if above == HISTORIES and is_topic(topic) else folder
+    found = next((kind for kind in KINDS.values() if not kind.left and kind.folder == wanted), None)
+    return found if found is not None and found.allowed(name) else None
+
+
+def rank_of(path: str) -> tuple[int, str]:
+    """The place of an exported node among all that are written: kinds as in `KINDS`, and by path."""
+    found = kind_of(path)
+    return next((place for place, kind in enumerate(KINDS.values()) if kind is found), len(KINDS)), path
+
+
+def _claim(path: str, data: bytes, name: str) -> bytes:
+    """Without what was observed of a process in the former ZooKeeper: its absence, refusals and times of registration."""
+    claim = decode_claim(path, data, name, 0)
+    return encode_claim(replace(claim, absence=None, refused_at=0.0, registrations=()))
+
+
+def _config(path: str, data: bytes, name: str) -> bytes:
+    found = decode_config(path, data).topic
+    if found != name:
+        raise Malformed(path, f"is the configuration of topic {found[:80]!r}")
+    return data
+
+
+def _record(path: str, data: bytes, name: str) -> bytes:
+    found, topic = decode_record(path, data, int(name)).topic, path.split("/")[-2]
+    if found != topic:
+        raise Malformed(path, f"is a record of topic {found[:80]!r}")
+    return data
+
+
+def _upgrade(path: str, data: bytes, name: str) -> bytes:
+    found = decode_upgrade(path, data, name, 0)
+    if found.phase not in OVER:
+        raise Malformed(path, "is an upgrade that is under way")
+    return data
+
+
+def _as_it_is(decode: Callable[[str, bytes, str, int], Any]) -> Callable[[str, bytes, str], bytes]:
+    """The data, if this codec reads it."""
+
+    def checked(path: str, data: bytes, name: str) -> bytes:
+        decode(path, data, name, 0)
+        return data
+
+    return checked
+
+
+def _asked(path: str, data: bytes, name: str) -> bytes:
+    decode_asked(path, data, int(name))
+    return data
+
+
+KINDS: Mapping[str, NodeKind] = {
+    # In the order in which they are written: a topic, and then a fleet, begin to act only when all else is there.
+    "id": NodeKind("", "ids", is_consumer, _claim),
+    "directive": NodeKind("", "directives", is_consumer, _as_it_is(decode_directive)),
+    "record": NodeKind("", f"{HISTORIES}/*", is_record, _record, numbered=True),
+    "asked": NodeKind("", f"{HISTORIES}/:asked", is_record, _asked, numbered=True),
+    "growth": NodeKind("", f"{HISTORIES}/:growth", is_app, _as_it_is(decode_growth)),
+    "upgrade": NodeKind("", "upgrades", is_app, _upgrade),
+    "config": NodeKind("", "config", is_topic, _config),
+    "fleet": NodeKind("", "fleet", is_app, _as_it_is(decode_fleet)),
+    "topic": NodeKind("who owns what is recovered from committed offsets and consumers' answers, under a higher epoch"),
+    "partition": NodeKind("the partitions are listed again from Kafka; a release is of one hand-off"),
+    "state": NodeKind("where a topic stands follows from the recovery"),
+    "member": NodeKind("a registration is of one session"),
+    "leave": NodeKind("it is of one process, which has ended or asks again"),
+    "lag": NodeKind("it is measured again each minute"),
+    "history": NodeKind("a folder: its records are exported"),
+    "growths": NodeKind("a folder: what is in it is exported"),
+    "lags": NodeKind("a folder"),
+}
+"""By the name of what makes the path in `names.Paths`; `asked` are the records in that folder."""
