@@ -57,6 +57,7 @@ REGISTER = (
     Entry("docs/delivery.md", r"PYTHONPATH=\. \.venv/bin/python -m benchmarks\.", reason=MEASURES),
     Entry("docs/delivery.md", r"PYTHONPATH=.*pytest", reason=SUITE),
     Entry("docs/install.md", r"", "tests/clusters/test_install_page.py"),
+    Entry("docs/operations.md", r".*airflow db clean ", reason="it deletes runs from the database of a site's Airflow"),
     Entry(
         "docs/measurements-appendix.md",
         r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)",

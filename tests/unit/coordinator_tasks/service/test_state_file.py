@@ -86,7 +86,6 @@ def test_another_zookeeper_gets_what_the_file_has_and_a_record_of_that() -> None
 
 def test_consumers_in_another_zookeeper_go_on_at_once_and_beyond_all_epochs() -> None:
     old = shop()
-    committed = old.kafka.committed({"g": {"orders": range(4)}})["g"]
     epoch, records = old.node().epoch, len(old.history())
     new = elsewhere(old)
     imported(new, exported(old))
@@ -100,7 +99,6 @@ def test_consumers_in_another_zookeeper_go_on_at_once_and_beyond_all_epochs() ->
     assert new.node().incarnations == {"a": 2, "b": 2}, "no process is taken for one that has ended"
     assert new.node().epoch > epoch
     assert new.state().state is State.STABLE
-    assert new.kafka.committed({"g": {"orders": range(4)}})["g"]["orders"].keys() == committed["orders"].keys()  # type: ignore[union-attr]
     assert [one.sequence for one in new.history()] == list(range(len(new.history())))
     assert len(new.history()) > records
     new.check()
@@ -294,8 +292,10 @@ HOSTILE = {
     "no string": (signed(b'{"path":"directives/c","data":{}}\n'), "has a path or data that is no text"),
     "twice": (signed(DIRECTIVE + DIRECTIVE), "line 3 has directives/c a second time"),
 }
-PATHS = ("config/..", "../other/config/x", "config/a/b", "/config/x", "config/", "members/a", "state/orders", "x", "")
-PATHS += ("assignments/orders", "leaving/a", "history/:lag/00", "history/orders/1", "history/../0000000000", "ids/.")
+PATHS = (
+    *("config/..", "../other/config/x", "config/a/b", "/config/x", "config/", "members/a", "state/orders", "x", ""),
+    *("assignments/orders", "leaving/a", "history/:lag/00", "history/orders/1", "history/../0000000000", "ids/."),
+)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
