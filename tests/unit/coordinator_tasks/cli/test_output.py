@@ -58,7 +58,7 @@ LOOKS = {*LISTS, "doctor", "rebalance", "preview", "simulate", "upgrade-report"}
 OTHERWISE = {
     "approve": "plan --dry-run",
     "step": "plan --dry-run",
-    "snapshot": "it never replaces a file",
+    **dict.fromkeys(("export", "snapshot"), "it never replaces a file"),
     "zookeeper-rights": "doctor",
 }
 """What shows first what a command without `--dry-run` or `--execute` would do."""
