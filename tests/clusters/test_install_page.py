@@ -1,4 +1,7 @@
-"""`docs/install.md`, typed in as it stands: from pip install to records in a table, beside an Airflow that is there already."""
+"""`docs/install.md`, typed in as it stands: from pip install to records in a table, beside an Airflow that is there already.
+
+Twice: on servers with passwords and certificates, and by the page's variant for an evaluation on servers without.
+"""
 
 import os
 import re
@@ -12,8 +15,10 @@ import pytest
 
 from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.embedded import jars
+from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.processes import marked_environment, reap_all
-from tests.clusters.environments import ROOT, Environment, airflow_constraints, new_environment
+from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from tests.clusters.environments import ROOT, airflow_constraints, new_environment
 from tests.clusters.secure_site import SecureSite, secure_site
 from tests.clusters.server_versions import kafka_image_jars
 from tests.clusters.standalone_airflow import StandaloneAirflow
@@ -42,16 +47,28 @@ class Step:
     block: str
 
 
-def steps(page: str) -> list[Step]:
-    """Those of the page's first section."""
-    section = page.partition("## From pip install to records in a table")[2].partition("\n## ")[0]
-    parts = re.split(r"^### (\d+)\. (.+)$", section, flags=re.MULTILINE)[1:]
-    numbers, titles, texts = parts[::3], parts[1::3], parts[2::3]
-    assert [int(one) for one in numbers] == list(range(1, len(numbers) + 1))
-    return [
-        Step(title, "".join(re.findall(r"^```bash\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)))
-        for title, text in zip(titles, texts, strict=True)
-    ]
+def section(page: str, heading: str) -> dict[int, Step]:
+    """Number → step of a section of the page."""
+    text = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    parts = re.split(r"^### (\d+)\. (.+)$", text, flags=re.MULTILINE)[1:]
+    return {
+        int(number): Step(title, "".join(re.findall(r"^```bash\n(.*?)^```$", body, flags=re.MULTILINE | re.DOTALL)))
+        for number, title, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    }
+
+
+def steps(page: str) -> dict[int, Step]:
+    """Those of a site with passwords."""
+    found = section(page, "From pip install to records in a table")
+    assert list(found) == list(range(1, len(found) + 1))
+    return found
+
+
+def steps_without_passwords(page: str) -> dict[int, Step]:
+    """Those of an evaluation: without the step that draws passwords."""
+    found, other = steps(page), section(page, "The same without passwords")
+    assert list(other) == [1, 5, 7, 9]
+    return {number: other.get(number, step) for number, step in found.items() if number != 6}
 
 
 def filled_in(block: str, values: Mapping[str, str]) -> str:
@@ -90,16 +107,10 @@ def administrator(site: SecureSite) -> Path:
     return path
 
 
-def values_of(site: SecureSite, airflow: StandaloneAirflow, spark: Environment, constraints: Path) -> dict[str, str]:
-    """What somebody with this site writes into the first step."""
+def values_of(site: SecureSite) -> dict[str, str]:
+    """What somebody with this site writes into the first step of its servers."""
     ca = str(site.authority.ca)
     return {
-        "CLONE": str(ROOT),
-        "AIRFLOW_ENV": str(airflow.environment.folder),
-        "AIRFLOW_HOME": str(airflow.home),
-        "AIRFLOW_CONSTRAINTS": str(constraints),
-        "SPARK_ENV": str(spark.folder),
-        "SPARK_MASTER": "local[2]",
         "KAFKA": site.kafka.broker.sasl_bootstrap_servers,
         "KAFKA_CA": ca,
         "KAFKA_ADMIN": str(administrator(site)),
@@ -111,14 +122,27 @@ def values_of(site: SecureSite, airflow: StandaloneAirflow, spark: Environment, 
 
 
 def test_the_page_is_typed_in_and_the_records_are_in_the_table(tmp_path: Path, record_property: Record) -> None:
-    every = steps(PAGE.read_text())
+    with secure_site(tmp_path / "site") as site:
+        type_in(steps(PAGE.read_text()), values_of(site), tmp_path, record_property)
+
+
+def test_the_variant_without_passwords_is_typed_in_and_the_records_are_in_the_table(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path, record_property: Record
+) -> None:
+    site = {"KAFKA": kafka.bootstrap_servers, "KAFKA_ADMIN": "/dev/null", "ZOOKEEPER": zookeeper.connect_string}
+    type_in(steps_without_passwords(PAGE.read_text()), site, tmp_path, record_property)
+
+
+def type_in(every: Mapping[int, Step], site: Mapping[str, str], tmp_path: Path, record_property: Record) -> None:
+    """All steps in one terminal; `site`: where the servers are, for the first step."""
     assert len(every) <= MOST_STEPS
+    look = every[max(every)].block
     constraints, _ = airflow_constraints(AIRFLOW, tmp_path)
     installed = new_environment(tmp_path / "airflow-environment", pip=True)
     installed.install(f"apache-airflow=={AIRFLOW}", constraints=constraints)
     spark = new_environment(tmp_path / "spark-environment", pip=True)
     spark.install(f"pyspark=={SPARK}")
-    with secure_site(tmp_path / "site") as site, ExitStack() as ending:
+    with ExitStack() as ending:
         ending.callback(reap_all)
         airflow = StandaloneAirflow(installed, tmp_path / "home")
         ending.callback(airflow.kill)
@@ -126,12 +150,20 @@ def test_the_page_is_typed_in_and_the_records_are_in_the_table(tmp_path: Path, r
         began_s = time.monotonic()
         shell = {**airflow.spec.env, "PATH": f"{kafka_commands(tmp_path / 'kafka')}:/usr/local/bin:/usr/bin:/bin"}
         terminal = Terminal(tmp_path / "terminal", marked_environment({**shell, "PYTHONPATH": ""}))
-        for number, step in enumerate(every, 1):
+        own = {
+            "CLONE": str(ROOT),
+            "AIRFLOW_ENV": str(airflow.environment.folder),
+            "AIRFLOW_HOME": str(airflow.home),
+            "AIRFLOW_CONSTRAINTS": str(constraints),
+            "SPARK_ENV": str(spark.folder),
+            "SPARK_MASTER": "local[2]",
+        }
+        for number, step in every.items():
             stepped_s = time.monotonic()
             if number == 1:
-                terminal.type_in(filled_in(step.block, values_of(site, airflow, spark, constraints)))
-            elif number == len(every):
-                eventually(lambda: "'tea'" in (said := shown(terminal, every[-1].block)) and said, 420.0)
+                terminal.type_in(filled_in(step.block, {**own, **site}))
+            elif step.block == look:
+                eventually(lambda: "'tea'" in (said := shown(terminal, look)) and said, 420.0)
             elif step.block:
                 said = terminal.type_in(step.block)
                 if " doctor " in step.block:
@@ -142,7 +174,7 @@ def test_the_page_is_typed_in_and_the_records_are_in_the_table(tmp_path: Path, r
                 airflow = restarted(airflow, terminal)
                 ending.callback(airflow.kill)
             print(f"{number}. {step.title}: {time.monotonic() - stepped_s:.0f} s", flush=True)
-        said = eventually(lambda: (said := shown(terminal, every[-1].block)).count("('orders', ") == 3 and said)
+        said = eventually(lambda: (said := shown(terminal, look)).count("('orders', ") == 3 and said)
         assert "Stable" in said
         record_property("steps", len(every))
         record_property("minutes", round((time.monotonic() - began_s) / 60, 1))

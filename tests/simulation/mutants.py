@@ -1340,6 +1340,18 @@ MUTANTS = (
         "a taker's first record passed after it had read the release",
     ),
     Mutant(
+        "pauses._with_bounds",
+        "round(first.high - passed_from, 4)",
+        "round(first.high - begin_at, 4)",
+        "the giver's last commit bounds a pause from above",
+    ),
+    Mutant(
+        "pauses._with_bounds",
+        "passed_from <= first.high <= passed_from + MOST_STALL_S",
+        "True",
+        "a bound that cannot be true counts for nothing",
+    ),
+    Mutant(
         "pauses.merged",
         "| {one.partition: one for one in stored.measured}",
         "| {}",
