@@ -90,7 +90,7 @@ class Topics:
         producer.produce(topic, b"value", b"key", partition=0, timestamp=1_700_000_000_123, headers=headers)
         producer.produce(topic, None, b"tombstone", partition=0, timestamp=1)
         producer.produce(topic, b"", None, partition=0, headers=[])
-        producer.produce(topic, None, None, partition=2, timestamp=253_402_300_799_999)
+        producer.produce(topic, None, None, partition=2, timestamp=253_402_214_399_999)
         producer.produce(topic, bytes(range(256)), b"", partition=2)
         producer.produce(topic, b"x" * 900_000, partition=2)
         producer.flush(20)
