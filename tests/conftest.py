@@ -15,7 +15,7 @@ from hypothesis import settings
 from coordinator_tasks.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.embedded.ports import HOST
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from tests.postgres_server import PostgresMissing, PostgresServer
+from tests.postgres_server import PostgresServer, postgres_or_skip
 from tests.sasl_kafka import SaslKafka
 
 # The servers are on this machine, which a proxy of the shell does not reach.
@@ -71,11 +71,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A real PostgreSQL for the whole run: use tables or a cluster name of your own, and leave it running."""
-    try:
-        server = PostgresServer()
-    except PostgresMissing as missing:
-        pytest.skip(f"no PostgreSQL: {missing}")
-    with server:
+    with postgres_or_skip() as server:
         yield server
 
 

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 import psycopg
+import pytest
 
 from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
 
@@ -31,6 +33,17 @@ DROP_ROOT = (
 
 class PostgresMissing(Exception):
     """There is no PostgreSQL that could be started; the text says why, in a line."""
+
+
+@contextmanager
+def postgres_or_skip() -> Iterator["PostgresServer"]:
+    """A server that has started; where no PostgreSQL is installed, the test is skipped."""
+    try:
+        server = PostgresServer()
+    except PostgresMissing as missing:
+        pytest.skip(f"no PostgreSQL: {missing}")
+    with server:
+        yield server
 
 
 class PostgresServer:

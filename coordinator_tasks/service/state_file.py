@@ -318,7 +318,7 @@ def _running(c: Coordinator, state: State) -> list[str]:
 
 
 def _there(c: Coordinator) -> dict[str, bytes]:
-    """Path → data of every node of an exported kind; one that cannot be read has none."""
+    """Path → data of every node of an exported kind; a node that cannot be read has empty data."""
     found: dict[str, bytes] = {}
     for kind, folder in _places(c):
         names = children(c.zk, f"{c.paths.base}/{folder}")

@@ -14,7 +14,7 @@ from coordinator_tasks.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.spark_submit import SUBMIT
-from tests.postgres_server import PostgresMissing, PostgresServer
+from tests.postgres_server import PostgresServer, postgres_or_skip
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,12 +27,8 @@ BEFORE, AFTER = 20, 30
 
 @pytest.fixture
 def database() -> Iterator[PostgresServer]:
-    """Its own one, since the test stops it."""
-    try:
-        server = PostgresServer()
-    except PostgresMissing as missing:
-        pytest.skip(f"no PostgreSQL: {missing}")
-    with server:
+    """A server of this test alone, because the test stops the server."""
+    with postgres_or_skip() as server:
         yield server
 
 
