@@ -13,12 +13,14 @@ UV := $(BIN)/uv $(if $(CERTIFICATES),--system-certs)
 # Without the name, uv installs into the environment that the shell has activated, or the system's where UV_SYSTEM_PYTHON is set.
 INSTALL := $(UV) pip install --python $(BIN)/python --quiet --require-hashes --no-deps --compile-bytecode
 STAMP := .venv/.installed
+# Two files at once: more are slower on two cores. Files that need servers come first.
+PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 CLASSES := build/spark.jsa
 CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop help install check quick test lint format types imports dead unit reader faults clusters docs simulate search mutants guards freeze sbom audit clean
+.PHONY: demo demo-stop help install check quick test test-all lint format types imports dead reader faults clusters docs simulate search mutants guards freeze sbom audit clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running, ENSEMBLE=1 starts three of each
 	@$(BIN)/python -m coordinator_tasks.demo $(if $(ENSEMBLE),--ensemble) $(if $(KEEP),--keep)
@@ -43,9 +45,12 @@ $(STAMP): requirements.txt requirements-uv.txt
 check: install format  ## what needs no server, for every save: format, lint, types, imports, dead code, unit tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick types imports dead
 
-test: install  ## the whole check; the last line is pytest's own
+test: install  ## format, types, imports, dead code, tests without servers, each promise on the real stack
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint imports dead $(CLASSES)
-	@$(MAKE) --no-print-directory unit
+	@$(PYTEST) --part=first
+
+test-all: install $(CLASSES)  ## all tests that "make test" leaves out: on real servers, under faults, in simulated histories
+	@$(PYTEST) --part=rest
 
 lint: install  ## finds what breaks the rules of style
 	$(BIN)/ruff check $(ALL)
@@ -71,9 +76,6 @@ quick-coordinator_tasks: install
 
 quick-others: install
 	$(BIN)/python -m pytest -q --durations=0 --durations-min=10 tests/unit --ignore tests/unit/coordinator_tasks
-
-unit: install $(CLASSES)  ## runs all tests, on real servers too; two files at once, those that need servers first
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 $(CLASSES): $(STAMP) tests/integration/spark_classes.py  # with them Spark starts in two thirds of the time
 	@mkdir -p build

@@ -27,6 +27,31 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+SERVERLESS = tuple(str(Path(__file__).with_name(name)) for name in ("unit", "scenarios", "conformance", "formats"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--part``: ``make test`` runs the first part, ``make test-all`` the rest; without the option both run."""
+    what = "first: tests without servers, and those with the marker promise; rest: all others"
+    parser.addoption("--part", choices=("first", "rest"), help=what)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the part that the command line names."""
+    part = config.getoption("--part")
+    if part is None:
+        return
+    kept, others = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        (kept if _is_first(item) == (part == "first") else others).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=others)
+
+
+def _is_first(item: pytest.Item) -> bool:
+    return str(item.path).startswith(SERVERLESS) or item.get_closest_marker("promise") is not None
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now lives as long as the run: no collection of garbage goes through it again."""
     gc.collect()

@@ -1,4 +1,4 @@
-"""Deaths at named points beyond those of `make test`: every phase, pairs, rare points, later calls of a point; and sleepers."""
+"""Deaths at named points beyond those of `make test-all`: every caller and phase, pairs, rare points, later calls of a point; and sleepers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

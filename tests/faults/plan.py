@@ -19,7 +19,7 @@ LIST = Path(__file__).with_name("points.txt")
 FURTHER = Path(__file__).with_name("further_points.txt")
 SOMETIMES = "?"
 """Marks a point of the list that a run need not meet: what only a busy machine or a lost race brings about."""
-AT_ONCE = 6
+AT_ONCE = 4
 ATTEMPTS = 10
 SAMPLE = 40
 WHOLE_OF = 4
@@ -78,10 +78,14 @@ def singles() -> list[tuple[Kill, ...]]:
     return _both_sides([point for point, always in listed().items() if always])
 
 
-def one_per_step() -> list[tuple[Kill, ...]]:
-    """As `singles`, with each step of each process in one of its phases."""
-    steps = {step_of(point): point for point, always in listed().items() if always}
-    return _both_sides(list(steps.values()))
+def one_per_operation() -> list[tuple[Kill, ...]]:
+    """As `singles`, with each operation of each process in one of its phases and from one of its callers."""
+    return _both_sides(list({operation_of(point): point for point, always in listed().items() if always}.values()))
+
+
+def operation_of(point: str) -> tuple[str, str]:
+    """(process, operation) of a point."""
+    return point.split("/", maxsplit=1)[0], point.rsplit("/", 1)[1]
 
 
 def _both_sides(points: Sequence[str]) -> list[tuple[Kill, ...]]:

@@ -92,11 +92,12 @@ def test_a_recorded_run_meets_only_listed_operations_and_nothing_is_wrong_when_n
 
 def test_a_death_before_or_after_any_operation_of_any_port_loses_nothing(servers: Servers, tmp_path: Path) -> None:
     began = time.monotonic()
-    results = list(plan.run_reaching(servers, tmp_path / "single", plan.one_per_step()))
+    results = list(plan.run_reaching(servers, tmp_path / "single", plan.one_per_operation()))
     shown("single points", results, time.monotonic() - began)
     assert failures(results) == []
-    tried = {(step_of(one.kills[0].point), one.kills[0].when) for one in results if all(one.reached)}
-    expected = {(step_of(point), when) for point, always in plan.listed().items() if always for when in When}
+    tried = {(plan.operation_of(kill.point), kill.when) for one in results if all(one.reached) for kill in one.kills}
+    points = [point for point, always in plan.listed().items() if always]
+    expected = {(plan.operation_of(point), when) for point in points for when in When}
     assert expected - tried == set()
 
 

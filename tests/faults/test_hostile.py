@@ -10,7 +10,7 @@ from coordinator_tasks.service import overview
 from tests.faults.hostile import CHUNK, EDGES, LIAR, problems_of, site
 from tests.faults.malformed import ODD_TEXTS, ODD_VALUES
 
-CHUNKS = 3
+CHUNKS = 1
 """So many of the hundred chunks that the long part gives each edge."""
 NO_TEXT = "\ud800"
 """Half a character: no JSON with it can be read."""

@@ -26,12 +26,12 @@ from tests.stable import stable_node
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 APP, OLD, NEW = "billing", ("b-1", "b-2"), ("b-3", "b-4")
 PARTITIONS = 8
-SLOW_S = 2.0
+SLOW_S = 5.0
 
 
 @dataclass
 class SlowLedger(Ledger):
-    """A sink that takes two seconds for a batch of these consumers."""
+    """A sink that takes five seconds for a batch of these consumers."""
 
     slow: set[str] = field(default_factory=set)
 

@@ -30,8 +30,8 @@ from tests.simulation.totals import Totals, joined, load, save
 from tests.simulation.world import Setup, World
 
 BLOCK = 300
-BLOCKS = 10
-EACH = 30
+BLOCKS = 5
+EACH = 15
 
 
 @pytest.fixture(scope="module")

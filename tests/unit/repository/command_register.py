@@ -47,7 +47,7 @@ class Entry:
 
 REGISTER = (
     Entry("README.md", r"make (demo|test)$", reason="`make demo` is minutes on real servers, `make test` is this run"),
-    Entry("CONTRIBUTING.md", r"make (check|test|help) ", reason=SUITE),
+    Entry("CONTRIBUTING.md", r"make (check|test|test-all|help) ", reason=SUITE),
     Entry("docs/consumers.md", r"export PATH=|spark-submit ", "tests/integration/test_real_spark.py"),
     Entry(
         "docs/consumers.md",
