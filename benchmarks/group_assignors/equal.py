@@ -9,23 +9,10 @@ from itertools import filterfalse
 
 import numpy as np
 
-from benchmarks.group_assignors.layout import NOBODY, Claims, Layout, Numbers, by_owner
+from benchmarks.group_assignors.layout import NOBODY, Claims, Layout, by_owner
+from coordinator_tasks.core.assignors.cycles import Numbers
+from coordinator_tasks.core.assignors.flow import quotas
 from coordinator_tasks.core.assignors.group import Assignment, Group
-
-
-def quotas(counts: Numbers, total: int) -> Numbers:
-    """How many partitions each member gets, given how many each has now."""
-    level, larger = divmod(total, len(counts))
-    quota = np.full(len(counts), level, np.int32)
-    if larger:
-        over = counts > level
-        quota[np.concatenate([np.flatnonzero(over), np.flatnonzero(~over)])[:larger]] += 1
-    return quota
-
-
-def fewest_moves(counts: Numbers, total: int) -> int:
-    """Moves that no answer with loads as even as possible can avoid, whatever the subscriptions."""
-    return int(np.maximum(counts - quotas(counts, total), 0).sum())
 
 
 def solve_equal(claims: Claims, members: int) -> Numbers:

@@ -11,8 +11,9 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.group_assignors.equal import settle
-from benchmarks.group_assignors.layout import NOBODY, Claims, Layout, Numbers, assignment_of, by_owner
+from benchmarks.group_assignors.layout import NOBODY, Claims, Layout, assignment_of, by_owner
 from benchmarks.group_assignors.optimum import solve, solve_arrays
+from coordinator_tasks.core.assignors.cycles import Numbers
 from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
 
 Held = dict[str, list[int]]

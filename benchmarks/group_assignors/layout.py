@@ -12,11 +12,10 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from coordinator_tasks.core.assignors.cycles import Flags, Numbers
 from coordinator_tasks.core.assignors.group import Assignment, Group
 
-Numbers = NDArray[np.int32]
 Places = NDArray[np.int32 | np.int64]
-Flags = NDArray[np.bool_]
 
 NOBODY = -1
 

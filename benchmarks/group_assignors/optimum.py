@@ -8,20 +8,19 @@ from enum import StrEnum
 
 import numpy as np
 
-from benchmarks.group_assignors.equal import dealt, fewest_moves, settled, solve_equal
-from benchmarks.group_assignors.flow import Flow
+from benchmarks.group_assignors.equal import dealt, settled, solve_equal
 from benchmarks.group_assignors.layout import (
     NOBODY,
     Claims,
-    Flags,
     Layout,
-    Numbers,
     Places,
     assignment_of,
     by_owner,
     claims_of,
     layout_of,
 )
+from coordinator_tasks.core.assignors.cycles import Flags, Numbers
+from coordinator_tasks.core.assignors.flow import Flow
 from coordinator_tasks.core.assignors.group import Assignment, Group
 
 
@@ -80,18 +79,8 @@ def _solve_mixed(layout: Layout, subscribed: Flags, claims: Claims) -> tuple[Num
     pairs = claims.owner[held].astype(np.int64) * len(counts) + topic_of[held]
     own = np.bincount(pairs, minlength=subscribed.size).reshape(subscribed.shape).astype(np.int32)
     flow = Flow(subscribed, own, counts)
-    flow.fill()
-    flow.level()
-    proof = Proof.BOUND
-    if not _at_bound(flow, own):
-        proof = Proof.SEARCH
-        flow.cheapen()
+    proof = Proof.SEARCH if flow.solve() else Proof.BOUND
     return _owners(claims, topic_of, own, flow.x), proof
-
-
-def _at_bound(flow: Flow, own: Numbers) -> bool:
-    moves = flow.moves
-    return moves == 0 or (flow.even and moves == fewest_moves(own.sum(axis=1, dtype=np.int32), int(flow.loads.sum())))
 
 
 def _owners(claims: Claims, topic_of: Numbers, own: Numbers, x: Numbers) -> Numbers:

@@ -17,6 +17,7 @@ from coordinator_tasks.core.codecs import member_codec
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine.life import interfaces, with_leave
 from coordinator_tasks.core.machine.presence import absence_of, note_absence, note_refusal, presence
+from coordinator_tasks.core.machine.question import Together
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Absence,
@@ -54,6 +55,7 @@ class Snapshot:
     """One observation: the world without a topic's own parts, and consumer → its incarnations that hold something.
 
     `owned`: topic → consumer → how many partitions; `of_all`: the same over all topics. `committed`: topic → its group's offsets.
+    `together`: the plan of all topics as one.
     """
 
     world: World
@@ -61,6 +63,7 @@ class Snapshot:
     owned: Mapping[str, Mapping[str, int]]
     of_all: Mapping[str, int]
     committed: Mapping[str, Offsets] = field(default_factory=dict)
+    together: Together | None = None
 
     def world_of(self, topic: str) -> World:
         """The world for one topic: with its group's offsets, and every consumer's load from the other topics.
@@ -72,7 +75,19 @@ class Snapshot:
             raise committed
         mine = self.owned.get(topic, {})
         loads = Counter({who: others for who, count in self.of_all.items() if (others := count - mine.get(who, 0))})
-        return replace(self.world, committed=committed, loads=loads, fresh=secrets.token_hex(8))
+        fresh = secrets.token_hex(8)
+        return replace(self.world, committed=committed, loads=loads, fresh=fresh, together=self.together)
+
+    def of_unread(self, topics: Collection[str]) -> Counter[str]:
+        """Consumer → its partitions of these topics, as far as their nodes say so, or else what runs there."""
+        found = Counter[str]()
+        for topic in topics:
+            found.update(self.owned[topic] if topic in self.owned else self._running(topic))
+        return found
+
+    def _running(self, topic: str) -> dict[str, int]:
+        told = {c: one.topics.get(topic) for c, one in self.world.answers.items() if isinstance(one, ConsumerStatus)}
+        return {c: len(status.running) for c, status in told.items() if status is not None}
 
 
 def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snapshot:

@@ -17,6 +17,7 @@ from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, V
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.table import TableBroken
+from coordinator_tasks.core.machine.together import TogetherPlan
 from coordinator_tasks.core.machine.unread import unread
 from coordinator_tasks.core.machine.world import Presence, TopicView
 from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
@@ -151,11 +152,16 @@ def explain(c: Coordinator, topic: str) -> Explanation:
     `Unavailable` kinds.
     """
     c.zk.sync()
-    stored = store.load(c.zk, c.paths, topic)
-    config = not_removed(stored.view.config)
-    snapshot = observe.snapshot(c, topics(c), note=False)
-    (view,) = observe.describe(c, [stored.view])
-    found = machine.explain(_effective(c, view), snapshot.world_of(topic), c.policy)
+    config = not_removed(store.load(c.zk, c.paths, topic).view.config)
+    every = topics(c)
+    loaded, problems = _loaded(c, every)
+    snapshot = observe.snapshot(c, every, note=False)
+    views = {view.topic: view for view in observe.describe(c, [one.view for one in loaded])}
+    if topic in problems:
+        raise problems[topic]
+    still = replace(c, policy=replace(c.policy, settle_s=0.0, settle_max_s=0.0))
+    snapshot = _together(still, snapshot, list(views.values()), problems, always=frozenset({topic}))
+    found = machine.explain(_effective(c, views[topic]), snapshot.world_of(topic), c.policy)
     return replace(found, summary=f"{_FROZEN}{found.summary}") if config.frozen else found
 
 
@@ -186,7 +192,7 @@ def seek(
                 operations.extend(store.writes(c.paths, stored, decision, snapshot.world, announce=True))
             return _report(stored, decision)
 
-        (report,) = _each(c, [topic], act, planning=True)
+        (report,) = _each(c, [topic], act, planning=True, alone=True)
         return operations, report
 
     return compare_and_set(c.zk, c.paths.topic(topic), attempt)
@@ -199,7 +205,7 @@ def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> Topi
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
         return _report(stored, _seek(c, stored, snapshot, offsets, plan, _PREVIEW))
 
-    (report,) = _each(c, [topic], show, planning=True, note=False)
+    (report,) = _each(c, [topic], show, planning=True, note=False, alone=True)
     return report
 
 
@@ -271,10 +277,10 @@ class _Run:
         while self.pending:
             # Only a topic that is decided in this round can ask for another one.
             self.pending = dict.fromkeys(self.pending)
-            reports = {
-                r.topic: r
-                for r in _each(self.c, list(self.pending), self._one, planning=Step.PLAN in self.steps, looks=0)
-            }
+            if self.c.clock.monotonic() >= self.deadline:
+                self.c = replace(self.c, policy=replace(self.c.policy, settle_s=0.0, settle_max_s=0.0))
+            planning = Step.PLAN in self.steps
+            reports = {r.topic: r for r in _each(self.c, list(self.pending), self._one, planning=planning, looks=0)}
             for name, report in reports.items():
                 self._keep(name, report)
             wake_s = min((w or 0.0 for w in self.pending.values()), default=0.0)
@@ -284,11 +290,7 @@ class _Run:
 
     def _one(self, stored: Stored, snapshot: Snapshot) -> TopicReport:
         topic = stored.view.topic
-        settled = self.c.clock.monotonic() >= self.deadline
-        c = self.c
-        if settled:
-            c = replace(c, policy=replace(c.policy, settle_s=0.0, settle_max_s=0.0))
-        decision = _decide(c, stored, snapshot, self.steps, self.actor)
+        decision = _decide(self.c, stored, snapshot, self.steps, self.actor)
         self.pending[topic] = None
         if decision.verdict is Verdict.WRITE:
             try:
@@ -299,7 +301,7 @@ class _Run:
                 return replace(_report(stored, decision), outcome=Outcome.OVERTAKEN, reason=str(error))
             self.writes[topic] += 1
             self.pending[topic] = 0.0
-        elif decision.wake_in_s > 0 and self.patient and not settled:
+        elif decision.wake_in_s > 0 and self.patient and self.c.clock.monotonic() < self.deadline:
             self.pending[topic] = decision.wake_in_s
         else:
             _nudge(self.c, stored, snapshot)
@@ -332,28 +334,36 @@ def _each(
     planning: bool,
     note: bool = True,
     looks: int = MAX_LOOKS,
+    alone: bool = False,
 ) -> list[TopicReport]:
     """Load every topic, observe the world once, act on each topic; a problem with one topic is only in its own report.
 
     A topic that a plan has changed meanwhile is looked at again, so many times; 0 = what is written is guarded anyhow.
+    `alone` = no plan is written or shown, so the topics beside `names` need not be read.
     """
-    reports: list[TopicReport] = []
-    loaded: list[Stored] = []
     again: list[str] = []
     c.zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
-    for name in sorted(set(names)):
-        try:
-            loaded.append(store.load(c.zk, c.paths, name))
-        except (Malformed, Refused, LookAgain) as error:
-            reports.append(TopicReport(name, State.INITIAL, State.INITIAL, Outcome.HELD, str(error)))
+    every = topics(c)
+    loaded, problems = _loaded(c, {*names, *(() if alone else every)})
+    reports = [
+        TopicReport(name, State.INITIAL, State.INITIAL, Outcome.HELD, str(error))
+        for name, error in problems.items()
+        if name in names
+    ]
+    mine = [stored for stored in loaded if stored.view.topic in names]
     try:
-        snapshot = observe.snapshot(c, topics(c), note=note)
+        snapshot = observe.snapshot(c, every, note=note)
     except DiscoveryUnavailable as error:
-        return sorted(reports + [_held(stored, error) for stored in loaded], key=lambda r: r.topic)
-    described = observe.describe(c, [stored.view for stored in loaded])
-    asked = [view for view in described if planning or view.node is None or view.state is None]
+        return sorted(reports + [_held(stored, error) for stored in mine], key=lambda r: r.topic)
+    views = {view.topic: view for view in observe.describe(c, [stored.view for stored in loaded])}
+    asked = [
+        view for view in views.values() if (planning and view.topic in names) or view.node is None or view.state is None
+    ]
     snapshot = replace(snapshot, committed=observe.committed(c, asked))
-    for stored, view in zip(loaded, described, strict=True):
+    if not alone:
+        snapshot = _together(c, snapshot, list(views.values()), problems)
+    for stored in mine:
+        view = views[stored.view.topic]
         try:
             now = replace(stored, view=view)
             if looks and _overtaken(c, now, snapshot):
@@ -364,7 +374,7 @@ def _each(
         except (Refused, Malformed, TableBroken, LookAgain) as error:
             reports.append(_held(stored, error))
     if again:
-        reports += _each(c, again, act, planning=planning, note=note, looks=looks - 1)
+        reports += _each(c, again, act, planning=planning, note=note, looks=looks - 1, alone=alone)
     return sorted(reports, key=lambda r: r.topic)
 
 
@@ -372,6 +382,32 @@ def _overtaken(c: Coordinator, stored: Stored, snapshot: Snapshot) -> bool:
     """Whether a plan was written after the topic was read, whose answers and commits look like those of a lost ZooKeeper."""
     contradicted = recovery.needed(stored.view, snapshot.world_of(stored.view.topic)) is not None
     return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
+
+
+def _loaded(c: Coordinator, names: Collection[str]) -> tuple[list[Stored], dict[str, Malformed | Refused | LookAgain]]:
+    """These topics as they are stored, by name; and topic → why it cannot be read."""
+    loaded: list[Stored] = []
+    problems: dict[str, Malformed | Refused | LookAgain] = {}
+    for name in sorted(names):
+        try:
+            loaded.append(store.load(c.zk, c.paths, name))
+        except (Malformed, Refused, LookAgain) as error:
+            problems[name] = error
+    return loaded, problems
+
+
+def _together(
+    c: Coordinator,
+    snapshot: Snapshot,
+    views: Collection[TopicView],
+    problems: Collection[str],
+    always: frozenset[str] = frozenset(),
+) -> Snapshot:
+    """The snapshot with the plan of all topics as one, which is computed when a topic needs it."""
+    effective = [_effective(c, view) for view in views]
+    elsewhere = snapshot.of_unread(problems)
+    found = TogetherPlan(effective, snapshot.world_of, c.policy, snapshot.world.members, elsewhere, always)
+    return replace(snapshot, together=found)
 
 
 def _fields(c: Coordinator, view: TopicView) -> dict[str, object]:
@@ -433,7 +469,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
         _nudge(c, stored, snapshot)
         return report
 
-    for report in _each(c, names, check, planning=False):
+    for report in _each(c, names, check, planning=False, alone=True):
         if report.outcome is Outcome.HELD and report.topic not in sentences:
             sentences[report.topic] = report.reason
             if report.before is state:

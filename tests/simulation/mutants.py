@@ -1428,10 +1428,34 @@ MUTANTS = (
         "a step of an upgrade moves each partition once, and no others",
     ),
     Mutant(
-        "Planning._ask",
-        "(kept(config.split, owned) | dict(fixed))",
-        "(dict(fixed) | kept(config.split, owned))",
+        "Planning._question",
+        "(on_its_side | dict(fixed))",
+        "(dict(fixed) | on_its_side)",
         "a pin comes before an upgrade",
+    ),
+    Mutant(
+        "transitions._each",
+        "snapshot = _together(c, snapshot, list(views.values()), problems)",
+        "pass",
+        "all topics are planned as one",
+    ),
+    Mutant(
+        "TogetherPlan._share",
+        "(ties if part.measures else loads).update",
+        "ties.update",
+        "what is frozen or on its way counts for the other topics",
+    ),
+    Mutant(
+        "Deciding._drifted",
+        "together is None or not together.moves(self.view.topic)",
+        "True",
+        "a topic that nothing has happened to moves if all topics together are not even",
+    ),
+    Mutant(
+        "Planning._fixed",
+        "self._paused() | self._placed | self._pins",
+        "self._placed | self._pins",
+        "what is paused does not move",
     ),
     Mutant(
         "upgrade_store.guarded",

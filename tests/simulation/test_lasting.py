@@ -8,7 +8,7 @@ import pytest
 from coordinator_tasks.core.machine import deciding, presence
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.machine.world import World as Seen
-from coordinator_tasks.service import observe
+from coordinator_tasks.service import observe, transitions
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.simulation.actions import Action
 from tests.simulation.faults import Fault, Lasting
@@ -85,3 +85,11 @@ def test_only_a_fifth_of_the_seeds_ends_without_some() -> None:
     drawn = {seed: generate(seed)[0] for seed in range(60)}
     assert {seed for seed, setup in drawn.items() if setup.returns is not None} == set(range(2, 60, 5))
     assert {setup.returns for setup in drawn.values()} == {None, 0, 1, 2}
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["planned as one", "each by itself"])
+def test_topics_that_are_not_planned_as_one_are_noticed(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+    if not together:
+        monkeypatch.setattr(transitions, "_together", lambda _c, snapshot, *_rest, **_more: snapshot)
+    outcome = run(Setup(partitions=1, topics=("orders", "audit", "bills")), [])
+    assert outcome.broken == "" if together else "all topics together are not balanced" in outcome.broken

@@ -1,6 +1,6 @@
 """Strategies: who gets which partition. Each is a pure, deterministic function of a `Problem`, named in `ASSIGNORS`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -19,6 +19,7 @@ __all__ = [
     "Explaining",
     "Measuring",
     "Problem",
+    "Sharing",
     "Strategies",
     "assignor",
     "is_partial",
@@ -56,6 +57,14 @@ class Explaining(Protocol):
 
     def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
         """The sentences about its answer to this problem."""
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A strategy that answers for several topics as one, by the number of their partitions."""
+
+    def share(self, problems: Sequence[Problem], ties: Mapping[str, int]) -> list[Mapping[int, str]]:
+        """The answers; each problem has the same `loads`, of further topics. `ties`: member → what else it has."""
 
 
 @runtime_checkable

@@ -1,74 +1,113 @@
-"""The default strategy: exactly balanced, with the fewest moves, for one topic.
+"""The default strategy: exactly balanced, with the fewest moves, over all of its topics together.
 
-The load vector is decreasingly minimal: no two members differ by more than one, as far as fixed partitions allow.
-Among such answers, this one changes the owner of as few partitions as possible. Ties go to the member with fewer
-partitions of other topics, then to the smaller id. It is a closed form: every member keeps partitions up to a quota.
+The load vector over all topics is decreasingly minimal: no two members differ by more than one, as far as subscriptions
+and fixed partitions allow. Among such answers, this one changes the owner of as few partitions as possible (`quotas`).
+Which partitions these are is free: each topic is spread as evenly as that allows.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
 
 from coordinator_tasks.core.assignors.problem import Problem
+from coordinator_tasks.core.assignors.quotas import Quotas, quotas_of
 
 
 class Balanced:
     """See the module."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Partition → member; only the fixed ones when there are no members. O(partitions + members log members)."""
+        """Partition → member; only the fixed ones when there are no members. The members' `loads` count."""
+        return self.share((problem,))[0]
+
+    def share(self, problems: Sequence[Problem], ties: Mapping[str, int] | None = None) -> list[Mapping[int, str]]:
+        """The answer to each problem, balanced over all of them; each has the same `loads`, of further topics.
+
+        `ties`: member → what it has beside that; the smaller one goes first where all else is equal.
+        O(partitions + members log members) if all members may have everything.
+        """
+        columns = [_Column(one) for one in problems]
+        base = Counter(dict(problems[0].loads)) if problems else Counter[str]()
+        for column in columns:
+            base.update(column.fixed)
+        kinds: dict[frozenset[str], list[_Column]] = {}
+        for column in sorted(columns, key=lambda one: one.name):
+            if column.free and column.problem.members:
+                kinds.setdefault(frozenset(column.problem.members), []).append(column)
+        kept = {kind: sum((one.kept_by for one in found), Counter()) for kind, found in kinds.items()}
+        free = {kind: sum(one.free for one in found) for kind, found in kinds.items()}
+        for kind, quotas in quotas_of(Quotas(kept, free, base, ties or {})).items():
+            _realize(kinds[kind], kept[kind], quotas)
+        return [column.answer for column in columns]
+
+
+class _Column:
+    """One problem while it is answered. `kept`: member → the free partitions that it could keep, in order."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
         listed = set(problem.partitions)
-        answer = {p: m for p, m in problem.fixed.items() if p in listed}
-        if not problem.members:
-            return answer
-        kept = _owned_by_member(problem)
-        quota = _quotas(problem, kept)
-        spare: list[str] = []
-        for member in sorted(problem.members, key=lambda m: (problem.loads.get(m, 0), m)):
-            room = quota[member]
-            for partition in kept[member][:room]:
-                answer[partition] = member
-            spare += [member] * max(0, room - len(kept[member]))
-        free = [p for p in problem.partitions if p not in answer]
-        return answer | dict(zip(free, spare, strict=True))
+        self.name = (problem.topic, min(problem.partitions, default=0))
+        self.answer = {p: m for p, m in problem.fixed.items() if p in listed}
+        self.fixed = Counter(self.answer.values())
+        self.kept: dict[str, list[int]] = {}
+        self.pool: list[int] = []
+        for partition in problem.partitions:
+            if partition not in self.answer:
+                owner = problem.owned.get(partition, "")
+                if owner in problem.members:
+                    self.kept.setdefault(owner, []).append(partition)
+                else:
+                    self.pool.append(partition)
+        self.kept_by = Counter({member: len(found) for member, found in self.kept.items()})
+        self.free = len(self.pool) + self.kept_by.total()
+        self.share = len(problem.partitions) / max(1, len(problem.members))
+
+    def has(self, member: str) -> int:
+        """How many partitions the member has of it so far."""
+        return self.fixed[member] + len(self.kept.get(member, ()))
+
+    def deal(self, needs: dict[str, int]) -> None:
+        """Give the pool to those in need, to those with the least of this topic first; lowers `needs`."""
+        heap = [(self.has(member), -need, member) for member, need in needs.items() if need]
+        heapify(heap)
+        given = Counter[str]()
+        for _ in self.pool:
+            count, need, member = heap[0]
+            given[member] += 1
+            if need < -1:
+                heapreplace(heap, (count + 1, need + 1, member))
+            else:
+                heappop(heap)
+        takers = [member for member in sorted(given) for _ in range(given[member])]
+        self.answer |= zip(sorted(self.pool), takers, strict=True)
+        for member, count in given.items():
+            needs[member] -= count
+        for member, partitions in self.kept.items():
+            self.answer |= dict.fromkeys(partitions, member)
 
 
-def _owned_by_member(problem: Problem) -> dict[str, list[int]]:
-    """Member → the partitions that it could keep, in order, without the fixed ones."""
-    kept: dict[str, list[int]] = {member: [] for member in problem.members}
-    for partition in problem.partitions:
-        owner = problem.owned.get(partition)
-        if owner in kept and partition not in problem.fixed:
-            kept[owner].append(partition)
-    return kept
+def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mapping[str, int]) -> None:
+    """Answer problems of the same members: each member gets its quota of all of them, and keeps what it can."""
+    for member, count in sorted(kept.items()):
+        _give_up(columns, member, count - quotas[member])
+    needs = {member: need for member, quota in quotas.items() if (need := quota - kept.get(member, 0)) > 0}
+    for column in columns:
+        column.deal(needs)
 
 
-def _quotas(problem: Problem, kept: Mapping[str, list[int]]) -> dict[str, int]:
-    """Member → how many partitions it gets beside its fixed ones.
+def _give_up(columns: Sequence[_Column], member: str, surplus: int) -> None:
+    """Put so many partitions of the member into the pools: of the topics of which it has most above its share.
 
-    The level is the largest number that every member can have, fixed ones included. The remaining partitions go, one
-    each, to members at the level, first to those that would otherwise give one away.
+    Of those, of one that others have given up less of.
     """
-    base = dict.fromkeys(problem.members, 0)
-    for member in problem.fixed.values():
-        if member in base:
-            base[member] += 1
-    free = sum(1 for p in problem.partitions if p not in problem.fixed)
-    level = _level(sorted(base.values()), free)
-    quota = {member: max(0, level - fixed) for member, fixed in base.items()}
-    left = free - sum(quota.values())
-    at_level = [m for m in base if base[m] <= level]
-    at_level.sort(key=lambda m: (len(kept[m]) <= quota[m], problem.loads.get(m, 0), m))
-    for member in at_level[:left]:
-        quota[member] += 1
-    return quota
-
-
-def _level(fixed: list[int], free: int) -> int:
-    """The largest level to which `free` partitions raise all members, given their ascending fixed counts."""
-    level, below = fixed[0], 0
-    for count in fixed:
-        need = (count - level) * below
-        if need > free:
-            break
-        free -= need
-        level, below = count, below + 1
-    return level + free // below
+    if surplus <= 0:
+        return
+    heap = [(one.share - one.has(member), len(one.pool), i) for i, one in enumerate(columns) if one.kept.get(member)]
+    heapify(heap)
+    for _ in range(surplus):
+        below, given, i = heappop(heap)
+        held = columns[i].kept[member]
+        columns[i].pool.append(held.pop())
+        if held:
+            heappush(heap, (below + 1, given + 1, i))

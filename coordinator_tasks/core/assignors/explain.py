@@ -33,6 +33,8 @@ class Asked:
     wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `backs`: what goes back to
     an earlier owner; the first counts; `split`: who may have what during an upgrade; `kept`: what stays for the split alone.
     `barred`: registered consumer → why it is given nothing.
+    `before`, `after`: member → its partitions of all topics that are planned as one, and `others`: a digest of what these
+    topics ask; empty = there is no other one.
     """
 
     strategy: str
@@ -45,6 +47,9 @@ class Asked:
     split: Split | None = None
     kept: frozenset[int] = frozenset()
     barred: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, int] = field(default_factory=dict)
+    after: Mapping[str, int] = field(default_factory=dict)
+    others: str = ""
 
 
 class Explainer(Protocol):
@@ -96,6 +101,8 @@ def digest(asked: Asked) -> str:
     ]
     if asked.split is not None:  # without one, the digest is that of earlier releases
         parts.append([sorted(asked.split.consumers), sorted(asked.split.partitions)])
+    if asked.others:
+        parts.append(asked.others)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -150,29 +157,33 @@ class CountExplainer:
 
     def __init__(self, asked: Asked) -> None:
         self.problem, self.strategy = asked.problem, asked.strategy
-        self.before, self.after = Counter(asked.holders.values()), Counter(asked.answer.values())
+        self.before = Counter(dict(asked.before)) if asked.after else Counter(asked.holders.values())
+        self.after = Counter(dict(asked.after)) if asked.after else Counter(asked.answer.values())
+        self.what = " of all topics" if asked.after else ""
         self.moves = sum(1 for p, m in asked.holders.items() if asked.answer.get(p) != m)
 
     def summary(self) -> str:
         """How many partitions move, and how even the result is."""
         counts = [self.after[m] for m in self.problem.members]
-        even = f"{_span(min(counts), max(counts))} each" if counts else "no live consumer"
+        even = f"{_span(min(counts), max(counts))}{self.what} each" if counts else "no live consumer"
         return f"{self.strategy}: {self.moves} of {len(self.problem.partitions)} partitions leave an owner; then {even}"
 
     def given(self, partition: int, taker: str) -> str:  # noqa: ARG002 - it counts how many, not which
         """By the taker's figures."""
-        return f"{taker} had {self.before[taker]} and gets {self.after[taker]}{self._rule()}"
+        return f"{taker} had {self.before[taker]}{self.what} and gets {self.after[taker]}{self._rule()}"
 
     def moved(self, partition: int, giver: str, taker: str) -> str:  # noqa: ARG002
         """By both figures."""
         return (
-            f"{giver} had {self.before[giver]} and keeps {self.after[giver]}, {taker} had {self.before[taker]} and gets "
+            f"{giver} had {self.before[giver]}{self.what} and keeps {self.after[giver]}, {taker} had {self.before[taker]} and gets "
             f"{self.after[taker]}{self._rule()}"
         )
 
     def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002
         """By the owner's figures."""
-        return f"{owner} had {self.before[owner]} and has {self.after[owner]}, so this one stays{self._rule()}"
+        return (
+            f"{owner} had {self.before[owner]}{self.what} and has {self.after[owner]}, so this one stays{self._rule()}"
+        )
 
     def left(self, partition: int) -> str:  # noqa: ARG002
         """Without members, or by a strategy that may leave partitions without an owner."""

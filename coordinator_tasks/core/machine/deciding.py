@@ -7,8 +7,9 @@ from coordinator_tasks.core.machine import causes, churn, packing, restarts, rol
 from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
-from coordinator_tasks.core.machine.planning import Planning, finish, patience_s, stop_vanished
+from coordinator_tasks.core.machine.planning import Planning, finish, patience_s, shares, stop_vanished
 from coordinator_tasks.core.machine.presence import is_awaited, presence, targets
+from coordinator_tasks.core.machine.question import Question
 from coordinator_tasks.core.machine.recovery import noted
 from coordinator_tasks.core.machine.table import Signal, next_state, signal_of_plan
 from coordinator_tasks.core.machine.world import LOST, Policy, Presence, TopicView, World
@@ -278,21 +279,50 @@ class Deciding:
             if not why_not_started(consumer, partition, self.view.topic, node, epoch, self.world):
                 del self.draft.to_start[partition], self.draft.epochs[partition]
 
+    def _may_drift(self, able: Mapping[str, int]) -> bool:
+        """Whether the strategy is asked although nothing of the topic itself has changed."""
+        config, settled = self.view.config, self.state.state is State.STABLE and self.view.node is not None
+        if not settled or not able or config.frozen or config.removed or restarts.away(self.view, self.world):
+            return False
+        patience = 0.0 if shares(self.view, self.policy) else patience_s(self.view, self.policy)
+        return patience is not None and self.world.now - self.state.since_at >= patience
+
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:
-        """A plan for changed loads, if the topic has been Stable for long and the strategy would move something."""
-        settled = self.state.state is State.STABLE and not self.view.config.frozen and not self.view.config.removed
-        settled = settled and not restarts.away(self.view, self.world)
-        patience = patience_s(self.view, self.policy) if settled and able and self.view.node is not None else None
-        if patience is None or self.world.now - self.state.since_at < patience:
+        """A plan for changed loads, or because all topics together are not shared evenly, if it moves something."""
+        if not self._may_drift(able):
+            return None
+        together, shared = self.world.together, shares(self.view, self.policy)
+        if shared and (together is None or not together.moves(self.view.topic)):
             return None
         complete = self.planning(able).rebalance()
         if not self.draft.moves:
             return None
         planned = causes.digest(self.view, self.world, able) if complete else ""
         summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
-        cause = f"loads have changed: {summary}"
+        cause = f"{'not even over all topics' if shared else 'loads have changed'}: {summary}"
         written = self.write(signal_of_plan(self.draft), cause, targets=able, planned=planned, unasked=True)
         return replace(written, may_wait=True)
+
+    def question(self, *, always: bool = False) -> tuple[dict[int, str], Question | None]:
+        """Who has or gets each partition, and what this decision asks the strategy. Raises `Refused`.
+
+        `always`: as if a plan for everybody were due.
+        """
+        touched, _ = self.drop_lost()
+        able = self.able()
+        self._leave_former_topic()
+        stop_vanished(self.draft, self.view)
+        held = {p: target for p in self.view.partitions if (target := self.draft.target(p)) is not None}
+        placement = self.planning(able).placement()
+        if placement is not None or touched or self.draft.moves:
+            return held, placement
+        due = None if always else self._due(able)
+        waits = causes.settling(due, self.world, self.policy) > 0 if due is not None else not self._may_drift(able)
+        if self.view.config.frozen or not able or (waits and not always):
+            return held, None
+        if self.world.doubted or self.world.unclear:
+            self._leave_started()
+        return held, self.planning(able).rebalancing()
 
     def _same_for_consumers(self) -> bool:
         return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None

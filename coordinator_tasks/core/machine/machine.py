@@ -16,7 +16,9 @@ from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine import causes, invariants, recovery
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.machine.presence import who_cannot_read
+from coordinator_tasks.core.machine.question import Question
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
@@ -108,6 +110,33 @@ def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
     world = _believed(view, world, policy)
     deciding = Deciding(view, world, policy, Actor("explain"))
     return deciding.planning(deciding.able()).why()
+
+
+def question(
+    view: TopicView, world: World, policy: Policy, *, always: bool = False
+) -> tuple[Mapping[int, str], Question | None]:
+    """Partition → who has or gets it, and what `decide` would ask the topic's strategy now; `None` = all stay.
+
+    `always`: as `explain` asks it.
+    """
+    world, held = _believed(view, world, policy), targets_of(view)
+    if view.config.removed or (_why_held(view) and not always):
+        return held, None
+    try:
+        found = recovery.needed(view, world)
+        if found is None:
+            return Deciding(view, world, policy, Actor("question")).question(always=always)
+        deciding = Deciding(view, world, policy, Actor("question"), found.draft)
+        deciding.drop_lost()
+        return held, None if found.blockers else deciding.planning(deciding.able()).placement()
+    except Refused:
+        return held, None
+
+
+def targets_of(view: TopicView) -> dict[int, str]:
+    """Partition → who has it or is to have it; none of a removed topic."""
+    draft = draft_of(view, "")
+    return {} if view.config.removed else {p: c for p in view.partitions if (c := draft.target(p)) is not None}
 
 
 def able(view: TopicView, world: World, policy: Policy) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from coordinator_tasks.core.assignors import Assignor, Explaining, Measuring, Problem, assignor, is_partial, validate
+from coordinator_tasks.core.assignors import Assignor, Explaining, Measuring, Problem, Sharing, assignor
 from coordinator_tasks.core.assignors.explain import Asked, RolledBack, explained, shortened
 from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
@@ -12,6 +12,7 @@ from coordinator_tasks.core.machine.churn import why_flaps
 from coordinator_tasks.core.machine.draft import Draft
 from coordinator_tasks.core.machine.packing import ENTRY_BYTES
 from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
+from coordinator_tasks.core.machine.question import Question, Shared
 from coordinator_tasks.core.machine.split import kept, sides
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import Explanation, Reason
@@ -43,20 +44,31 @@ class Planning:
             self._backs = (RolledBack(placed, rollback.said(wish)), *self._backs)
         self._longest = max((len(c) for c in able), default=MAX_ID_BYTES)
 
+    def placement(self) -> Question | None:
+        """Who gets the partitions without a target; `None` = there are none, or nobody is there to take them."""
+        draft, able, fixed = self.draft, self.able, self._targets
+        homeless = {p for p in self.view.partitions if p not in fixed}
+        if self.view.config.removed or not able or not homeless:
+            return None
+        pins = {p: c for p, c in (self._placed | self._pins).items() if p in homeless}
+        return self._question({p: c for p, c in draft.former.items() if c in able}, fixed | pins)
+
     def place(self) -> None:
         """Give every partition without a target to one of the `able`, if there are any, and move no other partition."""
-        draft, able, fixed = self.draft, self.able, self._targets
-        homeless = {p: None for p in self.view.partitions if p not in fixed}
-        if self.view.config.removed or not able or not homeless:
+        question = self.placement()
+        if question is None:
             return
-        pins = {p: c for p, c in (self._placed | self._pins).items() if p in homeless}
-        owned = {p: c for p, c in draft.former.items() if c in able}
-        asked = self._ask(owned, fixed | pins, {**draft.former, **fixed})
+        homeless = [p for p in self.view.partitions if p not in self._targets]
+        asked = self._ask(question, {**self.draft.former, **self._targets})
         spare = self._spare()
-        for partition in list(homeless)[: self._room(spare, _START_BYTES)]:
+        for partition in homeless[: self._room(spare, _START_BYTES)]:
             if partition in asked.answer:
                 self._move(partition, asked.answer[partition])
         self._explain(asked, self._reasons_of(spare), homeless)
+
+    def rebalancing(self) -> Question:
+        """Who gets what of all partitions that may move."""
+        return self._question({p: c for p, c in self.draft.assignments.items() if c in self.able}, self._fixed())
 
     def rebalance(self) -> bool:
         """Move partitions to where the strategy wants them; False if some moves have to wait for a further plan.
@@ -70,7 +82,7 @@ class Planning:
             self._stop_leaving()
             return True
         flight = self._flight()
-        asked = self._ask({p: c for p, c in self.draft.assignments.items() if c in self.able}, self._fixed())
+        asked = self._ask(self.rebalancing(), self._targets)
         answer = asked.answer
         wanted = [p for p in self.view.partitions if p in answer and answer[p] != self.draft.target(p)]
         spare = self._spare()
@@ -82,16 +94,14 @@ class Planning:
 
     def why(self) -> Explanation:
         """Why every partition is where it is, and what the strategy would do with it now. Changes nothing."""
-        return explained(self._ask({p: c for p, c in self._targets.items() if c in self.able}, self._fixed()))
+        return explained(self._ask(self.rebalancing(), self._targets))
 
     def _move(self, partition: int, taker: str) -> None:
         self.draft.move(partition, taker)
         self.draft.incarnations[taker] = self.able[taker]
 
-    def _ask(
-        self, owned: Mapping[int, str], fixed: Mapping[int, str], holders: Mapping[int, str] | None = None
-    ) -> Asked:
-        """The strategy's valid answer. Raises `Refused`. `holders` are the targets unless given."""
+    def _question(self, owned: Mapping[int, str], fixed: Mapping[int, str]) -> Question:
+        """What the strategy is asked. Raises `Refused`."""
         view, world, able, config = self.view, self.world, self.able, self.view.config
         listed = set(view.partitions)
         strategy = assignor(config.strategy, self.policy.strategies.known)
@@ -100,31 +110,45 @@ class Planning:
         weights = measured(
             view.topic, measure, view.partitions, owned, world.answers, world.totals, world.loads, paused=paused
         )
+        on_its_side = kept(config.split, owned)
         problem = Problem(
             view.topic,
             view.partitions,
             {c: world.members[c] for c in able},
             owned,
-            {p: c for p, c in (kept(config.split, owned) | dict(fixed)).items() if p in listed},
+            {p: c for p, c in (on_its_side | dict(fixed)).items() if p in listed},
             world.loads,
             config.parameters,
             weights.partitions,
             {c: weights.carried.get(c, 0.0) for c in able},
             view.description.racks if view.description is not None else {},
         )
-        answer: dict[int, str] = {}
-        for partitions, members in sides(config.split, view.partitions, able):
-            side = _of_side(problem, frozenset(partitions), members)
-            found = strategy.assign(side)
-            validate(side, found, config.strategy, partial=is_partial(strategy))
-            answer.update(found)
-        holders = self._targets if holders is None else holders
-        explainer = strategy.explainer if isinstance(strategy, Explaining) else None
-        stays = frozenset(kept(config.split, owned).keys() - fixed.keys())
-        lost = set(holders.values()) - able.keys() & world.members.keys()
-        barred = {c: why for c in lost if (why := why_flaps(c, world, self.policy))}
+        parts = sides(config.split, view.partitions, able)
+        of_sides = tuple(_of_side(problem, frozenset(partitions), members) for partitions, members in parts)
+        return Question(config.strategy, strategy, problem, of_sides, frozenset(on_its_side.keys() - fixed.keys()))
+
+    def _ask(self, question: Question, holders: Mapping[int, str]) -> Asked:
+        """The strategy's valid answer. Raises `Refused`."""
+        together = self.world.together
+        shared = together.answer(question) if together is not None else None
+        if shared is None:
+            shared = Shared(question, question.answered())
+        question, strategy = shared.question, shared.question.strategy
+        lost = set(holders.values()) - self.able.keys() & self.world.members.keys()
         return Asked(
-            config.strategy, problem, answer, holders, self._pins, explainer, self._backs, config.split, stays, barred
+            question.name,
+            question.problem,
+            shared.answer,
+            holders,
+            self._pins,
+            strategy.explainer if isinstance(strategy, Explaining) else None,
+            self._backs,
+            self.view.config.split,
+            question.kept,
+            {c: why for c in lost if (why := why_flaps(c, self.world, self.policy))},
+            shared.before,
+            shared.after,
+            shared.inputs,
         )
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
@@ -153,10 +177,17 @@ class Planning:
         return {p for p in self.draft.in_flight() if not self._taker_drains(p)}
 
     def _fixed(self) -> dict[int, str]:
-        """Partition → where it stays: pinned, at an owner that is waited for, or on its way."""
-        fixed = self._placed | self._pins
+        """Partition → where it stays: paused, pinned, at an owner that is waited for, or on its way."""
+        fixed = self._paused() | self._placed | self._pins
         fixed |= {p: c for p, c in self.draft.assignments.items() if not self._movable(c)}
         return fixed | {p: target for p in self._flight() if (target := self.draft.target(p)) is not None}
+
+    def _paused(self) -> dict[int, str]:
+        """What nobody reads moves neither for the sake of a number nor back when it is read again."""
+        config = self.view.config
+        if config.split is not None or not shares(self.view, self.policy):
+            return {}
+        return {p: c for p, c in self.draft.assignments.items() if p in config.paused and c in self.able}
 
     def _taker_drains(self, partition: int) -> bool:
         taker = self.draft.target(partition)
@@ -215,6 +246,11 @@ def finish(draft: Draft) -> None:
     """Stop every partition of a removed topic."""
     for partition in sorted(draft.assignments.keys() | draft.handoff.keys() | draft.in_flight()):
         draft.stop(partition)
+
+
+def shares(view: TopicView, policy: Policy) -> bool:
+    """Whether the topic's strategy plans all of its topics as one."""
+    return isinstance(assignor(view.config.strategy, policy.strategies.known), Sharing)
 
 
 def patience_s(view: TopicView, policy: Policy) -> float | None:

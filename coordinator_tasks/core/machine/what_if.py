@@ -14,6 +14,7 @@ from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.decision import Decision, Verdict
 from coordinator_tasks.core.machine.draft import Draft, draft_of
 from coordinator_tasks.core.machine.machine import decide
+from coordinator_tasks.core.machine.together import TogetherPlan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
     Actor,
@@ -202,9 +203,11 @@ class _Replay:
 
     def _round(self, fresh: str) -> bool:
         """Decide each topic once, on the same world; whether anything was written."""
-        written = {}
+        written, site = {}, self.site
+        together = TogetherPlan(site.topics.values(), lambda one: world_of(site, one), self.policy, site.world.members)
         for name, view in sorted(self.site.topics.items()):
-            decision = self._last[name] = decide(view, world_of(self.site, name, fresh), self.policy, _WHAT_IF)
+            world = replace(world_of(site, name, fresh), together=together)
+            decision = self._last[name] = decide(view, world, self.policy, _WHAT_IF)
             if decision.verdict is Verdict.WRITE:
                 self._decided[name].append(decision)
                 written[name] = _written(view, decision)

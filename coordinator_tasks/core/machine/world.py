@@ -7,6 +7,7 @@ from enum import StrEnum
 from coordinator_tasks.core.assignors import Strategies
 from coordinator_tasks.core.assignors.weights import Totals
 from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.machine.question import Together
 from coordinator_tasks.core.model import (
     Answer,
     Committed,
@@ -91,6 +92,7 @@ class World:
     - `unclear`: consumer → what of its nodes cannot be read; it never counts as gone.
     - `doubted`: consumer → why its answer on this topic does not count. Both kinds keep what they have and get
       nothing more.
+    - `together`: the plan of all topics as one; `None` = the topic is planned by itself.
     """
 
     now: float
@@ -104,6 +106,7 @@ class World:
     fresh: str = ""
     unclear: Mapping[str, str] = field(default_factory=dict)
     doubted: Mapping[str, str] = field(default_factory=dict)
+    together: Together | None = field(default=None, compare=False, repr=False)
 
     def life(self, consumer: str, incarnation: int) -> Life:
         """What is known of this incarnation."""

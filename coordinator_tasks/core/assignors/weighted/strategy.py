@@ -35,6 +35,5 @@ class Weighted:
         return rules_of(parameters).measure
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
-        """Only measured weights change by themselves."""
-        rules = rules_of(parameters)
-        return None if rules.measure is Measure.PARTITIONS else rules.interval_s
+        """As the parameters say: weights change by themselves, and so do the loads of other topics."""
+        return rules_of(parameters).interval_s

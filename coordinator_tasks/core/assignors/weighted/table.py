@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted.parameters import Rules
+from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy
 
 NOBODY = ""
@@ -49,9 +50,10 @@ class Table:
         self._evict_the_seatless()
         self._each = rules.each
         self._measured = self._weighed(problem, rules)
-        least = NEGLIGIBLE * max(self._measured.max(initial=0.0), rules.each, *problem.carried.values())
+        carried = _carried(problem, rules)
+        least = NEGLIGIBLE * max(self._measured.max(initial=0.0), rules.each, *carried.values())
         self._measured[self._measured < least] = 0.0
-        self.carried = {m: one if one >= least else 0.0 for m, one in problem.carried.items()}
+        self.carried = {m: one if one >= least else 0.0 for m, one in carried.items()}
         self._weights = self._measured + rules.each
         self._listed: list[float] = self._weights.tolist()
 
@@ -135,3 +137,10 @@ def _placed(problem: Problem) -> dict[int, str]:
         wanted = set(problem.partitions)
         placed = {p: m for p, m in placed.items() if p in wanted}
     return placed
+
+
+def _carried(problem: Problem, rules: Rules) -> dict[str, float]:
+    """Member → its load of other topics, whose partitions weigh as much in addition as those of this one."""
+    if rules.measure is Measure.PARTITIONS:
+        return {m: one * (rules.each or 1.0) for m, one in problem.carried.items()}
+    return {m: one + rules.each * problem.loads.get(m, 0) for m, one in problem.carried.items()}

@@ -864,16 +864,6 @@ def test_fifty_topics_in_one_call_one_transaction_each() -> None:
     assert all(len(site.history(name)) == 2 for name in names)
 
 
-def test_ties_go_to_the_consumer_that_carries_less_of_other_topics() -> None:
-    site = stable_site("a", "b", partitions=1, names=("one", "two"))
-    assert sorted([*site.counts("one"), *site.counts("two")]) == ["a", "a"], (
-        "planned at once, they do not see each other"
-    )
-    site.add_topic("three", 1)
-    site.settles()
-    assert site.counts("three") == {"b": 1}
-
-
 # Who is there --------------------------------------------------------------------------------------------------------
 
 

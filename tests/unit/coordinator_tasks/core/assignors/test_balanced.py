@@ -26,7 +26,8 @@ def problem(
 
 
 def loads_of(question: Problem, answer: Mapping[int, str]) -> list[int]:
-    return sorted((list(answer.values()).count(m) for m in question.members), reverse=True)
+    owners = list(answer.values())
+    return sorted((owners.count(m) + question.loads.get(m, 0) for m in question.members), reverse=True)
 
 
 def moves(question: Problem, answer: Mapping[int, str]) -> int:
@@ -121,9 +122,10 @@ def test_by_a_leave_nobody_who_stays_loses(question: Problem) -> None:
     [
         pytest.param(problem(1, "ab"), {"a": 1, "b": 0}, id="without loads the smaller id"),
         pytest.param(problem(1, "ab", loads={"a": 1}), {"a": 0, "b": 1}, id="the one with less of other topics"),
-        pytest.param(problem(3, "ab", loads={"b": 0, "a": 9}), {"a": 1, "b": 2}, id="the odd one to the lighter"),
+        pytest.param(problem(3, "ab", loads={"b": 0, "a": 2}), {"a": 1, "b": 2}, id="other topics count"),
+        pytest.param(problem(3, "ab", {0: "a", 1: "a"}, loads={"a": 9}), {"a": 0, "b": 3}, id="as much as its own"),
         pytest.param(
-            problem(3, "ab", {0: "a", 1: "a"}, loads={"a": 9}), {"a": 2, "b": 1}, id="a move is dearer than a load"
+            problem(2, "ab", {0: "a", 1: "a"}, loads={"b": 1}), {"a": 2, "b": 0}, id="a move that gains nothing"
         ),
         pytest.param(problem(4, "ab", fixed={0: "a", 1: "a", 2: "a"}), {"a": 3, "b": 1}, id="fixed ones count"),
         pytest.param(

@@ -487,9 +487,9 @@ def test_the_strategy_has_a_name() -> None:
     assert isinstance(assignor("weighted"), Weighted)
 
 
-def test_only_measured_weights_are_ever_a_reason_by_themselves() -> None:
-    assert Weighted().patience_s({"measure": "lag", "interval.s": "7"}) == 7
-    assert Weighted().patience_s({"measure": "partitions", "interval.s": "7"}) is None
+@pytest.mark.parametrize("measure", ["lag", "partitions"])
+def test_loads_are_a_reason_by_themselves_after_the_interval(measure: str) -> None:
+    assert Weighted().patience_s({"measure": measure, "interval.s": "7"}) == 7
 
 
 def test_a_coordinator_without_a_plan_by_weight_does_not_wait_for_numpy() -> None:

@@ -19,18 +19,29 @@ import heapq
 
 import numpy as np
 
-from benchmarks.group_assignors.cycles import negative_cycles
-from benchmarks.group_assignors.layout import Flags, Numbers
+from coordinator_tasks.core.assignors.cycles import Flags, Numbers, negative_cycles
+
+
+def fewest_moves_of(
+    subscribed: list[list[bool]], own: list[list[int]], counts: list[int], base: list[int]
+) -> list[list[int]]:
+    """X of the best balance with the fewest moves, as lists; the parameters are those of `Flow`."""
+    arrays = (np.array(one, np.int32) for one in (own, counts, base))
+    flow = Flow(np.array(subscribed, np.bool_), *arrays)
+    flow.solve()
+    found: list[list[int]] = flow.x.tolist()
+    return found
 
 
 class Flow:
-    """x, own and subscribed are [member, topic]; `counts` are the partitions of each topic."""
+    """x, own and subscribed are [member, topic]; `counts` are the partitions of each topic, `base` is what members have beside."""
 
-    def __init__(self, subscribed: Flags, own: Numbers, counts: Numbers) -> None:
+    def __init__(self, subscribed: Flags, own: Numbers, counts: Numbers, base: Numbers | None = None) -> None:
         self.subscribed = subscribed
         self.own = own
         self.x = own.copy()
-        self.loads: Numbers = own.sum(axis=1, dtype=np.int32)
+        self._before: Numbers = own.sum(axis=1, dtype=np.int32) + (0 if base is None else base)
+        self.loads = self._before.copy()
         self._free = counts - own.sum(axis=0, dtype=np.int32)
 
     @property
@@ -42,6 +53,16 @@ class Flow:
     def even(self) -> bool:
         """No two loads differ by more than one."""
         return int(self.loads.max() - self.loads.min()) <= 1
+
+    def solve(self) -> bool:
+        """Reach the best balance with the fewest moves; False if a bound shows that without a search for cycles."""
+        self.fill()
+        self.level()
+        moves = self.moves
+        if moves == 0 or (self.even and moves == fewest_moves(self._before, int(self.loads.sum()))):
+            return False
+        self.cheapen()
+        return True
 
     def fill(self) -> None:
         """Give what has no owner to those with the least, the topics with the fewest subscribers first."""
@@ -137,6 +158,21 @@ class Flow:
                     self.x[taker, topic] += 1
                     self.loads[giver] -= 1
                     self.loads[taker] += 1
+
+
+def quotas(counts: Numbers, total: int) -> Numbers:
+    """How many partitions each member gets where all may have everything, given how many each has now."""
+    level, larger = divmod(total, len(counts))
+    quota = np.full(len(counts), level, np.int32)
+    if larger:
+        over = counts > level
+        quota[np.concatenate([np.flatnonzero(over), np.flatnonzero(~over)])[:larger]] += 1
+    return quota
+
+
+def fewest_moves(counts: Numbers, total: int) -> int:
+    """Moves that no answer with loads as even as possible can avoid, whatever the subscriptions."""
+    return int(np.maximum(counts - quotas(counts, total), 0).sum())
 
 
 def _spread(takes: Flags) -> Numbers:

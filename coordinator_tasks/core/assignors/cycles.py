@@ -1,9 +1,10 @@
 """Cycles of hand-overs that save moves and leave the loads as they are: Bellman-Ford on arrays."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.group_assignors.layout import Flags, Numbers
-
+Numbers = NDArray[np.int32]
+Flags = NDArray[np.bool_]
 HandOver = tuple[int, int, int]
 """Giver, topic, taker."""
 

@@ -1,0 +1,91 @@
+"""How many partitions each member gets of all topics: the most even loads, then the fewest moves.
+
+Topics whose partitions the same members may have are one kind, since only the owners of their partitions differ. One kind
+has a closed form: every member keeps partitions up to a level. Several kinds that share members are a flow (`flow`).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Kind: TypeAlias = frozenset[str]
+"""The members that may have the partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """What is asked: kind → how many partitions can move (`free`), and how many of these each member has (`kept`).
+
+    `base`: member → what it has in any case. `ties`: the smaller one goes first where all else is equal.
+    """
+
+    kept: Mapping[Kind, Counter[str]]
+    free: Mapping[Kind, int]
+    base: Mapping[str, int]
+    ties: Mapping[str, int]
+
+
+def quotas_of(asked: Quotas) -> dict[Kind, dict[str, int]]:
+    """Kind → member → how many of the free partitions it gets."""
+    found: dict[Kind, dict[str, int]] = {}
+    for kinds in _connected(asked):
+        found |= {kinds[0]: _of_one_kind(asked, kinds[0])} if len(kinds) == 1 else _of_several(asked, kinds)
+    return found
+
+
+def _connected(asked: Quotas) -> Iterator[list[Kind]]:
+    """The kinds, those together that share members, directly or by others."""
+    groups: list[tuple[set[str], list[Kind]]] = []
+    for kind in asked.free:
+        touched = [one for one in groups if not one[0].isdisjoint(kind)]
+        groups = [one for one in groups if one[0].isdisjoint(kind)]
+        members = set(kind).union(*(one[0] for one in touched))
+        groups.append((members, [*(k for one in touched for k in one[1]), kind]))
+    for _, kinds in groups:
+        yield sorted(kinds, key=sorted)
+
+
+def _of_one_kind(asked: Quotas, kind: Kind) -> dict[str, int]:
+    """Up to the largest level that every member can have; the rest goes, one each, to members at the level.
+
+    First to those that would otherwise give one away.
+    """
+    base, kept, free = {m: asked.base.get(m, 0) for m in kind}, asked.kept[kind], asked.free[kind]
+    level = _level(sorted(base.values()), free)
+    quota = {member: max(0, level - fixed) for member, fixed in base.items()}
+    left = free - sum(quota.values())
+    at_level = [m for m in kind if base[m] <= level]
+    at_level.sort(key=lambda m: (kept[m] <= quota[m], asked.ties.get(m, 0), m))
+    for member in at_level[:left]:
+        quota[member] += 1
+    return quota
+
+
+def _level(fixed: list[int], free: int) -> int:
+    """The largest level to which `free` partitions raise all members, given their ascending fixed counts."""
+    level, below = fixed[0], 0
+    for count in fixed:
+        need = (count - level) * below
+        if need > free:
+            break
+        free -= need
+        level, below = count, below + 1
+    return level + free // below
+
+
+def _of_several(asked: Quotas, kinds: list[Kind]) -> dict[Kind, dict[str, int]]:
+    members = sorted(frozenset().union(*kinds))
+    loads = [asked.base.get(m, 0) + sum(asked.kept[kind][m] for kind in kinds) for m in members]
+    settled = all(asked.kept[kind].total() == asked.free[kind] for kind in kinds)
+    if settled and max(loads) - min(loads) <= 1:
+        return {kind: {m: asked.kept[kind][m] for m in kind} for kind in kinds}
+    # The import loads numpy in a tenth of a second, which plans for equal subscriptions should not take.
+    from coordinator_tasks.core.assignors.flow import fewest_moves_of  # noqa: PLC0415
+
+    own = [[asked.kept[kind][m] for kind in kinds] for m in members]
+    subscribed = [[m in kind for kind in kinds] for m in members]
+    found = fewest_moves_of(
+        subscribed, own, [asked.free[kind] for kind in kinds], [asked.base.get(m, 0) for m in members]
+    )
+    return {kind: {m: found[i][k] for i, m in enumerate(members) if m in kind} for k, kind in enumerate(kinds)}

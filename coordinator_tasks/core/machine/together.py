@@ -1,0 +1,238 @@
+"""The plan of all topics as one, from the same stored nodes and the same look as the decision on each of them.
+
+Nothing of it is stored: whoever plans the topics that are left, after some have been written, finds the rest of the same
+plan, because partitions on their way count where they go.
+
+- A topic that asks nothing now is fixed load: it is frozen, held, on its way, waits until membership is still, or nothing of
+  it may move. So is what of it may not move.
+- First answer the strategies that look at one topic alone. Then those that share by number (`Sharing`) answer as one, beside
+  the load of the former. Last come the ones that measure (`Measuring`), by name: each sees what those before it give.
+  No strategy looks at one that comes later, so two of them cannot chase each other.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import fsum
+
+from coordinator_tasks.core.assignors import Measuring, Sharing
+from coordinator_tasks.core.assignors.weights import Measure, measured
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine import machine
+from coordinator_tasks.core.machine.question import Question, Shared
+from coordinator_tasks.core.machine.world import Policy, TopicView, World
+from coordinator_tasks.core.model import State
+
+
+@dataclass(slots=True)
+class _Part:
+    """One topic that stays as it is. `held`: partition → who has or gets it; `measures`: its strategy does."""
+
+    view: TopicView
+    held: Mapping[int, str]
+    measures: bool
+
+    @property
+    def then(self) -> Mapping[int, str]:
+        """Partition → who has it after the plan."""
+        return self.held
+
+
+@dataclass(slots=True)
+class _Asking(_Part):
+    """A topic that asks, with the answer or why there is none."""
+
+    question: Question
+    answer: Mapping[int, str] | None = None
+    error: Refused | None = None
+
+    @property
+    def then(self) -> Mapping[int, str]:
+        return self.answer if self.answer is not None else self.held
+
+    @property
+    def shares(self) -> bool:
+        return isinstance(self.question.strategy, Sharing)
+
+    @property
+    def measure(self) -> Measure:
+        strategy = self.question.strategy
+        return strategy.measure(self.view.config.parameters) if isinstance(strategy, Measuring) else Measure.PARTITIONS
+
+    def keep(self, answers: list[Mapping[int, str]] | None = None) -> None:
+        """Keep these answers of the strategy (none = ask it), or why there is none: then the topic is held."""
+        try:
+            self.answer = self.question.answered() if answers is None else self.question.checked(answers)
+        except Refused as error:
+            self.error = error
+
+
+class TogetherPlan:
+    """See the module; computed when the first topic asks.
+
+    `views`: of all topics that can be read. `world_of`: the world for one topic; may raise `Refused`. `members`: the
+    registered consumers. `elsewhere`: member → its partitions of topics that cannot be read. `always`: the topics that are
+    asked as if a plan were due.
+    """
+
+    def __init__(
+        self,
+        views: Iterable[TopicView],
+        world_of: Callable[[str], World],
+        policy: Policy,
+        members: Collection[str],
+        elsewhere: Mapping[str, int] | None = None,
+        always: frozenset[str] = frozenset(),
+    ) -> None:
+        self._views = {view.topic: view for view in sorted(views, key=lambda one: one.topic)}
+        self._world_of, self._policy, self._members = world_of, policy, members
+        self._elsewhere, self._always = elsewhere or {}, always
+
+    def answer(self, question: Question) -> Shared | None:
+        """The answer; `None` = this is not the question that the topic was expected to ask. Raises `Refused`."""
+        part = self._parts.get(question.problem.topic)
+        if not isinstance(part, _Asking):
+            return None
+        expected, asked = part.question.problem, question.problem
+        if replace(expected, loads=asked.loads, carried=asked.carried) != asked:
+            return None
+        if part.error is not None:
+            raise part.error
+        answer = dict(part.answer or {})
+        if not part.shares or (len(self._parts) == 1 and not self._elsewhere):
+            return Shared(part.question, answer)
+        return Shared(part.question, answer, self._before, self._after, self._inputs)
+
+    def moves(self, topic: str) -> bool:
+        """Whether the plan moves partitions of this topic."""
+        part = None if self._calm else self._parts.get(topic)
+        return isinstance(part, _Asking) and part.answer is not None and part.answer != part.held
+
+    @cached_property
+    def _calm(self) -> bool:
+        """Whether everything has its owner, and no two consumers differ by more than one: no plan is better."""
+        counts = Counter(self._elsewhere)
+        for view in self._views.values():
+            node, state = view.node, view.state
+            if view.config.removed or self._measures(view):
+                continue
+            if node is None or state is None or state.state is not State.STABLE:
+                return False
+            if len(node.assignments) != len(view.partitions):
+                return False
+            counts.update(node.assignments.values())
+        loads = [counts[member] for member in self._members]
+        return not loads or max(loads) - min(loads) <= 1
+
+    def _measures(self, view: TopicView) -> bool:
+        return isinstance(self._policy.strategies.known.get(view.config.strategy), Measuring)
+
+    @cached_property
+    def _parts(self) -> Mapping[str, _Part]:
+        parts = {topic: self._part(view) for topic, view in self._views.items()}
+        asking = [one for one in parts.values() if isinstance(one, _Asking)]
+        for part in asking:
+            if not part.measures and not part.shares:
+                part.keep()
+        self._share([one for one in asking if one.shares], parts.values())
+        self._answer_measured([one for one in asking if one.measures], parts.values())
+        return parts
+
+    def _part(self, view: TopicView) -> _Part:
+        measures = self._measures(view)
+        try:
+            world = self._world_of(view.topic)
+        except Refused:  # the brokers do not let the group's offsets be read: that topic is held
+            return _Part(view, machine.targets_of(view), measures)
+        held, question = machine.question(view, world, self._policy, always=view.topic in self._always)
+        return _Part(view, held, measures) if question is None else _Asking(view, held, measures, question)
+
+    def _share(self, asking: Sequence[_Asking], parts: Collection[_Part]) -> None:
+        """One answer for all of these, beside what is fixed."""
+        loads, ties = Counter(self._elsewhere), Counter[str]()
+        asked = {one.view.topic for one in asking}
+        for part in parts:
+            if part.view.topic not in asked:
+                (ties if part.measures else loads).update(part.then.values())
+        for part in asking:
+            part.question = part.question.beside(loads, part.question.problem.carried)
+        problems = [side for part in asking for side in part.question.sides]
+        strategy: object = asking[0].question.strategy if asking else None
+        found = iter(strategy.share(problems, ties) if isinstance(strategy, Sharing) else ())
+        for part in asking:
+            part.keep([next(found) for _ in part.question.sides])
+
+    def _answer_measured(self, asking: Collection[_Asking], parts: Collection[_Part]) -> None:
+        """One after the other, each beside what the others then have."""
+        if not asking:
+            return
+        everything, carried = Counter(self._elsewhere), _Carried({one.measure for one in asking}, self._world_of)
+        for part in parts:
+            everything.update(part.then.values())
+            carried.add(part)
+        for one in asking:
+            loads, before = +(everything - Counter(one.held.values())), one.question.problem.carried
+            there = carried.then(before, one.measure)
+            if one.measure is Measure.PARTITIONS:
+                there = {m: float(loads[m]) for m in before}
+            one.question = one.question.beside(loads, there)
+            one.keep()
+            everything.subtract(one.held.values())
+            everything.update(one.then.values())
+            carried.add(one)
+
+    @cached_property
+    def _before(self) -> Mapping[str, int]:
+        return self._counts(lambda part: part.held)
+
+    @cached_property
+    def _after(self) -> Mapping[str, int]:
+        return self._counts(lambda part: part.then)
+
+    def _counts(self, of: Callable[[_Part], Mapping[int, str]]) -> Mapping[str, int]:
+        """Member → its partitions of all topics but those that are planned by a measure."""
+        found = Counter(self._elsewhere)
+        for part in self._parts.values():
+            if not part.measures:
+                found.update(of(part).values())
+        return found
+
+    @cached_property
+    def _inputs(self) -> str:
+        """Sixteen hexadecimal digits over who has what and what is asked."""
+        parts: list[object] = [sorted(self._elsewhere.items())]
+        for topic, part in self._parts.items():
+            asked = part.question.problem if isinstance(part, _Asking) else None
+            told = [sorted(asked.fixed.items()), sorted(asked.members)] if asked is not None else []
+            parts.append([topic, part.view.config.strategy, sorted(part.held.items()), told])
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+class _Carried:
+    """What answers change in the members' loads, in each of some measures."""
+
+    def __init__(self, measures: set[Measure], world_of: Callable[[str], World]) -> None:
+        self._world_of = world_of
+        self._changed: dict[Measure, dict[str, float]] = {one: {} for one in measures - {Measure.PARTITIONS}}
+
+    def add(self, part: _Part) -> None:
+        """Count what this topic's answer moves, as far as its weights are known."""
+        held, then, view = part.held, part.then, part.view
+        moved = [p for p in then if held.get(p) != then[p]]
+        for measure, changed in self._changed.items() if moved else ():
+            world = self._world_of(view.topic)
+            told = measured(view.topic, measure, view.partitions, held, world.answers, world.totals, world.loads)
+            mean = fsum(told.partitions.values()) / max(1, len(told.partitions))
+            for partition in moved:
+                weight = told.partitions.get(partition, mean)
+                changed[then[partition]] = changed.get(then[partition], 0.0) + weight
+                if (giver := held.get(partition)) is not None:
+                    changed[giver] = changed.get(giver, 0.0) - weight
+
+    def then(self, before: Mapping[str, float], measure: Measure) -> dict[str, float]:
+        """The loads after these answers."""
+        changed = self._changed.get(measure, {})
+        return {m: max(0.0, round(one + changed.get(m, 0.0), 6)) for m, one in before.items()}
