@@ -90,7 +90,7 @@ docs: install  ## writes the site of the documents into build/site; fetches noth
 simulate: install  ## SEEDS histories (START= where to begin), added up in build/simulation.json
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) $(if $(START),--start $(START))
 
-search: install  ## every state that the rules can reach, within the bounds of docs/reliability.md; LIMIT= seconds, goes on where it ended
+search: install  ## every state that the rules can reach, within the bounds of tests/simulation/search.py; LIMIT= seconds, goes on where it ended
 	@mkdir -p build
 	@$(BIN)/python -m tests.simulation.search --folder build $(if $(LIMIT),--limit-s $(LIMIT))
 

@@ -45,7 +45,7 @@ README, COMPARED, MEASUREMENTS, APPENDIX, FAULTS, DELIVERY = (
         "docs/compared.md",
         "docs/measurements.md",
         "docs/measurements-appendix.md",
-        "docs/reliability-faults.md",
+        "docs/reliability.md",
         "docs/delivery.md",
     )
 )

@@ -37,7 +37,7 @@ SEE = {
     "status_token_file": "[security](../operations.md#security)",
     "zookeeper_access.consumers": "[separate accounts](../operations.md#separate-zookeeper-accounts)",
     "zookeeper_access.coordinator": "[separate accounts](../operations.md#separate-zookeeper-accounts)",
-    "fence": "[the fence in the broker](../reliability-faults.md#the-fence-in-the-broker)",
+    "fence": "[the fence in the broker](../reliability.md#the-fence-in-the-broker)",
     "log_format": "[log lines](../operations.md#logs)",
     "log_url": "[links to a consumer](../operations.md#links-to-a-consumer)",
     "strategy": "[assignors](../assignors.md)",

@@ -6,7 +6,7 @@ whose consumer lives on (a zombie), a confirmed readmission. In every state: no 
 of them was isolated, what is stored is valid, and epochs grow. In every state in which nothing more happens by itself,
 with all answers there: Stable. How it is done so quickly: `sweep`.
 
-    python -m tests.simulation.search                  # the bounds of docs/reliability.md
+    python -m tests.simulation.search                  # `FULL`
     python -m tests.simulation.search --small          # those of the tests
 """
 

@@ -87,7 +87,7 @@ REGISTER = (
         r".*coordinator_tasks approve ",
         "tests/unit/coordinator_tasks/service/test_approvals.py",
     ),
-    Entry("docs/reliability.md", r"make (simulate|guards|search)|python -m tests\.simulation\.guards", reason=SUITE),
+    Entry("docs/reliability.md", r"make simulate", reason=SUITE),
     Entry("docs/reliability.md", r"PYTHONPATH=.*tests\.simulation", reason=SUITE),
     Entry(
         "docs/state-machine.md",
