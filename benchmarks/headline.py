@@ -1,4 +1,4 @@
-"""Writes the tables of measurements into README.md and the pages of `docs`, from the results in `benchmarks/results`.
+"""Writes the tables of the results in `benchmarks/results` into README.md, the pages of `docs` and `benchmarks/results/README.md`.
 
     PYTHONPATH=.:plugins python -m benchmarks.headline
 
@@ -38,20 +38,19 @@ from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, 
 from benchmarks.result import grid
 
 PROJECT = Path(__file__).resolve().parent.parent
-README, COMPARED, MEASUREMENTS, APPENDIX, FAULTS, DELIVERY = (
+README, COMPARED, MEASUREMENTS, FURTHER, FAULTS, DELIVERY = (
     PROJECT / name
     for name in (
         "README.md",
         "docs/compared.md",
         "docs/measurements.md",
-        "docs/measurements-appendix.md",
+        "benchmarks/results/README.md",
         "docs/reliability.md",
         "docs/delivery.md",
     )
 )
 RESULTS = PROJECT / "benchmarks" / "results"
 Result = Mapping[str, Any]
-FULL = f"{APPENDIX.name}#hand-offs-in-full"
 PARTITIONS = 12
 """Those of the first two tables; the last file has all."""
 SHORT = ("cooperative-quick", "kip848-1s", OURS, FENCED, SPARK)
@@ -277,7 +276,7 @@ def _when(calls: Sequence[Mapping[str, Any]]) -> str:
     if len(calls) == 1:
         early = "; it ended early" if "ended" in calls[0] else ""
         return f"Measured {_days(calls)} at commit {calls[0]['commit']}, load {' to '.join(_loads(calls[0]))}{early}"
-    return f"Measured {_days(calls)} in {len(calls)} calls; commit and load of each stand in the [appendix]({FULL})"
+    return f"Measured {_days(calls)} in {len(calls)} calls; commit and load of each stand in `benchmarks/results/README.md`"
 
 
 def _days(calls: Iterable[Mapping[str, Any]]) -> str:
@@ -353,36 +352,36 @@ PLACES = (
     Place(COMPARED, HAND_OFFS, HAND_OFF_RESULTS, _in_comparison),
     Place(MEASUREMENTS, HAND_OFFS, HAND_OFF_RESULTS, _in_comparison),
     Place(MEASUREMENTS, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
-    Place(APPENDIX, HAND_OFFS, ("handoff",), in_full),
-    Place(APPENDIX, UNDER_AIRFLOW, ("handoff-airflow",), in_full),
-    Place(APPENDIX, "hand-offs of Spark applications", ("handoff-spark",), in_full),
-    Place(APPENDIX, "hand-offs of Spark applications under Airflow", ("handoff-spark-airflow",), in_full),
-    Place(APPENDIX, "hand-offs, 192 partitions", ("handoff-192",), in_full),
-    Place(MEASUREMENTS, "growth", ("growth",), growth.markdown),
+    Place(FURTHER, HAND_OFFS, ("handoff",), in_full),
+    Place(FURTHER, UNDER_AIRFLOW, ("handoff-airflow",), in_full),
+    Place(FURTHER, "hand-offs of Spark applications", ("handoff-spark",), in_full),
+    Place(FURTHER, "hand-offs of Spark applications under Airflow", ("handoff-spark-airflow",), in_full),
+    Place(FURTHER, "hand-offs, 192 partitions", ("handoff-192",), in_full),
+    Place(FURTHER, "growth", ("growth",), growth.markdown),
     Place(MEASUREMENTS, "rebalance", ("rebalance",), rebalance.markdown),
-    Place(APPENDIX, "tasks and waits", ("rebalance",), rebalance.costs_markdown),
-    Place(APPENDIX, "task overhead", ("task_overhead",), task_overhead.markdown),
+    Place(FURTHER, "tasks and waits", ("rebalance",), rebalance.costs_markdown),
+    Place(FURTHER, "task overhead", ("task_overhead",), task_overhead.markdown),
     Place(MEASUREMENTS, "source", ("source",), source.markdown),
-    Place(APPENDIX, "source, longer", ("source-long",), source.markdown),
+    Place(FURTHER, "source, longer", ("source-long",), source.markdown),
     Place(MEASUREMENTS, "latency", ("latency",), latency.markdown),
     Place(MEASUREMENTS, "idle", ("idle",), latency.idle_markdown),
-    Place(MEASUREMENTS, "receiver", ("receiver",), receiver.markdown),
-    Place(APPENDIX, "scale, plain", ("scale-plain",), scale.markdown),
+    Place(FURTHER, "receiver", ("receiver",), receiver.markdown),
+    Place(FURTHER, "scale, plain", ("scale-plain",), scale.markdown),
     Place(MEASUREMENTS, "scale", ("scale",), scale.markdown),
     Place(MEASUREMENTS, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
-    Place(APPENDIX, "assignors", ("assignors",), assignors.markdown),
+    Place(FURTHER, "assignors", ("assignors",), assignors.markdown),
     Place(MEASUREMENTS, "weighted", ("weighted",), weighted.markdown),
-    Place(MEASUREMENTS, "upgrades", ("upgrades",), upgrades.markdown),
+    Place(FURTHER, "upgrades", ("upgrades",), upgrades.markdown),
     Place(
         MEASUREMENTS,
         "predicted pauses",
         ("pause_predictions", "pause_predictions_busy"),
         pause_predictions.markdown,
     ),
-    Place(MEASUREMENTS, "pause truth", ("pause_truth",), pause_truth.markdown),
-    Place(MEASUREMENTS, "live page", ("live_page",), live_page.markdown),
-    Place(MEASUREMENTS, "growth policies", ("autoscale",), autoscale.markdown),
-    Place(APPENDIX, "reads", ("reads",), reads.markdown),
+    Place(FURTHER, "pause truth", ("pause_truth",), pause_truth.markdown),
+    Place(FURTHER, "live page", ("live_page",), live_page.markdown),
+    Place(FURTHER, "growth policies", ("autoscale",), autoscale.markdown),
+    Place(FURTHER, "reads", ("reads",), reads.markdown),
     Place(FAULTS, "fence", ("fence",), fence.markdown),
     Place(DELIVERY, "sinks", ("sinks",), sinks.markdown),
 )

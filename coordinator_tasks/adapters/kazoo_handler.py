@@ -1,7 +1,7 @@
 """kazoo's threads with a cheaper wait for its sockets.
 
 kazoo waits several times for every request, and makes an epoll object with its tables for each wait: a third of a read's
-cost in the client (`docs/measurements.md`). `poll` needs no object, and takes large descriptors as well.
+cost in the client (`benchmarks/reads.py`). `poll` needs no object, and takes large descriptors as well.
 """
 
 import math

@@ -59,13 +59,8 @@ REGISTER = (
     Entry("docs/install.md", r"", "tests/clusters/test_install_page.py"),
     Entry("docs/operations.md", r".*airflow db clean ", reason="it deletes runs from the database of a site's Airflow"),
     Entry(
-        "docs/measurements-appendix.md",
-        r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)",
-        reason=MEASURES,
-    ),
-    Entry(
         "docs/measurements.md",
-        r"(PYTHONPATH=\.(:plugins)? )?\.venv/bin/python (-m benchmarks\.|benchmarks/)",
+        r"(PYTHONPATH=\. )?\.venv/bin/python (-m benchmarks\.|benchmarks/)",
         reason=MEASURES,
     ),
     Entry("docs/operations.md", r"airflow pools ", reason="Airflow's own command; the pool is the site's choice"),
