@@ -38,11 +38,10 @@ from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, 
 from benchmarks.result import grid
 
 PROJECT = Path(__file__).resolve().parent.parent
-README, COMPARED, MEASUREMENTS, FURTHER, FAULTS, DELIVERY = (
+README, MEASUREMENTS, FURTHER, FAULTS, DELIVERY = (
     PROJECT / name
     for name in (
         "README.md",
-        "docs/compared.md",
         "docs/measurements.md",
         "benchmarks/results/README.md",
         "docs/reliability.md",
@@ -349,7 +348,6 @@ class Place(NamedTuple):
 PLACES = (
     Place(MEASUREMENTS, "demo", ("demo",), demo.markdown),
     Place(README, HAND_OFFS, HAND_OFF_RESULTS, _in_readme),
-    Place(COMPARED, HAND_OFFS, HAND_OFF_RESULTS, _in_comparison),
     Place(MEASUREMENTS, HAND_OFFS, HAND_OFF_RESULTS, _in_comparison),
     Place(MEASUREMENTS, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
     Place(FURTHER, HAND_OFFS, ("handoff",), in_full),
