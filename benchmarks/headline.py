@@ -366,7 +366,7 @@ PLACES = (
     Place(FURTHER, "receiver", ("receiver",), receiver.markdown),
     Place(FURTHER, "scale, plain", ("scale-plain",), scale.markdown),
     Place(MEASUREMENTS, "scale", ("scale",), scale.markdown),
-    Place(MEASUREMENTS, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
+    Place(FURTHER, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
     Place(FURTHER, "assignors", ("assignors",), assignors.markdown),
     Place(MEASUREMENTS, "weighted", ("weighted",), weighted.markdown),
     Place(FURTHER, "upgrades", ("upgrades",), upgrades.markdown),
