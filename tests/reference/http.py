@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
-from tests.reference.form import ROOT, page, table
+from coordinator_tasks.core.codecs.fields import STATUS
+from tests.reference.form import ROOT, meanings, page, table
 
 
 def http() -> str:
@@ -16,8 +17,12 @@ def http() -> str:
         _table_of((*_routes("router"), *_routes("code_router"))),
         "## Data of the pages\n\nJSON, with the same check of the user. Its [fields, filters and bounds](../data-api.md#the-data).\n",
         _table_of(_routes("data_router", DATA_PREFIX)),
-        "## A consumer's interface\n\nHow it is protected: [security](../security.md). Its fields: [architecture](../architecture.md).\n",
+        "## A consumer's interface\n\nHow it is protected: [security](../security.md). The interface "
+        "serves 32 connections; a further one replaces the slowest. A request for another host name, or of a web page (`Origin`), is refused before "
+        "anything is computed.\n",
         _table_of(CONSUMER_ROUTES),
+        "### Fields of the status\n",
+        meanings(STATUS),
         "## `coordinator metrics`\n\nAt the address of `--listen`; on another address than loopback only with the token. "
         "[How to set it up](../metrics.md#set-it-up).\n",
         _table_of(METRICS_ROUTES),

@@ -1,8 +1,9 @@
 """The nodes in ZooKeeper, with who may write them."""
 
 from coordinator_tasks.core import node_rights
+from coordinator_tasks.core.codecs.fields import NODES
 from coordinator_tasks.core.names import Paths
-from tests.reference.form import page, table
+from tests.reference.form import meanings, page, table
 
 WORDS = {"r": "read", "w": "write", "c": "create", "d": "delete"}
 
@@ -35,7 +36,18 @@ def znodes() -> str:
         for one in sorted(every)
     ]
     about = (
-        "The fields of each node, and why they are there: [architecture](../architecture.md#the-znodes). The last column holds with "
-        "[separate accounts](../operations.md#separate-zookeeper-accounts); the rights to create and to delete are those on the node's children.\n"
+        "All values are JSON objects in UTF-8, below `/consumers/[CLUSTER]`. What holds for all of them: "
+        "[architecture](../architecture.md#the-znodes).\n"
     )
-    return page("Nodes in ZooKeeper", about, table(("node", "created by", "rights of the consumers' account"), rows))
+    rights = (
+        "## Who may write\n\nThe last column holds with [separate accounts](../operations.md#separate-zookeeper-accounts). The coordinator "
+        "has all rights on all nodes. ZooKeeper checks the rights to create and to delete a node on its parent: those in the table are those on "
+        "the node's children. Consumers and their launchers write `ids/[CONSUMER]`, and so does the coordinator (absence, answer, end). The "
+        "coordinator creates the partitions' nodes, and givers write releases there. The code is `coordinator_tasks/core/node_rights.py`.\n"
+    )
+    fields = [
+        f"## {f'`{name}`' if '/' in name and ' ' not in name else name}\n\n{meanings(text)}"
+        for name, text in NODES.items()
+    ]
+    head = ("node", "created by", "rights of the consumers' account")
+    return page("Nodes in ZooKeeper", about, rights, table(head, rows), *fields)

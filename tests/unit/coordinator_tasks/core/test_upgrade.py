@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "architecture.md"
 
 
 def test_the_diagram_has_the_table_s_transitions_and_no_others() -> None:
-    text = PAGE.read_text().split("### `upgrades/[APP]`")[1].split("\n### ")[0]
+    text = PAGE.read_text().split("### Fleets and upgrades")[1].split("\n## ")[0]
     drawn = {(a, b) for a, b in re.findall(r"(\w+) --> (\w+)", text)}
     assert drawn == {(one.value, to.value) for one, following in FOLLOWING.items() for to in following}
 
