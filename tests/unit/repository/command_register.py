@@ -55,7 +55,6 @@ REGISTER = (
         reason="PORT is the reader's; tests/integration/test_agent_plain.py asks that address",
     ),
     Entry("docs/delivery.md", r"PYTHONPATH=\. \.venv/bin/python -m benchmarks\.", reason=MEASURES),
-    Entry("docs/delivery.md", r"PYTHONPATH=.*pytest", reason=SUITE),
     Entry("docs/install.md", r"", "tests/clusters/test_install_page.py"),
     Entry("docs/operations.md", r".*airflow db clean ", reason="it deletes runs from the database of a site's Airflow"),
     Entry(
