@@ -47,7 +47,7 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-Output = Annotated[Format, typer.Option("--output", "-o", help="How to print it.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def history(
         str | None,
         typer.Argument(help="One topic, or with --actions a consumer or fleet; none = all.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="So many rebalances or requests at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Maximum number of rebalances or requests.")] = 20,
     actions: Annotated[bool, typer.Option("--actions", help=ACTIONS_HELP)] = False,
     how: Output = Format.TABLE,
     json: Json = False,

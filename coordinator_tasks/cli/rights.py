@@ -41,7 +41,7 @@ def zookeeper_rights(how: Output = Format.TABLE, json: Json = False) -> None:
 @commands.command(rich_help_panel=LOOK)
 def doctor(
     side: Annotated[
-        Side | None, typer.Option("--for", help="Whose account the settings have; as they say if left out.")
+        Side | None, typer.Option("--for", help="Whose account to examine; by default, as the settings say.")
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Examine this topic as well; repeatable.")] = None,
     group: Annotated[str, typer.Option(help="The consumer group of --topic.")] = "",

@@ -69,10 +69,10 @@ def import_state(
     *,
     file: Annotated[Path, typer.Argument(help="A file that `export` has written.", show_default=False)],
     from_cluster: Annotated[
-        str, typer.Option(help="The cluster that the file is of, if this one has another name.", show_default=False)
+        str, typer.Option(help="The file's cluster, if its name differs.", show_default=False)
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check and show it, which is the default.")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check and show the import (the default).")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Make the change; the default only shows it.")] = False,
     why: Annotated[str, typer.Option(help="The reason, in one line; it is kept in the history.")] = "",
     by: Annotated[str, typer.Option(help="For whom you ask; your user name is kept as well.")] = "",
     how: Output = Format.TABLE,

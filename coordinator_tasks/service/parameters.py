@@ -118,7 +118,7 @@ _SIZE = "How many consumers the fleet should have."
 COUNT = Parameter(
     "count", _field("integer", "Consumers", _SIZE, minimum=0, maximum=1_000), Option(int, _SIZE, minimum=0)
 )
-_NEW_IDS = "How new ids look, with {} for the number; empty = like those that are there."
+_NEW_IDS = "Pattern of new ids, with {} for the number; empty = as for the present ids."
 PATTERN = _text("pattern", "Pattern of ids", _NEW_IDS, "--pattern", "", maxLength=64)
 _BACK = "The fleet that it returns to; empty = none."
 FLEET = _text("app", "Fleet", _BACK, "--fleet", "", maxLength=64)
@@ -126,7 +126,7 @@ _REASON = "The reason, in one line; it is kept in the history."
 WHY = _text("why", "Why", _REASON, "--why", words=True, minLength=1, maxLength=MAX_WORDS_CHARS, pattern=r"\S")
 _COMMITS = "The consumer group that offsets are committed for."
 GROUP = _text("group_id", "Group id", _COMMITS, "--group", minLength=1, maxLength=255)
-_BEGINS = "Where a partition without a committed offset begins; none = that is an error."
+_BEGINS = "Where a partition without a committed offset begins; none = an error."
 _RULES = [rule.value for rule in StartRule]
 START = _text("start", "Start", _BEGINS, "--start", StartRule.EARLIEST, kind=StartRule, enum=_RULES)
 _ASSIGNS = "How partitions are assigned to consumers; by default, the cluster's strategy."
@@ -163,15 +163,15 @@ _FOR_S = Option(float, "Readmit it after this many seconds; 0 = only by hand.", 
 FOR_S = Parameter("for_s", option=_FOR_S)
 _UNDONE = "The rebalance to undo, as the history names it, such as 7-de8cc71b; all later ones are undone as well."
 BEFORE = _text("rebalance", "Before rebalance", _UNDONE, minLength=1, maxLength=100)
-_HOLD = "Hold it for so many minutes, whoever joins or leaves; 0 = until the next change of membership."
+_HOLD = "Minutes to hold the assignment while consumers join or leave; 0 = until the next change of membership."
 HOLD = _number("minutes", "Hold for minutes", _HOLD, "--minutes", float, 527_040)
-_BACK_IN = "Within so many minutes the next process of this id is there; 0 = it is not expected any more."
+_BACK_IN = "Minutes within which the next process of this id starts; 0 = no process is expected any more."
 WITHIN = Parameter(
     "within",
     _field("number", "Within minutes", _BACK_IN, default=10, minimum=0, maximum=1_440),
     Option(float, _BACK_IN, "--within", minimum=0),
 )
-_MEANWHILE = "Others have its partitions meanwhile, and give them back; else they wait for it."
+_MEANWHILE = "Lend its partitions to other consumers meanwhile; by default the partitions wait."
 MOVE = Parameter(
     "move",
     _field("boolean", "Move meanwhile", _MEANWHILE, default=False),
@@ -181,8 +181,8 @@ _PLAN = "The plan, as `plan --dry-run` names it: a digest of its inputs and move
 DIGEST = Parameter("digest", option=Option(str, _PLAN))
 FORCE = Parameter(
     "force",
-    _field("boolean", "Force", "Also what is refused by default, as the refusal says.", default=False),
-    Option(bool, "Also what is refused by default, as the refusal says.", "--force", False),
+    _field("boolean", "Force", "Do it although it is refused by default; the refusal says why.", default=False),
+    Option(bool, "Do it although it is refused by default; the refusal says why.", "--force", False),
 )
 REJECT = Parameter("reject", option=Option(bool, "Reject it instead.", "--reject", False))
 
@@ -193,21 +193,19 @@ def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind:
     return Parameter(name, field, Option(kind, text, flag, default))
 
 
-_MOST = "The fleet has at most so many consumers; 0 = it has no limits any more."
+_MOST = "Maximum number of consumers; 0 = remove the limits."
 GROWTH = (
-    _limit("least", "At least", "The fleet has at least so many consumers.", "--min", 1, kind=int),
+    _limit("least", "At least", "Minimum number of consumers.", "--min", 1, kind=int),
     Parameter(
         "most",
         _field("integer", "At most", _MOST, minimum=0, maximum=1_000),
         Option(int, _MOST, "--max"),
     ),
-    _limit(
-        "spare", "Warm spares", "Consumers that are kept warm beyond those that are needed.", "--spare", 0, kind=int
-    ),
+    _limit("spare", "Warm spares", "Warm consumers beyond the number needed.", "--spare", 0, kind=int),
     _limit(
         "utilisation",
         "Utilisation",
-        "The share of what a consumer can read that its partitions may need, such as 0.7.",
+        "Share of a consumer's read capacity that its partitions may use, such as 0.7.",
         "--utilisation",
         0.7,
     ),
@@ -218,14 +216,19 @@ GROWTH = (
     _limit(
         "shrink_pause_s",
         "Pause of shrinking, s",
-        "Seconds for which fewer consumers have to be enough before it shrinks.",
+        "Seconds for which fewer consumers must be enough before the fleet shrinks.",
         "--shrink-pause",
         300.0,
     ),
     Parameter(
         "act",
-        _field("boolean", "Act", "Do what the policy says; else it is only said (shadow mode).", default=False),
-        Option(bool, "Do what the policy says; else it is only said (shadow mode).", "--act", False),
+        _field(
+            "boolean",
+            "Act",
+            "Act on the policy's decisions; the default only reports them (shadow mode).",
+            default=False,
+        ),
+        Option(bool, "Act on the policy's decisions; the default only reports them (shadow mode).", "--act", False),
     ),
 )
 """The fields of `core.growth.Limits`."""
@@ -234,21 +237,21 @@ TOPICS = Parameter(
     _field("array", "Topics", "Managed topics, one per line; none = all.", items={"type": "string"}, default=[]),
     Option(list[str] | None, "Managed topics; none = all.", default=None),
 )
-JOIN = _number("join", "Consumers more", "So many consumers more, of capacity 1.", "--join", int, 1_000)
+JOIN = _number("join", "Consumers more", "Number of additional consumers, of capacity 1.", "--join", int, 1_000)
 LEAVE = Parameter(
     "leave",
     _field("array", "Without consumers", "Their ids, one per line.", items={"type": "string"}, default=[]),
     Option(list[str] | None, "Without this consumer; repeatable.", "--leave", None),
 )
-_OTHER = "With another strategy, and all of its parameters; empty = as it is."
+_OTHER = "Another strategy, with all of its parameters; empty = unchanged."
 OTHER_STRATEGY = _text("strategy", "Strategy", _OTHER, "--strategy", "")
-_SIZE = "With so many partitions; 0 = as it is."
+_SIZE = "Number of partitions; 0 = unchanged."
 SIZE = _number("size", "Number of partitions", _SIZE, "--partitions", int, 100_000)
 _VERSION = "The name of the version that the fleet gets: of a new one, or of one that it has had."
 VERSION = _text("version", "Version", _VERSION, minLength=1, maxLength=64, pattern=_ID)
-_OTHER_PATH = "Path of another application; empty = as it is. {code} stands for the version of the code."
+_OTHER_PATH = "Path of another application; empty = unchanged. {code} stands for the version of the code."
 OTHER_APPLICATION = _text("application", "Application", _OTHER_PATH, "--application", "")
-_ONLY = "Only these topics; none = all that the fleet owns something of."
+_ONLY = "Only these topics; none = all topics of which the fleet owns partitions."
 SOME_TOPICS = Parameter(
     "topics",
     _field("array", "Topics", _ONLY, items={"type": "string"}, default=[]),
@@ -270,14 +273,14 @@ def _up_to(name: str, title: str, text: str, flag: str, kind: Any, default: floa
 
 _HELD = "Minutes for which each step is held and judged before the next one."
 HOLD_MINUTES = _up_to("hold_minutes", "Hold for minutes", _HELD, "--hold-minutes", float, 5, 43_200)
-_WAIT = "Minutes after which consumers that have not started, or partitions that have not moved, make it go back."
+_WAIT = "Minutes after which consumers that have not started, or partitions that have not moved, roll the upgrade back."
 PATIENCE = _up_to("patience_minutes", "Patience in minutes", _WAIT, "--patience-minutes", float, 10, 43_200)
-_LAG = "It goes back when a moved partition has a lag of more seconds."
+_LAG = "Lag of a moved partition, in seconds, above which the upgrade is rolled back."
 MAX_LAG = _up_to("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", float, 60, 2_592_000)
-_ERRORS = "It goes back at more errors of new consumers; one that is started again is an error."
+_ERRORS = "Errors of new consumers above which the upgrade is rolled back; a restarted consumer counts as an error."
 MAX_ERRORS = _up_to("max_errors", "Errors that may be", _ERRORS, "--max-errors", int, 0, 1_000)
 _SLOW = (
-    "It goes back if a moved partition with waiting records has less than this share of the records per second that it had before; "
+    "Share of its former records per second below which a moved partition with waiting records rolls the upgrade back; "
     "0 = not judged."
 )
 MIN_RATE = _up_to("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 0, 1)
@@ -286,7 +289,7 @@ RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
 _NEW = "How many new consumers start; 0 = as many as there are now."
 NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, 1_000)
 BY = Parameter("by", option=Option(str, "For whom you ask; your user name is kept as well.", "--by", ""))
-EXECUTE = Parameter("execute", option=Option(bool, "Do it; else it is only shown.", "--execute", False))
+EXECUTE = Parameter("execute", option=Option(bool, "Make the change; the default only shows it.", "--execute", False))
 """For commands that begin with a dry run, as those of Kafka's tool do."""
 YES = Parameter(
     "yes", option=Option(bool, "Do it without a question; a script without a terminal has to say it.", "--yes", False)
