@@ -8,23 +8,32 @@ from typing import Any, get_args, get_origin
 from typer.main import get_command
 
 from coordinator_tasks.cli import app
-from tests.reference.form import page, table
+from tests.reference.form import Row, common, own_table, page, table
+
+HEAD = ("option", "value", "default", "meaning")
+COMMON = "Common options"
 
 
 def commands() -> str:
+    found = [(words, command, _rows(command)) for words, command in sorted(_commands(get_command(app)))]
+    shared = common(rows for _, _, rows in found)
     parts = [
-        "Type them as `.venv/bin/python -m coordinator_tasks COMMAND`, or `coordinator COMMAND` where the package is installed.\n"
+        "Type them as `.venv/bin/python -m coordinator_tasks COMMAND`, or `coordinator COMMAND` where the package is installed.\n",
+        f"## {COMMON}\n\nThe commands below name the options that they take of these.\n",
+        table(HEAD, list(shared.values())),
     ]
-    for words, command in sorted(_commands(get_command(app))):
-        arguments = [one for one in command.params if one.name != "help"]
+    for words, command, rows in found:
         usage = " ".join(
-            [words, *(f"[{one.name}]" if not one.required else str(one.name) for one in _positional(arguments))]
+            [words, *(f"[{one.name}]" if not one.required else str(one.name) for one in _positional(command.params))]
         )
         parts.append(f"## {words}\n\n`{usage}`\n\n{(command.help or '').strip()}\n")
-        if arguments:
-            rows = [(_names(one), _kind(one), _default(one), _help(one)) for one in arguments]
-            parts.append(table(("option", "value", "default", "meaning"), rows))
+        if rows:
+            parts.append(own_table(HEAD, rows, shared, COMMON))
     return page("Commands", *parts)
+
+
+def _rows(command: Any) -> list[Row]:
+    return [(_names(one), _kind(one), _default(one), _help(one)) for one in command.params if one.name != "help"]
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,10 @@ from typing import Any
 
 from coordinator_tasks.service.action import Action
 from coordinator_tasks.service.actions import ACTIONS
-from tests.reference.form import ROOT, page, table
+from tests.reference.form import ROOT, Row, common, own_table, page, table
+
+HEAD = ("field", "title", "value", "default", "meaning")
+COMMON = "Common fields"
 
 
 def dags() -> str:
@@ -19,8 +22,14 @@ def dags() -> str:
         if path.stem != "actions":
             tree = ast.parse(path.read_text())
             parts.append(f"## {path.stem}\n\n{ast.get_docstring(tree)}\n{_docs_of(tree)}")
-    parts.append("## Forms\n")
-    parts += [f"### {one.name}\n\n{_form(one)}" for one in ACTIONS.values() if one.form]
+    forms = [(one, _rows(one)) for one in ACTIONS.values() if one.form]
+    shared = common(rows for _, rows in forms)
+    parts += [
+        "## Forms\n",
+        f"### {COMMON}\n\nThe forms below name the fields that they have of these.\n",
+        table(HEAD, list(shared.values())),
+    ]
+    parts += [f"### {one.name}\n\n{_about(one)}\n\n{own_table(HEAD, rows, shared, COMMON)}" for one, rows in forms]
     return page("DAGs and forms", *parts)
 
 
@@ -33,8 +42,12 @@ def _docs_of(tree: ast.Module) -> str:
     return ""
 
 
-def _form(action: Action) -> str:
-    rows = [
+def _about(action: Action) -> str:
+    return f"{action.form} Command: `{action.words}`." + (" It changes nothing." if action.reads else "")
+
+
+def _rows(action: Action) -> list[Row]:
+    return [
         (
             f"`{one.name}`",
             str(one.form["title"]),
@@ -45,8 +58,6 @@ def _form(action: Action) -> str:
         for one in action.parameters
         if one.form is not None
     ]
-    about = f"{action.form} Command: `{action.words}`." + (" It changes nothing." if action.reads else "")
-    return f"{about}\n\n" + table(("field", "title", "value", "default", "meaning"), rows)
 
 
 def _field_kind(form: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """How a page of the reference is written, and what stands at its head."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -30,3 +32,29 @@ def row(*cells: str) -> str:
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join([row(*head), "|" + "---|" * len(head), *(row(*one) for one in rows)]) + "\n"
+
+
+OFTEN = 4
+"""Tables with the same row from which on the row stands once, at the head of the page."""
+Row = tuple[str, ...]
+
+
+def common(tables: Iterable[Sequence[Row]]) -> Mapping[str, Row]:
+    """Name → the row that `OFTEN` or more tables have; of several rows with one name, the most frequent row."""
+    found: dict[str, Row] = {}
+    for one, times in Counter(row for rows in tables for row in rows).most_common():
+        if times >= OFTEN:
+            found.setdefault(one[0], one)
+    return dict(sorted(found.items()))
+
+
+def own_table(head: Row, rows: Sequence[Row], shared: Mapping[str, Row], where: str) -> str:
+    """The rows that are not shared as a table, and the names of the shared rows."""
+    own = [one for one in rows if shared.get(one[0]) != one]
+    names = ", ".join(one[0] for one in rows if shared.get(one[0]) == one)
+    return "\n".join(
+        [
+            *([table(head, own)] if own else []),
+            *([f"[{where}](#{where.lower().replace(' ', '-')}): {names}.\n"] if names else []),
+        ]
+    )
