@@ -300,7 +300,8 @@ class Deciding:
         planned = causes.digest(self.view, self.world, able) if complete else ""
         summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
         cause = f"{'not even over all topics' if shared else 'loads have changed'}: {summary}"
-        written = self.write(signal_of_plan(self.draft), cause, targets=able, planned=planned, unasked=True)
+        # A plan over all topics follows a change that its own topic's record counts.
+        written = self.write(signal_of_plan(self.draft), cause, targets=able, planned=planned, unasked=not shared)
         return replace(written, may_wait=True)
 
     def question(self, *, always: bool = False) -> tuple[dict[int, str], Question | None]:
