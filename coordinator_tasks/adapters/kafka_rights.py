@@ -79,6 +79,11 @@ class KafkaRights:
             return self._topic(topic) is not None
         return True
 
+    def topic_id(self, topic: str) -> str:
+        """Kafka's id of the topic; empty = there is no such topic. Raises `Refused` if the account may not describe it."""
+        found = self._topic(topic)
+        return str(getattr(found, "topic_id", ""))
+
     def _topic(self, topic: str) -> object:
         answers = self._broker.results(
             lambda client, time_out: client.describe_topics(

@@ -29,7 +29,7 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
     yield from _clients(installed())
     yield _java()
     yield from _tokens(settings)
-    found, idle, known = dict(topics or {}), dict[str, float](), False
+    found, ids, idle, known = dict(topics or {}), dict[str, str](), dict[str, float](), False
     try:
         zk = connect_zookeeper(settings)
     except CoordinatorError as error:
@@ -40,13 +40,16 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
             yield servers("ZooKeeper versions", zookeeper_versions(settings.zookeeper, settings.zookeeper_access))
             yield from zookeeper.examine(settings, side, zk)
             paths = Paths(settings.cluster)
-            found, idle = {**zookeeper.managed(zk, paths, side), **found}, zookeeper.idle_for(zk, paths)
+            managed = zookeeper.managed(zk, paths, side)
+            found = {name: one.group_id for name, one in managed.items()} | found
+            ids = {name: one.topic_id for name, one in managed.items()}
+            idle = zookeeper.idle_for(zk, paths)
             known = True
         except CoordinatorError as error:
             yield broken("ZooKeeper folders", error)
         finally:
             zk.close()
-    yield from kafka.examine(settings, side, found, idle, known=known)
+    yield from kafka.examine(settings, side, found, idle, ids, known=known)
 
 
 def airflow_site(settings: Settings) -> Site:

@@ -7,6 +7,7 @@ from coordinator_tasks.adapters.kafka_rights import KafkaRights
 from coordinator_tasks.adapters.server_versions import kafka_versions
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.kafka_rights import Resource, Side, needed, transactional_ids
+from coordinator_tasks.core.machine.causes import recreated
 from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.doctor.findings import Finding, Result, broken, servers
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE, Settings
@@ -20,12 +21,14 @@ def examine(
     side: Side,
     topics: Mapping[str, str],
     idle: Mapping[str, float] | None = None,
+    ids: Mapping[str, str] | None = None,
     *,
     known: bool = True,
 ) -> Iterator[Finding]:
     """The brokers, each right on each topic and its group, the groups themselves, and whether offsets expire.
 
-    `idle`: topic → for how many seconds, at least, nobody has owned any of it. `known`: ZooKeeper has said which topics are managed.
+    `idle`: topic → for how many seconds, at least, nobody has owned any of it. `ids`: managed topic → its stored
+    id. `known`: ZooKeeper has said which topics are managed.
     """
     try:
         rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
@@ -51,9 +54,24 @@ def examine(
         if not there:
             yield Finding(f"topic {topic}", Result.FAILED, "Kafka has no such topic", "create it, or correct the name")
             continue
+        yield from _recreated(rights, topic, (ids or {}).get(topic, ""))
         yield from _rights(settings, side, rights, topic, group)
     yield from _groups(settings, sorted(set(topics.values())))
     yield from _retention(rights, idle or {})
+
+
+def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[Finding]:
+    """Partitions of a topic that was deleted and created again are stopped: its stored id is another one."""
+    try:
+        found = rights.topic_id(topic)
+    except Refused:
+        return  # the right to describe it is a check of its own
+    except CoordinatorError as error:
+        yield broken(f"topic {topic}", error)
+        return
+    if managed and found and found != managed:
+        says, _, mend = recreated(topic, found, managed).rpartition("; ")
+        yield Finding(f"topic {topic}", Result.FAILED, f"{says}. Its partitions are stopped", mend)
 
 
 def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, group: str) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess
 from coordinator_tasks.core.fleet_topics import conflicts
 from coordinator_tasks.core.interface_addresses import is_plain
 from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.core.names import Paths, is_app, is_consumer, is_topic
 from coordinator_tasks.core.partition_text import counted, shown
 from coordinator_tasks.core.ports import Create, Delete
@@ -291,9 +292,9 @@ def idle_for(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
     return found
 
 
-def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, str]:
-    """Topic → group of the managed topics, from what this side may read; what cannot be read is left out."""
-    found = {}
+def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, TopicConfig | TopicNode]:
+    """What is stored of each managed topic, from what this side may read; what cannot be read is left out."""
+    found: dict[str, TopicConfig | TopicNode] = {}
     folder = paths.configs if side is Side.COORDINATOR else paths.assignments
     paths_of = {name: f"{folder}/{name}" for name in children(zk, folder) if is_topic(name)}
     for name, node in find_many(zk, paths_of, {}).items():
@@ -305,5 +306,5 @@ def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, str]:
         except Malformed:
             continue  # `topics` names it
         if not one.removed:
-            found[name] = one.group_id
+            found[name] = one
     return found

@@ -42,11 +42,16 @@ def hold(view: TopicView) -> str:
         )
     found = view.description
     if found is not None and found.topic_id != config.topic_id:
-        return (
-            f"topic {view.topic} was recreated in Kafka (id {found.topic_id}, managed is {config.topic_id}): offsets"
-            " of the old one mean nothing for it; remove it here and add it again"
-        )
+        return recreated(view.topic, found.topic_id, config.topic_id)
     return ""
+
+
+def recreated(topic: str, found: str, managed: str) -> str:
+    """That Kafka has the topic under another id (`found`) than the stored one, and what to do."""
+    return (
+        f"topic {topic} was recreated in Kafka (id {found}, managed is {managed}): offsets"
+        " of the old one mean nothing for it; remove it here and add it again"
+    )
 
 
 def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:

@@ -89,7 +89,13 @@ def test_a_topic_that_kafka_does_not_describe_is_a_finding_and_hides_no_other(mo
         def has_topic(self, topic: str) -> bool:
             if topic == "orders":
                 raise KafkaUnavailable("no answer; try again")
-            return False
+            return topic == "parcels"
+
+        def has(self, *_: object) -> bool:
+            return True
+
+        def topic_id(self, _topic: str) -> str:
+            return "new-id"
 
         def offsets_kept_s(self, _: object) -> float | None:
             return None
@@ -99,9 +105,33 @@ def test_a_topic_that_kafka_does_not_describe_is_a_finding_and_hides_no_other(mo
     monkeypatch.setattr(kafka, "_groups", lambda *_: [])
     found = {one.check: one for one in kafka.examine(SETTINGS, Side.COORDINATOR, {"orders": "g", "bills": "g"})}
     assert (found["topic orders"].result, found["topic orders"].says) == (Result.FAILED, "no answer")
+    (recreated,) = [
+        one
+        for one in kafka.examine(SETTINGS, Side.COORDINATOR, {"parcels": "g"}, ids={"parcels": "old-id"})
+        if one.check == "topic parcels"
+    ]
+    assert "was recreated in Kafka (id new-id, managed is old-id)" in recreated.says
     (rights,) = [
         one for one in kafka.examine(SETTINGS, Side.COORDINATOR, {}, known=False) if one.check == "Kafka rights"
     ]
     assert rights.says == "not checked: ZooKeeper does not say which topics are managed"
     assert found["topic bills"].says == "Kafka has no such topic"
     assert found["Kafka: expiry of offsets"].result is Result.OK
+
+
+def test_a_managed_topic_that_was_recreated_is_named_with_the_remedy() -> None:
+    class Rights:
+        def topic_id(self, topic: str) -> str:
+            if topic == "denied":
+                raise NoAccess("denied")
+            return "new-id" if topic == "orders" else "id"
+
+    def found(topic: str, managed: str = "id") -> list[Finding]:
+        return list(kafka._recreated(cast(Any, Rights()), topic, managed))
+
+    (one,) = found("orders")
+    assert (one.check, one.result, one.mend) == ("topic orders", Result.FAILED, "remove it here and add it again")
+    assert one.says.startswith("topic orders was recreated in Kafka (id new-id, managed is id): ")
+    assert "partitions are stopped" in one.says
+    assert found("bills") == found("denied") == [], "the right to describe a topic is a check of its own"
+    assert found("orders", "") == [], "a topic that is not managed has no stored id"
