@@ -81,7 +81,7 @@ $(CLASSES): $(STAMP) tests/integration/spark_classes.py  # with them Spark start
 	@mkdir -p build
 	@$(BIN)/python -m tests.integration.spark_classes 2> $(basename $@).log || { cat $(basename $@).log >&2; exit 1; }
 
-clusters: install  ## the tests on YARN, Kubernetes, Docker, Celery and ensembles; ONLY= words; goes on where it ended
+clusters: install  ## the tests on YARN, Kubernetes, Docker, Celery and ensembles, and the longest others; ONLY= words; goes on where it ended
 	@$(BIN)/python -m tests.clusters $(if $(ONLY),--only $(ONLY))
 
 docs: install  ## writes the site of the documents into build/site; fetches nothing

@@ -21,7 +21,6 @@ SOMETIMES = "?"
 """Marks a point of the list that a run need not meet: what only a busy machine or a lost race brings about."""
 AT_ONCE = 4
 ATTEMPTS = 10
-SAMPLE = 40
 WHOLE_OF = 4
 """Of so many brief cases one goes on to the end of the scenario, with what a death may have left behind."""
 
@@ -65,12 +64,8 @@ def further_singles() -> list[tuple[Kill, ...]]:
 
 
 def sample() -> list[tuple[Kill, ...]]:
-    """Some of them, the same ones each time: each operation at least once, and others."""
-    plans = further_singles()
-    each = {plan[0].point.rsplit("/", 1)[1]: plan for plan in plans}
-    taken = {plan[0].point for plan in each.values()}
-    others = [plan for plan in plans if plan[0].point not in taken]
-    return [*each.values(), *others[: max(0, SAMPLE - len(each))]]
+    """One of `further_singles` for each operation, the same ones each time."""
+    return list({plan[0].point.rsplit("/", 1)[1]: plan for plan in further_singles()}.values())
 
 
 def singles() -> list[tuple[Kill, ...]]:

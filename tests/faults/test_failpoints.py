@@ -20,7 +20,7 @@ from tests.faults.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 RECORDED = 5
-PAIRS = 20
+PAIRS = 8
 SEED = 1
 SELDOM_S = 8.0
 

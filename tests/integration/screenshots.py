@@ -32,6 +32,11 @@ return [box.left + scrollX, box.top + scrollY, box.width, bottom - box.top];
 """
 
 
+def folder() -> str:
+    """The folder that `SCREENSHOTS` names; empty = no pictures are wanted."""
+    return os.environ.get("SCREENSHOTS", "")
+
+
 def keep(
     browser: Browser,
     name: str,
@@ -46,8 +51,7 @@ def keep(
 
     `last`: the element that it ends with; `wide`: of the window; `most`: the height at which it is cut.
     """
-    folder = os.environ.get("SCREENSHOTS")
-    if not folder:
+    if not folder():
         return
     metrics = {"width": wide, "height": HIGH, "deviceScaleFactor": 1, "mobile": wide < WIDE // 2}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -60,7 +64,7 @@ def keep(
         "scale": 1,
     }
     shot = browser.driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
-    (Path(folder) / f"{name}.png").write_bytes(small(base64.b64decode(shot["data"])))
+    (Path(folder()) / f"{name}.png").write_bytes(small(base64.b64decode(shot["data"])))
     browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 

@@ -20,7 +20,7 @@ from spark_apps.plain import Output, Record
 from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, ask, wait_for
 from tests.integration.test_listeners import Listener
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.promise]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -145,6 +145,7 @@ def world(
         made.close()
 
 
+@pytest.mark.promise
 def test_a_hand_off_happens_inside_two_running_queries(world: World) -> None:
     site = world.site
     site.assign(dict.fromkeys(range(4), "a"))
@@ -173,6 +174,7 @@ def test_a_hand_off_happens_inside_two_running_queries(world: World) -> None:
     print(f"\nhand-off between Spark queries: {(first - began) * 1000:.0f} ms; longest pauses (2 moved) {pauses} ms")
 
 
+@pytest.mark.promise
 def test_after_kill_9_with_a_batch_pending_a_new_incarnation_starts_from_the_committed_position(world: World) -> None:
     site = world.site
     site.produce(500)

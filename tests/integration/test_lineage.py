@@ -106,6 +106,7 @@ def added(c: Coordinator, topic: str) -> bool:
     return True
 
 
+@pytest.mark.clusters
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("disabled", "kinds"), [("False", ["START", "COMPLETE"]), ("True", [])], ids=["on", "disabled"]

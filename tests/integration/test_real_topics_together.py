@@ -14,7 +14,7 @@ from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
 from tests.stable import stable_node
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.promise]
 SMALL = 12
 
 

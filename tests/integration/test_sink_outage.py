@@ -16,7 +16,7 @@ from tests.integration.agent_site import Site, wait_for
 from tests.integration.spark_submit import SUBMIT
 from tests.postgres_server import PostgresServer, postgres_or_skip
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 150.0
 STALLED_S = 10

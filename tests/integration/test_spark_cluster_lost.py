@@ -172,6 +172,7 @@ def test_a_consumer_whose_master_was_away_for_seconds_says_so_shows_its_lag_and_
     wait_for(lambda: [one.offset for one in site.committed().values()] == [read + 804] * 2, "b reads all", LIMIT_S)
 
 
+@pytest.mark.clusters
 def test_a_worker_is_decommissioned_and_the_same_consumer_reads_on_elsewhere(
     cluster: Cluster, launched: Launched, tmp_path: Path
 ) -> None:

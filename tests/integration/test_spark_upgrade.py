@@ -33,7 +33,7 @@ from tests.integration.real_site import QUICK, Managed
 from tests.integration.spark_submit import SUBMIT
 from tests.integration.stalls_by_rows import agree
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 APP, FIRST = "shop", ("s-1", "s-2")
 PARTITIONS = 4
@@ -215,7 +215,6 @@ def test_a_version_that_is_killed_in_its_second_step_gives_everything_back_and_e
     assert all(one.least for one in least), "nobody can say when its last record passed"
 
 
-@pytest.mark.clusters  # as long again as the other one
 def test_a_version_that_passes_moves_each_partition_once_and_each_record_is_there_once(shop: Shop) -> None:
     with shop.flowing():
         begun = upgraded(shop, "v3")

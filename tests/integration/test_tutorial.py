@@ -17,7 +17,7 @@ from tests.integration.airflow_site import eventually
 from tests.sasl_kafka import SaslKafka
 from tests.terminal import Terminal
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1_400)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(1_400)]
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 LIMIT_S = 360.0
