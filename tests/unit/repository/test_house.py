@@ -95,8 +95,8 @@ def texts() -> list[tuple[str, str]]:
 
 def fences(text: str) -> list[str]:
     """The commands in the code blocks of a page, one line each."""
-    blocks = re.findall(r"^```(?:sh|bash)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    joined = "\n".join(blocks).replace("\\\n", " ")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    joined = "\n".join(block for language, block in blocks if language in {"", "sh", "bash"}).replace("\\\n", " ")
     return [line.strip() for line in joined.splitlines() if line.strip()]
 
 
