@@ -26,7 +26,7 @@ from tests.integration.agent_site import Site, Traffic, another_topic, wait_for
 from tests.integration.kafka_topics import expire
 from tests.integration.spark_submit import SUBMIT
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.promise, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 150.0
 
@@ -145,7 +145,6 @@ def world(
         made.close()
 
 
-@pytest.mark.promise
 def test_a_hand_off_happens_inside_two_running_queries(world: World) -> None:
     site = world.site
     site.assign(dict.fromkeys(range(4), "a"))
@@ -174,7 +173,6 @@ def test_a_hand_off_happens_inside_two_running_queries(world: World) -> None:
     print(f"\nhand-off between Spark queries: {(first - began) * 1000:.0f} ms; longest pauses (2 moved) {pauses} ms")
 
 
-@pytest.mark.promise
 def test_after_kill_9_with_a_batch_pending_a_new_incarnation_starts_from_the_committed_position(world: World) -> None:
     site = world.site
     site.produce(500)

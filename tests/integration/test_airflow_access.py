@@ -28,7 +28,7 @@ from tests.airflow_access import (
 from tests.integration.airflow_site import ROOT, cluster_of, eventually
 from tests.integration.one_cluster_manager import ONLY, OneClusterManager
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.promise, pytest.mark.timeout(400)]
 TOPIC = "orders"
 
 

@@ -27,7 +27,7 @@ from tests.integration.stub_consumer import StubConsumer
 from tests.receiver import Receiver
 from tests.statsd_server import StatsdServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.promise, pytest.mark.timeout(600)]
 
 PERSON = Actor("command", "ada")
 TASKS = ["plan", "confirm_closed", "start", "confirm_started", "settle", "further_run"]
@@ -135,7 +135,6 @@ def test_one_run_brings_fifty_topics_to_stable_and_a_second_one_at_the_same_time
     assert sum(held) == 200
 
 
-@pytest.mark.promise
 def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effect(
     airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
 ) -> None:

@@ -181,7 +181,6 @@ def test_nobody_sees_anything_without_signing_in(airflow: EmbeddedAirflow, setti
         assert TOPIC not in answer.text
 
 
-@pytest.mark.promise
 def test_a_stranger_finds_from_the_navigation_what_moved_from_whom_to_whom_why_and_how_long_it_took(
     browser: Browser, join: Rebalance
 ) -> None:
