@@ -42,6 +42,7 @@ def test_a_sample_has_every_operation_of_the_other_scenarios_once_at_least() -> 
     assert len(set(plan.sample())) == len(operations)
 
 
+@pytest.mark.clusters
 def test_a_recorded_run_of_every_scenario_meets_only_listed_operations_and_nothing_is_wrong(
     servers: Servers, tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_recorded_run_of_every_scenario_meets_only_listed_operations_and_nothi
     print(f"\n{len(SCENARIOS)} further scenarios with {always} more failpoints that every run meets")
 
 
+@pytest.mark.clusters
 def test_a_death_around_operations_of_the_other_scenarios_loses_nothing(servers: Servers, tmp_path: Path) -> None:
     began = time.monotonic()
     results = list(plan.run_reaching(servers, tmp_path / "sample", plan.sample()))

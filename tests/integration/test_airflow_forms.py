@@ -28,11 +28,11 @@ from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run, xcom
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
-from tests.integration.screenshots import MARGIN, folder, keep
+from tests.integration.screenshots import MARGIN, keep
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [
-    pytest.mark.integration,
+    pytest.mark.integration, pytest.mark.clusters,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed"),
 ]
@@ -69,8 +69,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "upgrade": {"app": "billing", "version": "1.5.0", "code": "1.5.0"},
 }
 """What is filled in; an empty rebalance = that of the join."""
-FEW = ("set_fleet", "pin", "preview", "roll_back")
-"""One form for each kind of field: text and lines, numbers, a list of topics, a choice."""
 SAYS = {
     "add_topic": "payments would be managed, with 4 partitions; group payments-billing, start earliest",
     "remove_topic": "billing-1 would stop and commit 4 partitions of visits",
@@ -251,7 +249,7 @@ def run_of(airflow: EmbeddedAirflow, dag: str) -> dict[str, Any]:
     return next(iter(airflow.client.dag_runs(dag)), {})
 
 
-@pytest.mark.parametrize("dag", FORMS if folder() else FEW)
+@pytest.mark.parametrize("dag", FORMS)
 def test_a_person_fills_in_the_form_and_the_run_says_what_it_would_do(
     browser: Browser, airflow: EmbeddedAirflow, joined: str, dag: str
 ) -> None:

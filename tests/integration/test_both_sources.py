@@ -29,7 +29,7 @@ from tests.integration.kafka_topics import expire, new_topic, produce, set_broke
 from tests.spark_jars import CONNECTOR
 from tests.unit.repository.test_options_table import SPARK_REFUSES
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 330.0
 CODECS = ("gzip", "snappy", "lz4", "zstd")

@@ -15,7 +15,7 @@ from tests.airflow_calls import task_log, wait_for_run, xcom
 from tests.integration.airflow_site import ROOT, eventually
 from tests.receiver import Receiver
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.clusters]
 
 DAGS = Path(__file__).parent / "airflow_dags"
 RUN_TIMEOUT_S = 60.0

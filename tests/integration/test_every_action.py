@@ -45,7 +45,7 @@ from tests.integration.action_table import APPLICATION, BUDGET_MOVES, RULE, TABL
 from tests.integration.airflow_site import ROOT, airflow_of, cluster_of, eventually
 from tests.integration.stub_consumer import StubConsumer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
 WAYS = ("command", "form")
 LIMIT_S = 120.0
 STEP_S = 0.25

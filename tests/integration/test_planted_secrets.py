@@ -28,7 +28,7 @@ from tests.integration.spark_submit import JAVA_OPTIONS, SUBMIT
 from tests.integration.test_real_kafka import with_login
 from tests.integration.test_spark_cluster import READY_S, spark_process
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 200.0
 RECORDS = 50

@@ -35,7 +35,7 @@ from tests.integration.real_site import Managed
 from tests.integration.spark_submit import JAVA_OPTIONS, SUBMIT
 from tests.integration.test_spark_cluster import READY_S, ROOT, spark_process
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
 LIMIT_S = 300.0
 AWAY_S = 5.0
 STOP_S = 10
@@ -172,7 +172,6 @@ def test_a_consumer_whose_master_was_away_for_seconds_says_so_shows_its_lag_and_
     wait_for(lambda: [one.offset for one in site.committed().values()] == [read + 804] * 2, "b reads all", LIMIT_S)
 
 
-@pytest.mark.clusters
 def test_a_worker_is_decommissioned_and_the_same_consumer_reads_on_elsewhere(
     cluster: Cluster, launched: Launched, tmp_path: Path
 ) -> None:

@@ -31,8 +31,8 @@ from tests.simulation.world import Setup, World
 
 README = Path(__file__).parent / "README.md"
 BLOCK = 300
-BLOCKS = 5
-EACH = 15
+BLOCKS = 3
+EACH = 9
 
 
 @pytest.fixture(scope="module")
