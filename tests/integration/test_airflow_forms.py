@@ -32,7 +32,8 @@ from tests.integration.screenshots import MARGIN, keep
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [
-    pytest.mark.integration, pytest.mark.clusters,
+    pytest.mark.integration,
+    pytest.mark.clusters,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed"),
 ]
