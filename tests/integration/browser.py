@@ -11,7 +11,11 @@ from typing import TypeVar
 import uvicorn
 from fastapi import FastAPI
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
@@ -47,7 +51,11 @@ class Browser:
             self.driver,
             LIMIT_S,
             poll_frequency=0.1,
-            ignored_exceptions=(NoSuchElementException, StaleElementReferenceException),
+            ignored_exceptions=(
+                NoSuchElementException,
+                StaleElementReferenceException,
+                ElementNotInteractableException,
+            ),
         )
         return wait.until(lambda _: holds(), what)
 
@@ -99,10 +107,17 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
 
     def sign_in(self, airflow: EmbeddedAirflow) -> None:
+        def sent() -> bool:
+            """On a slow machine Airflow draws the form once more while a field is being filled in."""
+            for name, text in (("username", airflow.username), ("password", airflow.password)):
+                field = self.driver.find_element(By.CSS_SELECTOR, f"input[name={name}]")
+                field.clear()
+                field.send_keys(text)
+            self.driver.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
+            return True
+
         self.open("/")
-        self.find("input[name=username]").send_keys(airflow.username)
-        self.find("input[name=password]").send_keys(airflow.password)
-        self.find("button[type=submit]").click()
+        self.until(sent, "the form of the log-in")
         self.until(lambda: "/auth/" not in self.driver.current_url, "signed in")
 
 

@@ -23,7 +23,7 @@ from tests.fakes.cluster import PERSON
 from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually, reconciled
 from tests.integration.stub_consumer import StubConsumer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(600)]
 DAGS = {"rebalance", "reconcile", "consumers", "stuck_topic"}
 
 

@@ -28,7 +28,7 @@ from tests.airflow_calls import wait_for_run, xcom
 from tests.integration.airflow_site import airflow_of, cluster_of, eventually, reconciled
 from tests.integration.stub_consumer import BOOT_ID, StubConsumer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
 
 STUB = Path(__file__).with_name("stub_consumer.py")
 PERSON = Actor("command", "ada")

@@ -32,7 +32,7 @@ from tests.integration.airflow_site import airflow_of, cluster_of, eventually
 from tests.integration.spark_submit import JAVA_OPTIONS
 from tests.integration.test_agent_spark import SparkProcess
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -106,7 +106,6 @@ def added(c: Coordinator, topic: str) -> bool:
     return True
 
 
-@pytest.mark.clusters
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("disabled", "kinds"), [("False", ["START", "COMPLETE"]), ("True", [])], ids=["on", "disabled"]
