@@ -75,7 +75,7 @@ REGISTER = (
     Entry("docs/operations.md", r".*coordinator_tasks metrics ", "tests/integration/test_monitoring.py"),
     Entry("docs/operations.md", r".*coordinator_tasks run$", "tests/unit/coordinator_tasks/cli/test_cli.py"),
     Entry("docs/howto/doctor.md", r".*coordinator_tasks doctor$", "tests/integration/test_doctor.py"),
-    Entry("docs/howto/restart.md", r"systemctl ", reason="the site's own way to restart a process"),
+    Entry("docs/howto/drain.md", r"systemctl ", reason="the site's own way to restart a process"),
     Entry(
         "docs/howto/approve.md",
         r".*coordinator_tasks approve ",
