@@ -108,9 +108,9 @@ def followed(c: Coordinator, managed: Managed, until: tuple[Phase, int]) -> Upgr
     return upgrade_store.read(c, APP)
 
 
-def to_v2(c: Coordinator) -> None:
+def to_v2(c: Coordinator, hold_s: float = 4.0) -> None:
     now = fleet.version_of(fleet.fleet_of(c, APP))
-    wish = Wish(APP, "v2", replace(now, code="v2"), steps=(25, 50, 100), hold_s=4.0, rule=Rule(max_lag_s=1.0))
+    wish = Wish(APP, "v2", replace(now, code="v2"), steps=(25, 50, 100), hold_s=hold_s, rule=Rule(max_lag_s=1.0))
     begin(c, wish, by="ada", why="test")
 
 
@@ -147,7 +147,7 @@ def test_an_upgrade_that_fails_in_its_second_step_moves_everything_back_and_lose
     with running(managed) as c:
         traffic = Traffic(managed.site, 50.0, str)
         managed.ledger.grown(range(PARTITIONS), "records flow")
-        to_v2(c)
+        to_v2(c, hold_s=3 * SLOW_S)  # the lag has to be seen while the second step is judged
         held = followed(c, managed, (Phase.HOLDING, 1))
         assert held.step == 1, held.reason
         managed.ledger.slow = set(NEW)
