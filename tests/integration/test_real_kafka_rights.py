@@ -22,7 +22,7 @@ from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
 from tests.integration.secure_kafka import Secure, secure_kafka
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.clusters]
 ALL = range(2)
 
 
