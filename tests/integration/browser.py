@@ -15,6 +15,7 @@ from selenium.common.exceptions import (
     ElementNotInteractableException,
     NoSuchElementException,
     StaleElementReferenceException,
+    WebDriverException,
 )
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -36,6 +37,8 @@ FLAGS = (
     "--window-size=1280,1000",
 )
 LIMIT_S = 60.0
+NAVIGATED = "aborted by navigation"
+"""What Chromium says to a question during which the page is replaced by another one."""
 T = TypeVar("T")
 
 
@@ -57,7 +60,16 @@ class Browser:
                 ElementNotInteractableException,
             ),
         )
-        return wait.until(lambda _: holds(), what)
+
+        def held(_: object) -> T | None:
+            try:
+                return holds()
+            except WebDriverException as error:
+                if NAVIGATED in str(error.msg):
+                    return None
+                raise
+
+        return wait.until(held, what)  # type: ignore[arg-type,return-value]  # None = ask again
 
     def open(self, path: str) -> None:
         self.driver.get(self.base_url + path)
