@@ -86,7 +86,6 @@ def check(evidence: Evidence) -> Verdict:
         ),
         _moves_check(evidence.events, evidence.records, held, evidence.partitions),
         _clean_leave_check(evidence.events, held),
-        _shares_check(evidence.shares),
     )
     return Verdict(
         checks, len(evidence.produced), len(consumed), len(lost), len(unowned), len(clean), len(by_kill), held
@@ -291,14 +290,6 @@ def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Chec
             if h.consumer == event.consumer and h.end in (End.LOST, End.OPEN)
         )
     return Check("the drained consumer left cleanly", counted(len(drained), "drain"), _some(wrong))
-
-
-def _shares_check(shares: Sequence[Mapping[str, int]]) -> Check:
-    """Of the partitions of all topics together, no two consumers have numbers that differ by more than one."""
-    uneven = [one for one in shares if max(one.values()) - min(one.values()) > 1]
-    said = ", ".join("/".join(str(count) for count in one.values()) for one in shares) or "nothing"
-    wrong = [", ".join(f"{consumer} has {count}" for consumer, count in one.items()) for one in uneven]
-    return Check("consumers share all topics evenly", f"partitions of all topics: {said}", _some(wrong))
 
 
 def _by_grant(held: Iterable[Holding]) -> dict[tuple[int, str, int, int], Holding]:

@@ -4,7 +4,7 @@ Times are seconds since 1970. Rows are what reached the sink; the journal is the
 ZooKeeper's; task runs are Airflow's answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator_tasks.core.model import Record, Release
@@ -59,7 +59,6 @@ class Evidence:
     """All evidence. `killed`: consumer and incarnation of those that were killed on purpose.
 
     `rows` keep the order of each writer. `loops`: command lines of coordinator processes outside Airflow that were seen.
-    `shares`: consumer → its partitions of all topics, each time that all topics had become Stable.
     """
 
     produced: Sequence[Produced]
@@ -71,7 +70,6 @@ class Evidence:
     loops: tuple[str, ...] = ()
     partitions: int = 0
     events: Sequence["Event"] = ()
-    shares: Sequence[Mapping[str, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from coordinator_tasks.wiring import open_coordinator
 # The names of docs/howto, so that the commands there can be typed beside what the demonstration leaves running.
 TOPIC, GROUP, APP = "orders", "orders-billing", "billing"
 PARTITIONS = 12
-TOPICS = {TOPIC: PARTITIONS, "refunds": 3}
-"""Topic → partitions. Records are produced into the first one only; the second one shows that topics are planned as one."""
 PIPELINE = "spark_apps.pipelines.audit:build"
 RATE = 1000.0
 FIRST, THIRD = ("billing-1", "billing-2"), "billing-3"
@@ -51,7 +49,6 @@ class Progress:
 
     events: list[Event] = field(default_factory=list)
     killed: set[tuple[str, int]] = field(default_factory=set)
-    shares: list[dict[str, int]] = field(default_factory=list)
     quiet: tuple[float, float] = (0.0, 0.0)
 
 
@@ -74,14 +71,12 @@ class Demo:
         return self.judge()
 
     def prepare(self) -> None:
-        """Topics and fleet, while Airflow starts."""
-        self.display.doing("topics and fleet")
-        for topic, partitions in TOPICS.items():
-            self.stack.create_topic(topic, partitions)
-            topics.add_topic(self.c, topic, GROUP, actor=Actor("command", "demo"))
+        """Topic and fleet, while Airflow starts."""
+        self.display.doing("topic and fleet")
+        self.stack.create_topic(TOPIC, PARTITIONS)
+        topics.add_topic(self.c, TOPIC, GROUP, actor=Actor("command", "demo"))
         self.set_fleet(FIRST)
-        made = " and ".join(f"{topic} with {partitions} partitions" for topic, partitions in TOPICS.items())
-        self.display.done(f"{made}; wanted consumers: {', '.join(FIRST)}")
+        self.display.done(f"{TOPIC} with {PARTITIONS} partitions; wanted consumers: {', '.join(FIRST)}")
         self.display.doing("starting Airflow")
         self.watch.wait("the start of Airflow", LAUNCH_LIMIT_S, lambda: self.stack.airflow_is_up)
         self.display.done(f"Airflow serves at {sign_in(self.stack)}")
@@ -89,8 +84,8 @@ class Demo:
     def set_fleet(self, consumers: Sequence[str]) -> None:
         """Write the desired consumers, which wakes Airflow."""
         arguments = (
-            *(word for topic in TOPICS for word in ("--pipeline", f"{topic}={PIPELINE}")),
-            *("--set", f"auditFolder={self.stack.folders.audit}", "--batch-interval", str(BATCH_INTERVAL_S)),
+            *("--pipeline", f"{TOPIC}={PIPELINE}", "--set", f"auditFolder={self.stack.folders.audit}"),
+            *("--batch-interval", str(BATCH_INTERVAL_S)),
         )
         application = str(PROJECT / "spark_apps" / "main.py")
         fleet.set_fleet(self.c, Fleet(APP, application, tuple(consumers), arguments, SPARK_CONF))
@@ -173,7 +168,6 @@ class Demo:
             loops=self.watch.loops(),
             partitions=PARTITIONS,
             events=self.progress.events,
-            shares=self.progress.shares,
         )
         verdict = check(evidence)
         events = event_reports(evidence, verdict)
@@ -201,20 +195,17 @@ class Demo:
         self.watch.wait(f"the registration of {consumer}", LAUNCH_LIMIT_S, there)
 
     def stable(self, after: float, owners: set[str]) -> Record:
-        """Wait until these own everything and all topics are Stable; returns the record of the first topic."""
+        """Wait until these own everything and the topic is Stable."""
         found: list[Record] = []
-        shares: list[dict[str, int]] = []
 
         def there() -> bool:
             record = self.watch.stable_after(after, owners)
             found.extend([record] if record is not None else [])
-            shares.extend([shared] if record is not None and (shared := self.watch.shared(TOPICS, owners)) else [])
-            return bool(shares)
+            return record is not None
 
         self.watch.wait(f"Stable with {', '.join(sorted(owners))}", STABLE_LIMIT_S, there)
         self.watch.loops()
         self.watch.releases()
-        self.progress.shares.append(shares[-1])
         return found[-1]
 
     def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:

@@ -2,8 +2,7 @@
 
 import contextlib
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import psutil
 
@@ -26,7 +25,7 @@ TASKS_END_S = 30.0
 
 
 class Watcher:
-    """Reads one topic in full, and collects its releases, because a later release overwrites an earlier one."""
+    """Reads one topic, and collects its releases, because a later release overwrites an earlier one."""
 
     def __init__(self, stack: Stack, c: Coordinator, topic: str, partitions: int, display: Display) -> None:
         self.stack, self.c, self.display = stack, c, display
@@ -65,15 +64,15 @@ class Watcher:
         if node is not None and node.handoff:
             self.collect_releases(node.handoff)
 
-    def node(self, topic: str = "") -> TopicNode | None:
-        """The node of this topic, by default of the watched one; `None` before the first plan."""
-        path = self.c.paths.topic(topic or self.topic)
+    def node(self) -> TopicNode | None:
+        """The topic's node; `None` before the first plan."""
+        path = self.c.paths.topic(self.topic)
         found = self.c.zk.find(path)
         return codec.decode_node(path, found.data) if found is not None and found.data else None
 
-    def state(self, topic: str = "") -> State:
-        """The state of this topic, by default of the watched one."""
-        path = self.c.paths.state(topic or self.topic)
+    def state(self) -> State:
+        """The topic's state."""
+        path = self.c.paths.state(self.topic)
         found = self.c.zk.find(path)
         return codec.decode_state(path, found.data).state if found is not None else State.INITIAL
 
@@ -111,18 +110,6 @@ class Watcher:
             return None
         last = self.records()[-1:]
         return last[0] if last and last[0].target is State.STABLE and last[0].at > at else None
-
-    def shared(self, topics: Mapping[str, int], owners: set[str]) -> dict[str, int]:
-        """Consumer → its partitions of all these topics (topic → partitions); empty until each is Stable with exactly these owners."""
-        found = Counter[str]()
-        for topic, partitions in topics.items():
-            node = self.node(topic)
-            if node is None or self.state(topic) is not State.STABLE or set(node.assignments.values()) != owners:
-                return {}
-            if len(node.assignments) != partitions:
-                return {}
-            found.update(node.assignments.values())
-        return dict(sorted(found.items()))
 
     def collect_releases(self, partitions: Iterable[int]) -> None:
         """Keep the present releases of these partitions, with ZooKeeper's time of each."""

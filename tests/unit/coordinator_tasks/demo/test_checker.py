@@ -35,7 +35,6 @@ REAL = "every row is a produced record"
 TASKS = "every transition ran in its own successful Airflow task"
 MOVES = "each change moved exactly what it had to"
 LEFT = "the drained consumer left cleanly"
-SHARED = "consumers share all topics evenly"
 
 
 def failed(verdict: Verdict) -> set[str]:
@@ -436,11 +435,3 @@ def test_a_restart_ends_a_holding_and_begins_the_next_of_the_same_consumer() -> 
     held = [h for h in holdings([*honest().records[:5], again], []) if h.partition == 3]
     assert [(h.consumer, h.epoch, h.end) for h in held] == [("b", 1, End.RESTARTED), ("b", 4, End.OPEN)]
     assert held[0].until_at == held[1].from_at == TAKEN_AT
-
-
-def test_consumers_whose_partitions_of_all_topics_differ_by_two_are_named() -> None:
-    even = check(replace(honest(), shares=[{"a": 8, "b": 7}, {"a": 5, "b": 5, "c": 5}]))
-    assert (even.ok, found(even, SHARED)) == (True, "partitions of all topics: 8/7, 5/5/5")
-    uneven = check(replace(honest(), shares=[{"a": 8, "b": 7}, {"a": 6, "b": 5, "c": 4}]))
-    assert failed(uneven) == {SHARED}
-    assert problems(uneven, SHARED) == "a has 6, b has 5, c has 4"
