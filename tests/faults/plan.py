@@ -65,7 +65,7 @@ def further_singles() -> list[tuple[Kill, ...]]:
 
 def sample() -> list[tuple[Kill, ...]]:
     """One of `further_singles` for each operation, the same ones each time."""
-    return list({plan[0].point.rsplit("/", 1)[1]: plan for plan in further_singles()}.values())
+    return list({operation_of(plan[0].point)[1]: plan for plan in further_singles()}.values())
 
 
 def singles() -> list[tuple[Kill, ...]]:
