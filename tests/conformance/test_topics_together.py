@@ -21,7 +21,7 @@ Owners = dict[str, dict[int, str]]
 
 @dataclass
 class Shop:
-    """Topics with their partitions, consumers with what they subscribe to, and who has what."""
+    """Topics with their partitions, consumers with their subscriptions, and the owner of each partition."""
 
     topics: dict[str, int]
     members: dict[str, frozenset[str]]

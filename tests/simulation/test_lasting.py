@@ -1,4 +1,4 @@
-"""That a history has to settle without those who stay dead or isolated, and that it notices who counts on them."""
+"""A history has to settle without consumers that stay dead or isolated; a plan that counts on them is noticed."""
 
 from collections.abc import Mapping
 from dataclasses import replace

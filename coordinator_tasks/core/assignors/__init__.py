@@ -64,7 +64,7 @@ class Sharing(Protocol):
     """A strategy that answers for several topics as one, by the number of their partitions."""
 
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int]) -> list[Mapping[int, str]]:
-        """The answers; each problem has the same `loads`, of further topics. `ties`: member → what else it has."""
+        """The answers; each problem has the same `loads`, of further topics. `ties`: member → its number of other partitions."""
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ class Balanced:
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int] | None = None) -> list[Mapping[int, str]]:
         """The answer to each problem, balanced over all of them; each has the same `loads`, of further topics.
 
-        `ties`: member → what it has beside that; the smaller one goes first where all else is equal.
+        `ties`: member → its number of all other partitions; where loads are equal, the member with fewer goes first.
         O(partitions + members log members) if all members may have everything.
         """
         columns = [_Column(one) for one in problems]

@@ -142,7 +142,7 @@ class Flow:
         x = self.x[np.ix_(givers, topics)]
         worth = (x > self.own[np.ix_(givers, topics)]).astype(np.int8)
         if not free_only:
-            worth += x > 0  # who has one that is not its own loses nothing by handing that on
+            worth += x > 0  # passing on a partition that is not its own costs a member nothing
         can = worth.any(axis=1)
         found: Numbers = givers[can].astype(np.int32)
         if len(found):

@@ -73,8 +73,8 @@ class Planning:
     def rebalance(self) -> bool:
         """Move partitions to where the strategy wants them; False if some moves have to wait for a further plan.
 
-        Partitions in flight stay as they are unless their taker is draining. Those of an owner that is neither lost nor
-        registered stay until it is known what happened to it, and those of one that restarts as planned until it is back.
+        Partitions in flight stay as they are unless their taker is draining. An absent owner whose end is not
+        proven keeps its partitions, and so does an owner under a planned restart until it is back.
         """
         if self.view.config.removed or self.view.config.frozen:
             return True
