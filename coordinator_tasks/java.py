@@ -33,7 +33,10 @@ ADVICE = (
 
 
 class JavaUnavailable(Refused):
-    """No Java that can run PySpark and the embedded servers was found."""
+    """No Java that can run PySpark and the local servers was found.
+
+    Remedy: install Java 17, or set `JAVA_HOME` to the folder of one.
+    """
 
     code = "KPC-023"
 

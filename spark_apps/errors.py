@@ -7,21 +7,31 @@ from coordinator_tasks.core.names import partition_of
 
 
 class OffsetMalformed(CoordinatorError):
-    """An offset of the checkpoint or the socket has a wrong format; the query ends."""
+    """An offset in a checkpoint or from the agent has a foreign format; the query ends.
+
+    Remedy: give the query an empty checkpoint folder; the positions are in Kafka.
+    """
 
     code = "KPC-060"
 
 
 class AgentCallFailed(CoordinatorError):
-    """The reader cannot reach the agent, or the agent refuses; the query ends with the agent's sentence."""
+    """The reader of a query cannot reach its agent, or the agent refused; the query ends, and is started again with
+    pauses.
+
+    Remedy: read the agent's sentence in the text. Executors on other hosts have to reach the driver's host.
+    """
 
     code = "KPC-061"
 
 
 class DataLost(CoordinatorError):
-    """Records of a planned range are missing in the log (retention, truncation, a recreated topic).
+    """Records of a planned range are no longer in the log (retention, truncation, a recreated topic); the partition
+    stops, the others continue.
 
-    An executor raises it, and the driver gets only its text: `lost_records` parses that.
+    Remedy: use `offsets reset --to-earliest` for the partition, or `failOnDataLoss=false`.
+
+    An executor raises this error, and the driver gets only the text: `lost_records` parses the text.
     """
 
     code = "KPC-062"
@@ -42,6 +52,9 @@ def lost_records(error: str) -> tuple[int, str] | None:
 
 
 class ReadFailed(CoordinatorError):
-    """A range cannot be read at the moment; Spark runs the task again."""
+    """A range of records could not be read now; Spark runs the task again, and nothing is lost.
+
+    Remedy: if the error repeats, look at the brokers and at the executors' network.
+    """
 
     code = "KPC-063"

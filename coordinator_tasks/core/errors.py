@@ -19,9 +19,12 @@ def in_one_line(text: str) -> str:
 
 
 class CoordinatorError(Exception):
-    """The root. Its text says in one line what is wrong, why, and what to do next.
+    """An error without a kind of its own; only a site's own code raises this kind.
 
-    `code`: of the kind of error, and the heading of its paragraph in docs/errors.md. A code never gets another meaning.
+    Remedy: look at the site's own code.
+
+    The text says in one line what is wrong, why, and what to do next. `code`: of the kind of error, with a row in
+    docs/errors.md. A code never gets another meaning.
     """
 
     code: ClassVar[str] = "KPC-001"
@@ -33,37 +36,62 @@ class CoordinatorError(Exception):
 
 
 class Refused(CoordinatorError):
-    """The input or the configuration is wrong: a person has to change something."""
+    """The request contradicts the present state, a value is out of bounds, or a destructive action lacks `--yes`.
+
+    Remedy: correct the value that the text names; the text says what is allowed.
+    """
 
     code = "KPC-010"
 
 
 class InvalidName(Refused):
-    """A cluster, topic or consumer name that cannot stand in a znode path."""
+    """A cluster, topic, consumer, application, version or consumer group has an invalid name.
+
+    Remedy: choose another name. Names begin with a letter or a digit, and have letters, digits, `.`, `_` and `-`. A
+    consumer group has at most 255 characters, all printable.
+    """
 
     code = "KPC-011"
 
 
 class IdInUse(Refused):
-    """A second process asked for the id of a consumer that is live."""
+    """A second process has started with the id of a live consumer.
+
+    Remedy: use another id, or end the other process first. A consumer whose id was taken while it was away keeps its
+    partitions, and ends when it owns none.
+    """
 
     code = "KPC-015"
 
 
 class TopicConflict(Refused):
-    """The topic is missing in Kafka, was recreated, or another cluster has not closed it."""
+    """The topic is missing in Kafka, was recreated, or another cluster manages it for the same group or has not closed it
+    yet.
+
+    Remedy: create the topic; or `remove-topic` and `add-topic`, since offsets of the former topic mean other records;
+    or wait until the other cluster has [closed the topic](howto/remove-topic.md#move-a-topic-to-another-cluster); or
+    choose another group.
+    """
 
     code = "KPC-013"
 
 
 class GroupInUse(Refused):
-    """The consumer group has members that subscribe, so Kafka would refuse every commit of ours."""
+    """Another client subscribes with the consumer group, so Kafka refuses every commit of this product.
+
+    Remedy: stop the client that the text names, or use another group for that client.
+    """
 
     code = "KPC-014"
 
 
 class CommitFenced(Refused):
-    """Kafka has refused the commits of these partitions, because another consumer has taken them over."""
+    """Kafka refuses the commits of these partitions, because another consumer has taken them over
+    (`fence=transactional`).
+
+    Remedy: nothing is lost, and the consumer stops the partitions. Without a rebalance, look for a process that was
+    believed dead.
+    """
 
     code = "KPC-016"
 
@@ -73,123 +101,192 @@ class CommitFenced(Refused):
 
 
 class NotManaged(Refused):
-    """The named topic, consumer or application is not known to this cluster."""
+    """The topic, consumer, group, rebalance or application is not known to this cluster: never added, misspelt, or
+    another cluster.
+
+    Remedy: correct the name or the settings, or add what is missing; the text lists the known names.
+    """
 
     code = "KPC-012"
 
 
 class BadOffsets(Refused):
-    """A position, a file of offsets, or an undo that cannot be."""
+    """A position, a file of offsets or an undo is not valid; nothing was moved.
+
+    Remedy: correct the file or the position: [offsets](howto/offsets.md) lists what is allowed. A reset can be taken
+    back once.
+    """
 
     code = "KPC-017"
 
 
 class BadStrategy(Refused):
-    """A strategy that is unknown or fails, or a parameter that it does not take."""
+    """A strategy or a parameter is unknown, or a strategy of the site cannot be imported or fails; the topic is held.
+
+    Remedy: correct the parameter that the text names: [assignors](assignors.md) lists all.
+    """
 
     code = "KPC-018"
 
 
 class BadFleet(Refused):
-    """A fleet that cannot be, or that this host may not launch."""
+    """The fleet is not valid, an id stands twice or in two fleets, or this host may not launch what the fleet names.
+
+    Remedy: correct the fleet, or [allow the launch](operations.md#what-may-be-launched).
+    """
 
     code = "KPC-019"
 
 
 class BadSettings(Refused):
-    """Settings that are missing, wrong, or in a file that others may read."""
+    """Settings are missing, wrong, contradictory, or in a file that other users may read; nothing was opened.
+
+    Remedy: correct the setting that the text names: [settings](reference/settings.md) lists all.
+    """
 
     code = "KPC-020"
 
 
 class NoAccess(Refused):
-    """ZooKeeper or Kafka does not let this account do what is needed."""
+    """ZooKeeper or Kafka refuses the log-in or a right, or a folder in ZooKeeper is open or belongs to another account.
+
+    Remedy: grant the right, or run the command, that the text names. `coordinator doctor` checks every right.
+    """
 
     code = "KPC-021"
 
 
 class BadOption(Refused):
-    """An option of the Spark source that is unknown, or has no such value."""
+    """An option of the Spark source is unknown, not supported, or has a wrong value; the query does not start.
+
+    Remedy: correct the option: [options](options.md) lists all, and the reason for each refusal.
+    """
 
     code = "KPC-022"
 
 
 class BadUpgrade(Refused):
-    """An upgrade that cannot begin, or an action for one that is not under way."""
+    """An upgrade cannot begin, or the action is for an upgrade that is not under way.
+
+    Remedy: read the text: the version is unknown, another upgrade or redeployment runs, steps do not increase from 1
+    to 100 percent, or a topic is frozen or part of another upgrade. `upgrade-report` shows the progress.
+    """
 
     code = "KPC-024"
 
 
 class BadRule(Refused):
-    """A site's own rule for upgrades that is unknown, fails, or gives no answer."""
+    """A site's own rule for upgrades is unknown, cannot be imported, raises, or returns neither a text, `None` nor a
+    boolean.
+
+    Remedy: correct the rule. At the begin of an upgrade nothing was changed. At a held step the upgrade pauses and
+    nothing more moves: `continue-upgrade` or `roll-back-upgrade`.
+    """
 
     code = "KPC-025"
 
 
 class NotEntitled(Refused):
-    """A person who may not approve this."""
+    """This person may not approve plans: the setting `budget.approvers` names others; the plan still waits.
+
+    Remedy: ask a person whom the text names, or change the setting.
+    """
 
     code = "KPC-026"
 
 
 class ApprovalVoid(Refused):
-    """No such plan waits for approval: it has changed since, or needs none any more."""
+    """No such plan waits for approval: the plan was done, has changed, or needs no approval.
+
+    Remedy: look at the present plan with `plan --dry-run`, and approve that plan. Without a budget no plan waits: give
+    the command the `budget` of the process that plans.
+    """
 
     code = "KPC-027"
 
 
 class BadGrowth(Refused):
-    """Limits of a fleet's growth that cannot be."""
+    """The limits of a fleet's growth contradict each other or are out of bounds, or `--act` was asked for pods.
+
+    Remedy: correct the limits: smallest and largest number, spare consumers, a utilisation between 0 and 1, times.
+    Kubernetes sets the number of pods.
+    """
 
     code = "KPC-028"
 
 
 class LookAgain(CoordinatorError):
-    """A guarded write failed: the versions that it relied on have changed."""
+    """Something changed between reading and writing, or a partition moves now.
+
+    Remedy: repeat. If the error persists, wait until `topics` shows Stable.
+    """
 
     code = "KPC-030"
 
 
 class NodeMissing(LookAgain):
-    """The znode is not there."""
+    """A node in ZooKeeper was removed between reading and writing.
+
+    Remedy: repeat. If the error persists, the cluster's folder was deleted: start `run` or `reconcile`, which creates
+    the folder.
+    """
 
     code = "KPC-031"
 
 
 class NodeExists(LookAgain):
-    """The znode is there already."""
+    """Another process created the node in ZooKeeper at the same moment.
+
+    Remedy: repeat: the next command finds the node.
+    """
 
     code = "KPC-032"
 
 
 class Unavailable(CoordinatorError):
-    """A neighbour does not answer: hold."""
+    """A neighbour does not answer; everything stays, and consumers continue with their partitions.
+
+    Remedy: check that the neighbour runs and can be reached from this host, then repeat.
+    """
 
     code = "KPC-040"
 
 
 class StoreUnavailable(Unavailable):
-    """ZooKeeper does not answer; a pending write may or may not have been applied."""
+    """ZooKeeper does not answer, or the connection broke: a write may or may not have been applied. Consumers continue.
+
+    Remedy: check that ZooKeeper runs and that the address is right; look at the present state before you repeat.
+    """
 
     code = "KPC-041"
 
 
 class DiscoveryUnavailable(Unavailable):
-    """The registry of consumers does not answer."""
+    """The registry of consumers (ZooKeeper, or the folder of `discovery`) does not answer; nothing is planned, and
+    consumers finish what has begun.
+
+    Remedy: check that the folder is there and writable.
+    """
 
     code = "KPC-043"
 
 
 class KafkaUnavailable(Unavailable):
-    """The brokers do not answer."""
+    """The brokers do not answer within `answer_timeout_s`, or could not answer a part of a request; nothing was changed.
+
+    Remedy: check that the brokers run, and that `bootstrap.servers` can be reached from this host.
+    """
 
     code = "KPC-042"
 
 
 class Malformed(CoordinatorError):
-    """A znode that cannot be read as what it should be.
+    """A node in ZooKeeper, or an answer, has a wrong format, because another program has written it. Nothing else is held
+    up.
 
-    `path` is the znode; the text says what is wrong with it, and `remedy` what to do.
+    Remedy: correct or remove the node that the text names, with ZooKeeper's own client.
+
+    `path` is the znode; the text says what is wrong with the node, and `remedy` what to do.
     """
 
     code = "KPC-050"
@@ -206,7 +303,10 @@ class Malformed(CoordinatorError):
 
 
 class UnknownVersion(Malformed):
-    """A znode of a format version that this release does not know."""
+    """A later release wrote the node in a format that this release does not know.
+
+    Remedy: install that release here as well.
+    """
 
     code = "KPC-051"
 

@@ -4,30 +4,47 @@ from coordinator_tasks.core.errors import CoordinatorError
 
 
 class EmbeddedError(CoordinatorError):
-    """Base of the errors a person can act on; print it without a traceback."""
+    """A local server of the demonstration, the tests or the benchmarks could not be used.
+
+    Remedy: do what the text says.
+
+    Commands print errors of this kind without a traceback.
+    """
 
     code = "KPC-070"
 
 
 class JarsUnavailable(EmbeddedError):
-    """The Kafka broker's jars, or ZooKeeper's, are missing and could not be fetched."""
+    """The jars of the local Kafka or ZooKeeper could not be fetched, or have another checksum.
+
+    Remedy: check that the Maven registry can be reached, and start again; the text names the log.
+    """
 
     code = "KPC-071"
 
 
 class CacheUnavailable(EmbeddedError):
-    """The folder for fetched files cannot be used."""
+    """The folder for fetched files is not writable, belongs to another user, or its disk is full.
+
+    Remedy: set `COORDINATOR_CACHE` to another folder.
+    """
 
     code = "KPC-072"
 
 
 class ProcessFailed(EmbeddedError):
-    """A managed process did not start, did not become ready in time, or ended by itself."""
+    """A local server did not start, was not ready in time, or ended by itself.
+
+    Remedy: read the log that the text names.
+    """
 
     code = "KPC-073"
 
 
 class AirflowUnavailable(EmbeddedError):
-    """Airflow answered with an error, or something that was awaited from it did not happen in time."""
+    """The local Airflow answered with an error, or was too late.
+
+    Remedy: read the logs below the folder that the text names.
+    """
 
     code = "KPC-074"

@@ -28,13 +28,20 @@ class Delivery(StrEnum):
 
 
 class SinkUnavailable(Unavailable):
-    """The sink does not answer, or a neighbour holds its positions; the caller tries again."""
+    """The sink of a consumer does not answer, so positions cannot be read or stored; the partitions wait and are retried.
+
+    Remedy: check the database that the pipeline writes to.
+    """
 
     code = "KPC-044"
 
 
 class PositionMoved(CoordinatorError):
-    """Under our own token, the sink's position is not the start of the batch: somebody edited it."""
+    """Under the consumer's own token, the sink's position is not the start of the batch: the table of positions was
+    edited or emptied, or a row names a partition that the batch does not have. Nothing was written.
+
+    Remedy: correct the table or the pipeline, and start the consumer again.
+    """
 
     code = "KPC-064"
 

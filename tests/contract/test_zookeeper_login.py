@@ -1,4 +1,7 @@
-"""Logging in to a real ZooKeeper over TLS, by digest and by SASL: what goes wrong is said at once, with its cause."""
+"""Log-ins to a real ZooKeeper over TLS, by digest and by SASL: a failure names cause and remedy at once.
+
+PLAIN and unknown mechanisms are refused.
+"""
 
 import re
 import time

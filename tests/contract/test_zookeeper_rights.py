@@ -1,4 +1,7 @@
-"""Folders that are open or another account's, on a real ZooKeeper: refused, with the command that closes or moves them."""
+"""An open folder, a folder of another account and too many rights are refused at the start, on a real ZooKeeper.
+
+The refusal names the command that corrects the folder.
+"""
 
 import re
 import subprocess

@@ -1,4 +1,8 @@
-"""Who may see the pages and start our DAGs, by role, in a real Airflow with its simple auth manager; and web pages of others."""
+"""Rights by role in a real Airflow with its simple auth manager, and foreign web pages.
+
+401 without a log-in, for every route and method. 403 for starts by a viewer, and for a cluster that the user may not read. No GET
+changes anything. A form of another site starts nothing.
+"""
 
 import json
 from collections.abc import Callable, Iterator

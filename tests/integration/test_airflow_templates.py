@@ -1,4 +1,7 @@
-"""Real Airflow is told templates by consumers, znodes and forms: no command runs, no secret is shown, the text stands as it is."""
+"""Real Airflow renders no text of a consumer, fleet, znode or form: no command runs, no secret is shown.
+
+A name that is a template is refused.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Kafka's jars: fetched once however many ask, complete or not at all, and every failure says what to do."""
+"""Kafka's jars: fetched once for any number of callers, complete or not at all; every failure says what to do.
+
+Another checksum than the frozen checksum is refused.
+"""
 
 import os
 import subprocess

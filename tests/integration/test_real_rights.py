@@ -1,4 +1,4 @@
-"""A consumer on a real Kafka with the rights that the documentation asks for, under a node that names other brokers."""
+"""A consumer on a real Kafka with the documented rights connects to no broker that a node names."""
 
 import socket
 import threading

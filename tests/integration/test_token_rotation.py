@@ -1,4 +1,7 @@
-"""The documented change of the status token, typed in as it stands, under consumers that run over TLS."""
+"""The documented change of the status token, typed in as documented, under consumers that run over TLS.
+
+A file of tokens that is empty, half written or open to others is not used: the former tokens stay.
+"""
 
 import os
 import ssl

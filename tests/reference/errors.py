@@ -1,8 +1,9 @@
-"""The table of all codes at the head of the page on errors; each has a paragraph below, which people write."""
+"""The tables of the page on errors, by section: meaning and remedy of each code, from the docstrings of the errors."""
 
 import importlib
+import inspect
 import pkgutil
-import re
+from typing import NamedTuple
 
 import coordinator_tasks
 import spark_apps
@@ -16,22 +17,83 @@ PAGE = ROOT / "docs" / "errors.md"
 LEFT_OUT = ("spark_apps.records.fast_fetch", "spark_apps.startup")
 """Modules that an import starts something in."""
 BEGIN, END = "<!-- codes: begin -->\n", "<!-- codes: end -->\n"
+SECTIONS = (
+    ("The request or the settings", "Nothing was changed, unless a row says otherwise.\n\n", "012"),
+    ("Another process was faster", "Nothing was written. Repeat the command.\n\n", "3"),
+    ("A neighbour does not answer", "", "4"),
+    ("Stored data", "Nothing was changed.\n\n", "5"),
+    ("Of a consumer", "", "6"),
+    ("Local servers", "", "7"),
+    (
+        "Findings of the ownership audit",
+        "The [audit](howto/audit.md) compares ZooKeeper, each consumer's answers, and the commits in Kafka. The audit "
+        "changes nothing.\n\n",
+        "8",
+    ),
+)
+"""Title, remark, and the digits before the last digit of the codes."""
+USAGE = (
+    "The command line cannot be understood: an unknown command or option, a missing option, or a value of the wrong type",
+    "Add `--help` behind the command",
+)
+FINDINGS = {
+    Kind.TWO_OWNERS: "Two consumers report running one partition. One of the two is isolated and lives on, or cannot reach "
+    "ZooKeeper and has lost the partition. Its commits are fenced, but records may be processed twice",
+    Kind.NO_OWNER: "These partitions are not read: without an owner, or with an owner that has ended, is isolated, is "
+    "absent, or does not run the partitions. The next rebalance gives them away, or the owner starts them again",
+    Kind.INTRUDER: "A client without a token commits or subscribes with the topic's group, another cluster manages the same "
+    "group, a consumer runs what ZooKeeper never gave it, or commits under a newer token than the owner's. The owner "
+    "overwrites such commits; records may be read again",
+    Kind.STALE: "A committed offset or a running partition has an older token than the owner's, or is of a former topic of "
+    "this name: a process that was believed dead commits late",
+    Kind.OLD_CODE: "A consumer runs another release than the coordinator, or another version of the code than its fleet asks "
+    "for: normal during an upgrade",
+    Kind.NO_WORD: "The owner's answer or Kafka's commit is missing: the interface does not answer, answers as another "
+    "incarnation, acts on an older plan because the consumer has lost ZooKeeper, or offsets were deleted. Only the "
+    "other two were compared",
+}
 
 
 def errors() -> str:
     before, rest = PAGE.read_text().split(BEGIN)
     after = rest.split(END)[1]
-    return f"{before}{BEGIN}{table(('code', 'kind', 'what', 'exit code'), codes())}{END}{after}"
+    return before + BEGIN + "".join(_section(*section) for section in SECTIONS) + END + after
 
 
-def codes() -> list[tuple[str, ...]]:
-    found = [(kind.code, f"`{kind.__name__}`", _first(kind), str(exit_of(kind))) for kind in kinds()]
-    found.append((USAGE_CODE, "–", "The command line cannot be understood.", str(USAGE_EXIT)))
-    found += [
-        (one.value, "finding", f"{one.name.replace('_', ' ').capitalize()}: {MEND[one]}.", _exit_of_audit(one))
-        for one in Kind
-    ]
-    return [(f"[{code}](#{code.lower()})", *rest) for code, *rest in sorted(found)]
+def _section(title: str, remark: str, prefixes: str) -> str:
+    rows = [row.cells() for row in codes() if row.code[-2] in prefixes]
+    return f"## {title}\n\n{remark}{table(('code', 'meaning', 'remedy', 'exit'), rows)}\n"
+
+
+class Row(NamedTuple):
+    """`kind`: the class of the error, empty for findings and the command line."""
+
+    code: str
+    kind: str
+    meaning: str
+    remedy: str
+    exit: int
+
+    def cells(self) -> tuple[str, ...]:
+        kind = f" `{self.kind}`" if self.kind else ""
+        return f'<a id="{self.code.lower()}"></a>{self.code}{kind}', self.meaning, self.remedy, str(self.exit)
+
+
+def codes() -> list[Row]:
+    found = [Row(kind.code, kind.__name__, *_texts(kind), exit_of(kind)) for kind in kinds()]
+    found.append(Row(USAGE_CODE, "", *USAGE, USAGE_EXIT))
+    found += [Row(one.value, "", FINDINGS[one], _sentence(MEND[one]), _exit_of_audit(one)) for one in Kind]
+    return sorted(found)
+
+
+def _texts(kind: type[CoordinatorError]) -> tuple[str, str]:
+    """Meaning and remedy: the first two paragraphs of the docstring."""
+    meaning, remedy = (" ".join(one.split()) for one in (inspect.getdoc(kind) or "").split("\n\n")[:2])
+    return meaning.removesuffix("."), _sentence(remedy.removeprefix("Remedy: ").removesuffix("."))
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def exit_of(kind: type[CoordinatorError]) -> int:
@@ -39,14 +101,8 @@ def exit_of(kind: type[CoordinatorError]) -> int:
     return next((number for base, number in EXITS.items() if issubclass(kind, base)), HELD_EXIT)
 
 
-def _exit_of_audit(kind: Kind) -> str:
-    return str(HELD_EXIT if kind in ALARMS else 0)
-
-
-def _first(kind: type[CoordinatorError]) -> str:
-    """The first sentence of its text."""
-    text = " ".join(str(kind.__doc__).split("\n\n", maxsplit=1)[0].split())
-    return re.split(r"(?<=\.) ", text)[0].replace("The root.", "An error without a kind of its own.")
+def _exit_of_audit(kind: Kind) -> int:
+    return HELD_EXIT if kind in ALARMS else 0
 
 
 def kinds() -> list[type[CoordinatorError]]:

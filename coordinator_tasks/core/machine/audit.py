@@ -29,7 +29,7 @@ from coordinator_tasks.core.protocol.fence import Judgement, is_far_ahead, judge
 
 
 class Kind(StrEnum):
-    """What is wrong; the value is its code, and the heading of its paragraph in docs/errors.md."""
+    """What is wrong; the value is the code, with a row in docs/errors.md."""
 
     TWO_OWNERS = "KPC-080"
     NO_OWNER = "KPC-081"
@@ -48,11 +48,11 @@ ALARMS = frozenset({Kind.TWO_OWNERS, Kind.NO_OWNER, Kind.INTRUDER, Kind.STALE})
 """A person should look at these soon; the others only limit what is known, or are normal during an upgrade."""
 MEND: Mapping[Kind, str] = {
     Kind.TWO_OWNERS: "isolate the consumer that ZooKeeper does not name, and end its process",
-    Kind.NO_OWNER: "`topics` and `status` say what is waited for; where nobody may have it, start a consumer with a pipeline for the topic",
-    Kind.INTRUDER: "stop it, or give it a consumer group of its own",
+    Kind.NO_OWNER: "see with `topics` and `status` what is awaited; without a possible owner, start a consumer with a pipeline for the topic",
+    Kind.INTRUDER: "stop the intruder, or give the intruder a group of its own",
     Kind.STALE: "find the process that commits under the old token, and end it; the owner commits again within a second",
-    Kind.OLD_CODE: "`redeploy` its fleet, or start it again with the wanted release",
-    Kind.NO_WORD: "see with `status` whether it runs, and whether its address and the brokers can be reached",
+    Kind.OLD_CODE: "`redeploy` the fleet, or start the consumer again with the wanted release",
+    Kind.NO_WORD: "see with `status` whether the consumer runs, and whether its address and the brokers can be reached",
 }
 
 

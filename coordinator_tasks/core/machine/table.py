@@ -59,7 +59,10 @@ TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
 
 
 class TableBroken(CoordinatorError):
-    """A decision and the table disagree: a defect of ours, found before the write."""
+    """The coordinator's decision and the table of states disagree: a defect of this product, found before the write.
+
+    Remedy: report the defect with the output of `topics --json` and `history TOPIC --json`.
+    """
 
     code = "KPC-052"
 

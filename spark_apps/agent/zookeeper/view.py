@@ -34,7 +34,10 @@ def poll_after_s(data: bytes) -> float:
 
 
 class SessionChanged(Unavailable):
-    """ZooKeeper's session is another one than that in which we registered."""
+    """The consumer's session with ZooKeeper ended and another session has begun; the consumer reads again by itself.
+
+    Remedy: nothing, unless the error repeats: then look at ZooKeeper and at pauses of the process.
+    """
 
     code = "KPC-045"
 

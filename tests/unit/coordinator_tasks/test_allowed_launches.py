@@ -1,4 +1,7 @@
-"""What a fleet may launch."""
+"""A fleet may launch only allowed applications, code, settings, variables, folders and addresses.
+
+A pattern covers no name that loads code or logs in.
+"""
 
 import argparse
 import re

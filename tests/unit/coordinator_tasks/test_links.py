@@ -1,4 +1,7 @@
-"""Which addresses become links on a page, and how a site's template becomes the address of a driver's log."""
+"""Which addresses become links on a page, and how a site's template becomes the address of a driver's log.
+
+A link to a Spark UI is `http(s)://host[:port][/path]` of at most 500 characters, or no link.
+"""
 
 import pytest
 

@@ -57,7 +57,7 @@ def test_every_finding_stands_with_what_to_do_and_the_worst_first(site: Site) ->
     assert 'class="state doubt">old code<' in page
     said = text_of(page)
     assert "partition 0 of orders: somebody without a token has committed it over" in said
-    assert "stop it, or give it a consumer group of its own" in said
+    assert "stop the intruder, or give the intruder a group of its own" in said
     assert said.index("intruder KPC-082") < said.index("old code KPC-084")
 
 

@@ -838,7 +838,7 @@ def test_a_store_that_is_down_is_a_page_that_says_so_and_is_not_asked_again_at_o
         assert "<strong>KPC-041</strong> ZooKeeper at zk:2181 does not answer" in answer.text
         assert 'id="live"' in answer.text
         assert "coordinator doctor examines all that the coordinator needs" in text_of(answer.text)
-        assert "docs/errors.md has a paragraph on KPC-041" in text_of(answer.text)
+        assert "docs/errors.md explains KPC-041" in text_of(answer.text)
     assert opened == ["shop"]
 
 

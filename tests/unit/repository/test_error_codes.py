@@ -1,17 +1,13 @@
-"""Every kind of error that a person can meet has a code of its own, and the page on errors a paragraph for each code."""
+"""Every kind of error that a person can meet has a code of its own, and the page on errors a row for each code."""
 
+import inspect
 import re
 from collections import Counter
 
 from coordinator_tasks.cli import USAGE_CODE
 from coordinator_tasks.core.errors import Malformed, NotManaged
 from coordinator_tasks.core.machine.audit import MEND, Kind
-from tests.reference.errors import PAGE, kinds
-
-
-def paragraphs() -> dict[str, str]:
-    parts = re.split(r"^### (KPC-\d{3})\n", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
-    return {code: text.split("\n## ")[0].strip() for code, text in zip(parts[::2], parts[1::2], strict=True)}
+from tests.reference.errors import PAGE, codes, kinds
 
 
 def test_each_kind_has_a_code_that_no_other_has() -> None:
@@ -24,11 +20,13 @@ def test_each_kind_has_a_code_that_no_other_has() -> None:
     assert all(re.fullmatch(r"KPC-\d{3}", code) for code in codes)
 
 
-def test_the_page_has_a_paragraph_for_each_code_and_no_other() -> None:
-    assert paragraphs().keys() == {kind.code for kind in kinds()} | {USAGE_CODE} | set(Kind)
-    assert all(len(text.split(". ")) > 1 for text in paragraphs().values()), "what, why and what next"
-    codes = re.findall(r"^### (KPC-\d{3})$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert codes == sorted(set(codes))
+def test_each_code_has_one_row_with_meaning_and_remedy() -> None:
+    rows = codes()
+    assert [row.code for row in rows] == sorted({kind.code for kind in kinds()} | {USAGE_CODE} | set(Kind))
+    assert all(row.meaning and row.remedy for row in rows)
+    without_remedy = [kind.__name__ for kind in kinds() if "\n\nRemedy: " not in (inspect.getdoc(kind) or "")]
+    assert without_remedy == []
+    assert re.findall(r'<a id="(.*?)"></a>', PAGE.read_text(encoding="utf-8")) == [row.code.lower() for row in rows]
 
 
 def test_an_error_is_told_with_its_code_in_one_line() -> None:

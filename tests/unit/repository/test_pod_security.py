@@ -1,4 +1,7 @@
-"""Every pod of the manifests is confined, and the images install only packages with a checksum."""
+"""Every pod of the manifests is confined, and the images install only packages with a checksum.
+
+No writable root, no right of Linux, no more rights to gain.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -35,7 +35,7 @@ def test_an_intruder_is_named_with_what_to_do_and_exit_code_1(shop: Shop, run: R
     code, out, _ = run("audit")
     assert code == 1
     assert "partition 1 of orders: somebody without a token has committed it over a" in out
-    assert "- KPC-082: stop it, or give it a consumer group of its own" in out
+    assert "- KPC-082: stop the intruder, or give the intruder a group of its own" in out
     code, out, _ = run("audit", "--output", "csv")
     assert code == 1
     assert out.splitlines()[0] == "code,topic,partitions,found,to do"

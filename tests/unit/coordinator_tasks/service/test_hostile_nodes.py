@@ -1,4 +1,8 @@
-"""What is wrong about one consumer or fleet concerns that one: it is named, keeps what it has, and everybody else is planned."""
+"""A wrong node of one consumer, fleet or topic is named, and affects only that consumer, fleet or topic.
+
+The consumer keeps its partitions, the fleet is not launched, the topic is held, and all others are planned. Kafka settings that
+load code, switch off TLS checks or log in are refused, or left out where they are stored.
+"""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,8 @@
-"""The consumer's interface over TLS, with certificates of real authorities, and how the coordinator checks them."""
+"""The consumer's interface over TLS, with certificates of real authorities.
+
+With `status_ca` nothing is sent to a consumer that registers `http://`, or shows a certificate of another authority, for another
+host, or an expired certificate. A renewed certificate that is half written is not used.
+"""
 
 import logging
 import shutil

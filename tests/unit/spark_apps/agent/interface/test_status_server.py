@@ -1,4 +1,8 @@
-"""The consumer's own interface, over real sockets on loopback."""
+"""The consumer's own interface, over real sockets on loopback.
+
+401 without the token or with a wrong token. 403 with `Origin`, and for a topic node while no token is set. 421 for another host
+name. One deadline of 10 s for handshake, request and answer; slow connections keep no other client out.
+"""
 
 import errno
 import http.client
