@@ -11,8 +11,8 @@ from typing import Any
 from coordinator_tasks.core import pauses
 from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move, State
 from coordinator_tasks.core.move_ways import HOW, by_way
+from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.partition_text import first, joined, named, ranges, shown
-from coordinator_tasks.service.actions import ACTIONS
 from coordinator_tasks.service.group_offsets import PartitionOffset
 from coordinator_tasks.service.growth_replay import Happened
 from coordinator_tasks.service.history import Rebalance
@@ -272,7 +272,7 @@ def asked(found: Iterable[Asked], about: str = "", *, left_out: bool = False) ->
     lines: list[str] = []
     for one in found:
         why = f": {one.why}" if one.why else ""
-        lines += _folded(f"{_time(one.at)}  {_command(one.action)} {one.about}, by {_who(one.actor)}{why}", "  ")
+        lines += _folded(f"{_time(one.at)}  {spelled(one.action)} {one.about}, by {_who(one.actor)}{why}", "  ")
         for change in one.changes:
             lines += _folded(f"  {change.field}: {_value(change.before)} -> {_value(change.after)}", "    ")
     none = f"nobody has asked for anything about {about!r} yet" if about else "nobody has asked for anything yet"
@@ -283,7 +283,7 @@ def asked_rows(found: Iterable[Asked]) -> Table:
     """A row for each field that a request has changed, with the stored values."""
     rows = []
     for one in found:
-        head = (_time(one.at), _who(one.actor), _command(one.action), one.about, one.why or NOBODY)
+        head = (_time(one.at), _who(one.actor), spelled(one.action), one.about, one.why or NOBODY)
         rows += [
             (*head, f"{change.node} {change.field}", change.before or NOBODY, change.after or NOBODY)
             for change in one.changes
@@ -294,12 +294,6 @@ def asked_rows(found: Iterable[Asked]) -> Table:
 def _folded(text: str, indent: str) -> list[str]:
     width = shutil.get_terminal_size().columns
     return wrap(visible_line(text), max(width, 40), subsequent_indent=indent, break_on_hyphens=False)
-
-
-def _command(action: str) -> str:
-    """The action as its command is typed."""
-    found = ACTIONS.get(action)
-    return found.words if found is not None else action.replace("_", "-")
 
 
 def _value(stored: str) -> str:
@@ -328,7 +322,7 @@ def _told(value: Any, name: str = "") -> str:
 
 
 def _who(actor: Actor) -> str:
-    run = f"{actor.dag}/{actor.run}" if actor.kind == "airflow" else actor.kind
+    run = f"{actor.dag_name}/{actor.run}" if actor.kind == "airflow" else actor.kind
     return f"{actor.who or 'nobody'} ({run})"
 
 
@@ -412,7 +406,7 @@ def _time(at: float) -> str:
 
 def _actor(actor: Actor) -> str:
     if actor.kind == "airflow":
-        return f"{actor.dag}/{actor.run}"
+        return f"{actor.dag_name}/{actor.run}"
     return f"{actor.kind} {actor.who}".strip()
 
 

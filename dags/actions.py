@@ -28,19 +28,19 @@ def optional(form: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def build(action: Action) -> DAG:
     """One form."""
-    title = action.name.replace("_", " ").capitalize()
     asked = {} if action.reads else {"dry_run": dry_run_param()}
     dry_run = "It changes nothing." if action.reads else "A dry run says what would happen."
     with DAG(
         dag_id(action.name),
+        dag_display_name=dag_id(action.words),
         **COMMON,
         schedule=None,
         max_active_runs=MAX_RUNS if action.watch is None else MAX_FOLLOWING,
-        doc_md=f"### {title}\n{action.form}\n\n{dry_run}",
+        doc_md=f"### {action.words}\n{action.form}\n\n{dry_run}",
         tags=tags("action"),
         params={"cluster": cluster_param(), **fields(action), **asked},
     ) as dag:
-        done = ActionOperator(task_id=action.name, action=action.name)
+        done = ActionOperator(task_id=action.name, task_display_name=action.words, action=action.name)
         if action.watch is not None:
             done >> WatchSensor(task_id="follow", action=action.name)
     return dag

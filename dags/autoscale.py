@@ -9,7 +9,7 @@ from coordinator_plugin.upkeep import AutoscaleOperator
 
 DOCS = """
 ### Autoscale
-For each fleet with limits (`set_growth`): measures rates, lag and what busy consumers read, and decides: move partitions, add consumers, or
+For each fleet with limits (`set-growth`): measures rates, lag and what busy consumers read, and decides: move partitions, add consumers, or
 drain the one that is cheapest to empty. In shadow mode, the default, it only says so. Nothing is decided on old measurements, while
 a rebalance or a redeployment is not finished, or while consumers start.
 """

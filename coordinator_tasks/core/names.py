@@ -4,6 +4,7 @@ Pure string functions. A name is checked where it enters a path, so that no name
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
@@ -32,12 +33,20 @@ KAFKAS_OWN = frozenset(
 )
 """A consumer of one of these may feed itself: each of its commits is a record of `__consumer_offsets`."""
 
+COMMANDS: Mapping[str, str] = {"import_offsets": "offsets reset", "undo_offsets": "offsets undo"}
+"""Stored name of an action → its command, where the command is more than the name with dashes."""
+
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LABEL = r"(?!xn--)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _ADDRESS = re.compile(
     rf"https?://(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?)):(?P<port>[0-9]{{1,5}})"
 )
+
+
+def spelled(action: str) -> str:
+    """The action of this stored name as its command is typed: the one spelling that a person reads, whatever shows it."""
+    return COMMANDS.get(action) or action.replace("_", "-")
 
 
 def check_topic(name: object) -> str:

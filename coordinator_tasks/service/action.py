@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.core.names import check_app, check_consumer, check_topic, check_words
+from coordinator_tasks.core.names import check_app, check_consumer, check_topic, check_words, spelled
 from coordinator_tasks.service import parameters as p
 from coordinator_tasks.service.asked import done_by, recording
 from coordinator_tasks.service.coordinator import Coordinator
@@ -39,8 +39,7 @@ _ONCE = Done(None, ONCE, (ONCE,))
 class Action:
     """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
 
-    `reads`: it changes nothing, so that it has no dry run. `command`: the words of its command, if they are not its name with
-    dashes. `destructive`: what is lost, as a sentence; a person at a terminal is asked before it is done.
+    `reads`: it changes nothing, so that it has no dry run. `destructive`: what is lost, as a sentence; a person at a terminal is asked before it is done.
 
     `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both, and what
     a dry run of the command says where there is no `preview`; it refuses what `do` refuses. Both speak in the conditional.
@@ -55,14 +54,13 @@ class Action:
     preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
     before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
     reads: bool = False
-    command: str = ""
     destructive: str = ""
     watch: Callable[[Coordinator, Given], tuple[bool, Iterable[str]]] | None = None
 
     @property
     def words(self) -> str:
         """The command as it is typed."""
-        return self.command or self.name.replace("_", "-")
+        return spelled(self.name)
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
         """What the command does. What it changes is recorded in the same transaction, with the actor.

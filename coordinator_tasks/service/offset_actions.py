@@ -87,7 +87,7 @@ OFFSET_ACTIONS = (
         "Move partitions to another position; without --execute it is only shown. `offsets reset` does the same with the options "
         "of Kafka's tool.\n\nTheir owners stop them, commit, and start again there. `offsets undo` takes it back.",
         "Move partitions to another position: their consumers stop them, commit, and start again there. The history keeps "
-        "their former offsets, and `undo_offsets` takes it back.",
+        "their former offsets, and `offsets undo` takes it back.",
         (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.EXECUTE, p.BY),
         do=_reset_offsets,
         preview=_would_reset,
@@ -100,7 +100,6 @@ OFFSET_ACTIONS = (
         (p.OFFSETS, p.WHY, p.BY),
         do=_import_offsets,
         preview=_would_import,
-        command="offsets reset",
     ),
     Action(
         "undo_offsets",
@@ -110,6 +109,5 @@ OFFSET_ACTIONS = (
         (p.TOPIC, p.REBALANCE, p.REASON, p.DRY_RUN, p.EXECUTE, p.BY),
         do=_undo_offsets,
         preview=_would_undo,
-        command="offsets undo",
     ),
 )

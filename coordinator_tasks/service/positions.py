@@ -212,7 +212,7 @@ def write_reset(
     undoes: str = "",
 ) -> tuple[Shift, ...]:
     """Write a reset with its record; `where` says in the history where the partitions go. Nothing if it is `done`."""
-    by, why = check_words(actor.who or actor.dag or actor.kind, "name"), check_words(why, "reason")
+    by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
     reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
     said = f"{RESET} of {counted(len(shifts), 'partition')} {where} (by {by}{f': {why}' if why else ''})"
     was_at = {one.partition: one.before for one in shifts if one.before is not None}

@@ -164,7 +164,7 @@ def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0,
     Raises `NotManaged`; `Refused` for an unknown or pruned rebalance, one of another topic, a frozen or removed topic, or
     if no consumer of then is there; `Malformed` (an unreadable record); the `Unavailable` kinds.
     """
-    by, why = check_words(actor.who or actor.dag or actor.kind, "name"), check_words(why, "reason")
+    by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
     way = preview(c, topic, rebalance, for_s=for_s, by=by, why=why)
     if way.standing or not way.kept:
         return way

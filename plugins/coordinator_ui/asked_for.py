@@ -13,7 +13,7 @@ from fastapi import Query, Request
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.model import Asked
-from coordinator_tasks.core.names import is_cluster, number_of
+from coordinator_tasks.core.names import is_cluster, number_of, spelled
 from coordinator_tasks.service import asked
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_ui import words
@@ -46,7 +46,8 @@ class Wanted:
         """Whether it is one of those."""
         if one.at < self.after_at or (self.before_at and one.at >= self.before_at):
             return False
-        checks = ((self.about, one.about), (self.action, one.action), (self.actor, words.actor_words(one.actor)))
+        called = f"{_flat(one.action)} {_flat(spelled(one.action))}"
+        checks = ((self.about, one.about), (_flat(self.action), called), (self.actor, words.actor_words(one.actor)))
         return all(text.casefold() in said.casefold() for text, said in checks)
 
 
@@ -68,10 +69,14 @@ class Listed:
     problems: tuple[str, ...] = ()
 
 
+def _flat(action: str) -> str:
+    """The same for the stored name, for the command, and for its words with spaces."""
+    return action.replace("-", "_").replace(" ", "_")
+
+
 def wanted_of(about: Text = "", action: Text = "", actor: Text = "", after: Text = "", before: Text = "") -> Wanted:
     """The filter of a request; raises `Refused` for a time that is none."""
-    named = action.strip().replace("-", "_").replace(" ", "_")  # as a command has it, or as the page shows it
-    return Wanted(about.strip(), named, actor.strip(), moment(after), moment(before))
+    return Wanted(about.strip(), action.strip(), actor.strip(), moment(after), moment(before))
 
 
 async def listed(

@@ -45,12 +45,13 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of one action; `dag`: whose run does it; `reads`: it changes nothing and has no dry run."""
+    """The form of one action; `dag`: whose run does it, and `dag_name` as Airflow shows that DAG; `reads`: it changes nothing and has no dry run."""
 
     action: str
     title: str
     text: str
     dag: str
+    dag_name: str
     fields: tuple[Field, ...]
     reads: bool
     destructive: str
@@ -66,7 +67,9 @@ def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
         for one in action.parameters
         if one.form is not None
     )
-    return Form(name, _title(action), action.form, dag_id(name), fields, action.reads, action.destructive)
+    return Form(
+        name, action.words, action.form, dag_id(name), dag_id(action.words), fields, action.reads, action.destructive
+    )
 
 
 def query_of(name: str, conf: Mapping[str, Any]) -> str:
@@ -83,10 +86,6 @@ def query_of(name: str, conf: Mapping[str, Any]) -> str:
         return ""
     fits = len(query) <= MOST_QUERY and all(len(value) <= MOST_VALUE for value in given.values())
     return query if fits else ""
-
-
-def _title(action: Action) -> str:
-    return action.name.replace("_", " ").capitalize()
 
 
 def _lines(given: str) -> str:

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from coordinator_tasks.core.move_ways import HOW
+from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.partition_text import counted
 from coordinator_tasks.core.pauses import amount, longest, milliseconds, sentence
 from coordinator_ui import words
@@ -97,6 +98,7 @@ def environment() -> Environment:
         "offers": words.offers,
         "partitions": words.partitions,
         "presence": words.presence,
+        "spelled": spelled,
         "segment": lambda text: quote(str(text), safe=""),
         "ran": words.ran,
         "run_name": words.run_name,

@@ -439,6 +439,7 @@ def _action_page(
         request,
         "action.html",
         dag_id=dag_id,
+        shown=named_here(action.words),
         run_id=run_id,
         action=action,
         task=Actor("airflow", dag=dag_id, run=run_id, task=action.name),

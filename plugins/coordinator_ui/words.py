@@ -9,6 +9,7 @@ from coordinator_tasks.core.lag import LagStatus
 from coordinator_tasks.core.machine.audit import Kind
 from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.core.model import Actor, Ending, State
+from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.partition_text import cut, ranges
 from coordinator_tasks.service import overview
 from coordinator_tasks.service.overview import ConsumerOverview
@@ -130,14 +131,14 @@ def kind(code: str) -> str:
 
 def actor_words(one: Actor) -> str:
     """All that a filter may look for: who it was, and by which run of which DAG."""
-    return f"{one.who} {one.dag} {one.run} {run_name(one.run)} {actor(one)}"
+    return f"{one.who} {one.dag} {one.dag_name} {one.run} {run_name(one.run)} {actor(one)}"
 
 
 def actor(one: Actor) -> str:
     """The name of the actor of a transition; a task instance also has a link (`task_path`)."""
     match one.kind:
         case "airflow":
-            return f"{one.task}, try {one.attempt}"
+            return f"{spelled(one.task)}, try {one.attempt}"
         case "loop":
             return "the plain loop" + (f" on {one.who}" if one.who else "")
         case "command":

@@ -15,8 +15,8 @@ COMMON = "Common fields"
 
 def dags() -> str:
     parts = [
-        "Each cluster has `rebalance`, `reconcile`, `consumers` and `stuck_topic` of its own. The forms exist once, and ask for the cluster "
-        "as well. A form that changes something begins with a dry run.\n"
+        "Each cluster has `rebalance`, `reconcile`, `consumers` and `stuck_topic` of its own. The forms exist once, ask for the cluster "
+        "as well, and are named like their commands. A form that changes something begins with a dry run.\n"
     ]
     for path in sorted((ROOT / "dags").glob("*.py")):
         if path.stem != "actions":
@@ -29,7 +29,7 @@ def dags() -> str:
         f"### {COMMON}\n\nThe forms below name the fields that they have of these.\n",
         table(HEAD, list(shared.values())),
     ]
-    parts += [f"### {one.name}\n\n{_about(one)}\n\n{own_table(HEAD, rows, shared, COMMON)}" for one, rows in forms]
+    parts += [f"### {one.words}\n\n{_about(one)}\n\n{own_table(HEAD, rows, shared, COMMON)}" for one, rows in forms]
     return page("DAGs and forms", *parts)
 
 
@@ -43,7 +43,7 @@ def _docs_of(tree: ast.Module) -> str:
 
 
 def _about(action: Action) -> str:
-    return f"{action.form} Command: `{action.words}`." + (" It changes nothing." if action.reads else "")
+    return f"{action.form} Id of the DAG: `{action.name}`." + (" It changes nothing." if action.reads else "")
 
 
 def _rows(action: Action) -> list[Row]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator_tasks.core.model.topic import State
+from coordinator_tasks.core.names import spelled
 
 
 class MoveKind(StrEnum):
@@ -66,9 +67,15 @@ class Actor:
     attempt: int = 0
 
     @property
+    def dag_name(self) -> str:
+        """The DAG as Airflow's pages show it: a form has the spelling of its command, after the prefix of the site."""
+        form = self.task and self.dag.endswith(self.task)
+        return f"{self.dag.removesuffix(self.task)}{spelled(self.task)}" if form else self.dag
+
+    @property
     def named(self) -> str:
         """The person, or the run that nobody has asked for."""
-        return self.who or f"{self.dag} {self.run}"
+        return self.who or f"{self.dag_name} {self.run}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 window.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("ask");
   if (!form) return;
-  const { dag, airflow, base, cluster, reads } = form.dataset, button = form.querySelector("button");
+  const { dag, shown, airflow, base, cluster, reads } = form.dataset, button = form.querySelector("button");
   const problem = document.getElementById("problem"), dry = document.getElementById("field-dry_run");
   const address = `${airflow}/api/v2/dags/${encodeURIComponent(dag)}`;
   const say = (text) => { problem.hidden = !text; problem.textContent = text; };
@@ -34,8 +34,8 @@ window.addEventListener("DOMContentLoaded", () => {
   const told = (answer, found) => {
     const detail = found && found.detail;
     if (answer.status === 401) return "Sign in to Airflow, then open this page again.";
-    if (answer.status === 403) return `You may not start runs of the DAG ${dag}. Ask an administrator for the permission.`;
-    if (answer.status === 404) return `Airflow does not know the DAG ${dag} yet. Look at its list of DAGs for an import error.`;
+    if (answer.status === 403) return `You may not start runs of the DAG ${shown}. Ask an administrator for the permission.`;
+    if (answer.status === 404) return `Airflow does not know the DAG ${shown} yet. Look at its list of DAGs for an import error.`;
     return `Airflow refused it: ${typeof detail === "string" ? detail : JSON.stringify(detail || found)}`.slice(0, 1500);
   };
 

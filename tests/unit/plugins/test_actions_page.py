@@ -12,6 +12,7 @@ from coordinator_ui.asked_for import Page, merged
 from coordinator_tasks.core.codecs.history_codec import encode_asked
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Actor, Asked, Change
+from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service import asked
 from coordinator_tasks.service.actions import ACTIONS
@@ -38,7 +39,9 @@ def busy(shop: Cluster) -> Cluster:
     for name in shop.zk.children(shop.paths.asked) if shop.zk.find(shop.paths.asked) else ():
         raise AssertionError(name)
     for number in range(9):
-        ask(shop, number, BOB if number % 2 else ADA, action="set_strategy" if number == 4 else "pause")
+        ask(
+            shop, number, BOB if number % 2 else ADA, action={2: "undo_offsets", 4: "set_strategy"}.get(number, "pause")
+        )
     return shop
 
 
@@ -74,7 +77,7 @@ def test_an_action_stands_there_with_the_user_of_airflow_and_the_reason(
     }
     assert one["changes"]
     page = client.get("/actions").text
-    assert f"ada manual__1 {action.replace('_', ' ')} {about} shop agreed with kim" in text_of(page)
+    assert f"ada manual__1 {spelled(action)} {about} shop agreed with kim" in text_of(page)
     assert 'href="/airflow/dags/pause/runs/manual__1/tasks/pause?try_number=1"' in page
     assert ('href="/airflow/coordinator/clusters/shop/topics/orders"' in page) is (about == "orders")
 
@@ -93,7 +96,9 @@ def test_a_name_that_was_given_stands_beside_the_operating_systems_user(shop: Cl
         ({"actor": "bob"}, [7, 5, 3, 1]),
         ({"actor": "manual__1", "about": "topic-6"}, [6]),
         ({"action": "set-strategy"}, [4]),
-        ({"action": "Set strategy"}, [4]),
+        ({"action": "offsets undo"}, [2]),
+        ({"action": "set strategy"}, [4]),
+        ({"action": "set_strategy"}, [4]),
         ({"about": "TOPIC-3"}, [3]),
         ({"after": "1970-01-11T10:11:40"}, [8, 7]),
         ({"before": "1970-01-11T10:01:40Z"}, [0]),

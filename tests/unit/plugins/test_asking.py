@@ -9,6 +9,7 @@ from coordinator_ui import choices, routes
 from coordinator_ui.asking import MOST_VALUE
 
 from coordinator_tasks.core.model import Fleet, FleetVersion
+from coordinator_tasks.core.names import spelled
 from coordinator_tasks.service import fleet
 from coordinator_tasks.service.actions import ACTIONS
 from tests.fakes.cluster import Cluster
@@ -21,6 +22,9 @@ def test_every_form_has_its_fields(shop: Cluster, name: str) -> None:
     for one in ACTIONS[name].parameters:
         assert (f'name="{one.name}"' in page) == (one.form is not None)
     assert ('id="field-dry_run" type="checkbox" checked' in page) == (not ACTIONS[name].reads)
+    assert f"<h1>{spelled(name)}</h1>" in page
+    assert f"a run of the DAG {spelled(name)} in your name" in page
+    assert f'data-dag="{name}"' in page
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_the_page_of_a_topic_says_where_a_plan_waits_for_approval(shop: Cluster)
 def test_empty_pages_say_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
     said = text_of(pages_of(Cluster()).get("/").text)
-    assert "Start the DAG add_topic with a topic and its consumer group" in said
+    assert "Start the DAG add-topic with a topic and its consumer group" in said
     assert "No consumer is registered or wanted. Start one" in said
     assert "Nothing has moved yet." in said
 
@@ -524,6 +524,16 @@ def test_the_tab_of_an_actions_run_says_first_whether_anything_was_changed(
     assert "<b>gives" not in html
     assert ('id="live"' in html) != result.over
     assert ('href="/airflow/dags/drain/runs/run%201/tasks/drain"' in html) == ("The log of" in text_of(html))
+
+
+def test_the_tab_and_the_page_of_a_topic_spell_an_action_like_its_command(shop: Cluster) -> None:
+    stable(shop, {0: "a"})
+    failed = pages_of(shop, result=Result((), False, True, False)).get("/runs/set_strategy/run 1").text
+    assert "set-strategy has failed" in text_of(failed)
+    assert "log of the task set-strategy" in text_of(failed)
+    assert "set_strategy" not in text_of(failed)
+    topic = pages_of(shop).get("/clusters/shop/topics/orders").text
+    assert "unfreeze set-strategy" in text_of(topic)
 
 
 @dataclass
