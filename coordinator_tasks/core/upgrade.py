@@ -111,6 +111,7 @@ class Upgrade:
     - `mark`: the positions at the begin of what is measured; `baseline`: records per second before anything moved.
       `incarnations`: of the new consumers, when they had started, or when a person continued it.
     - `outage`: why no step begins and none is judged; `None` = there is none. `suspected_at`: since when the present step fails.
+      `away_at`: when new consumers alone first reported that the sink is away, in this step; 0 = they did not.
     - `reason`: why it goes back; empty = it does not. `paused`: why nothing is done; empty = it goes on.
     """
 
@@ -142,6 +143,7 @@ class Upgrade:
     version: int = -1
     outage: Outage | None = None
     suspected_at: float = 0.0
+    away_at: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -189,13 +191,22 @@ class Seen:
     positions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
-def advanced(upgrade: Upgrade, seen: Seen, failures: Collection[str] = (), outage: str = "") -> Upgrade:
+def advanced(
+    upgrade: Upgrade, seen: Seen, failures: Collection[str] = (), outage: str = "", *, away: str = ""
+) -> Upgrade:
     """The upgrade after its next step; the same one if it has to wait.
 
-    `failures`: why the rule is broken, in Holding; `outage`: what both versions depend on and is away.
+    `failures`: why the rule is broken, in Holding; `outage`: what both versions depend on and is away; `away`: what new
+    consumers alone call away. The latter counts as an outage for `patience_s` of each step; then a person decides.
     """
     if upgrade.paused or upgrade.over:
         return upgrade
+    if upgrade.phase in ENDURES and away and not outage:
+        began_at = upgrade.away_at if 0 < upgrade.away_at <= seen.now else seen.now
+        if seen.now - began_at >= upgrade.patience_s:
+            remedy = f"`continue-upgrade {upgrade.app}` waits once more, `roll-back-upgrade {upgrade.app}` goes back"
+            return paused(upgrade, seen.now, f"{away}; first reported {seen.now - began_at:.0f} s ago; {remedy}")
+        upgrade, outage = replace(upgrade, away_at=began_at), away
     if upgrade.phase in ENDURES and (outage or _endures(upgrade)):
         return _endured(upgrade, seen, failures, outage)
     return _STEPS[upgrade.phase](upgrade, seen, failures)
@@ -230,7 +241,8 @@ def paused(upgrade: Upgrade, now: float, why: str) -> Upgrade:
 
 def continued(upgrade: Upgrade, now: float, by: str, why: str = "") -> Upgrade:
     """It goes on, and what it measures or waits for begins again."""
-    resumed = replace(upgrade, paused="", since_at=now, mark=None, incarnations={}, outage=None, suspected_at=0.0)
+    again = replace(upgrade, paused="", since_at=now, mark=None, incarnations={})
+    resumed = replace(again, outage=None, suspected_at=0.0, away_at=0.0)
     return noted(resumed, now, f"continued by {by}{because(why)}")
 
 
@@ -296,7 +308,7 @@ def _moving_on(upgrade: Upgrade, seen: Seen, step: int) -> Upgrade:
     count = counted(sum(map(len, chosen.values())), "partition")
     text = f"{replace(upgrade, step=step).step_said}: {count} for {upgrade.new_name}"
     known = upgrade.incarnations or _registered(upgrade, seen)
-    return entered(upgrade, Phase.MOVING, seen.now, text, step=step, chosen=chosen, incarnations=known)
+    return entered(upgrade, Phase.MOVING, seen.now, text, step=step, chosen=chosen, incarnations=known, away_at=0.0)
 
 
 def _registered(upgrade: Upgrade, seen: Seen) -> dict[str, int]:

@@ -1,12 +1,12 @@
 """Whether a step of an upgrade is as good as before: the facts of its partitions, and the built-in rule. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
-from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition
+from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, TopicStatus
 from coordinator_tasks.core.partition_text import counted, joined, shown
 from coordinator_tasks.core.upgrade import Seen, Upgrade, rates
 
@@ -119,6 +119,24 @@ def shared(upgrade: Upgrade, answers: Mapping[str, Answer]) -> tuple[str, ...]:
     return tuple(f"{c}: {text}" for c, text in told if _alike(text) in known)
 
 
+def sinks_away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> Iterator[str]:
+    """What new consumers say of sinks that do not answer."""
+    for consumer in upgrade.new_consumers:
+        for topic, said in _topics(answers.get(consumer), upgrade.topics):
+            yield from (f"{consumer}: {topic}: {one.why}" for one in said.failures if one.away)
+
+
+def runs_any(answer: Answer | None, topics: Sequence[str]) -> bool:
+    """Whether the consumer says that it runs partitions of these topics."""
+    return any(said.running for _, said in _topics(answer, topics))
+
+
+def _topics(answer: Answer | None, topics: Sequence[str]) -> Iterator[tuple[str, TopicStatus]]:
+    """What the consumer says of each of these topics."""
+    said = answer.topics if isinstance(answer, ConsumerStatus) else {}
+    yield from ((topic, said[topic]) for topic in topics if topic in said)
+
+
 def _of_old(upgrade: Upgrade, answers: Mapping[str, Answer]) -> set[str]:
     return {_alike(text) for c in upgrade.old_consumers for text in _told(answers.get(c), upgrade.topics)}
 
@@ -152,8 +170,7 @@ def _told(answer: Answer | None, topics: tuple[str, ...]) -> Iterator[str]:
     if answer.health != "ok":
         yield f"its health is {answer.health}"
     yield from answer.reports
-    for topic in topics:
-        if (said := answer.topics.get(topic)) is not None:
-            if not said.query_alive:
-                yield f"the query of {topic} does not run"
-            yield from (f"{topic}: {text}" for text in said.reports)
+    for topic, said in _topics(answer, topics):
+        if not said.query_alive:
+            yield f"the query of {topic} does not run"
+        yield from (f"{topic}: {text}" for text in said.reports)

@@ -8,7 +8,7 @@ from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.model import Answer, ConsumerStatus, State, TopicConfig, TopicNode
 from coordinator_tasks.core.partition_text import joined
 from coordinator_tasks.core.upgrade import ENDURES, Phase, Seen, TopicSeen, Upgrade
-from coordinator_tasks.core.upgrade_rule import Facts, SiteRule, facts_of, failures, shared
+from coordinator_tasks.core.upgrade_rule import Facts, SiteRule, facts_of, failures, runs_any, shared, sinks_away
 from coordinator_tasks.core.znodes import find_many
 from coordinator_tasks.service import fleet, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
@@ -58,6 +58,17 @@ def outage(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, A
     except KafkaUnavailable as error:
         return error.told
     return ""
+
+
+def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
+    """The sink that new consumers call away, in a sentence, if no old consumer runs a partition to compare with; empty = none.
+
+    Only after a step has passed: the new version has then reached the sink before.
+    """
+    if upgrade.step == 0 or any(runs_any(answers.get(one), upgrade.topics) for one in upgrade.old_consumers):
+        return ""
+    found = tuple(sinks_away(upgrade, answers))
+    return f"the sink is away, and no old consumer uses it any more: {joined(found)}" if found else ""
 
 
 def judged(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from coordinator_tasks.service import fleet as fleets
 from coordinator_tasks.service import frozen, topics, transitions, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.directives import put_request, read_directive
-from coordinator_tasks.service.upgrade_look import configurations, judged, look, outage
+from coordinator_tasks.service.upgrade_look import away, configurations, judged, look, outage
 
 MAX_STEPS = 8
 """Of one call: each of them is a write."""
@@ -205,7 +205,7 @@ def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
         failed = judged(c, upgrade, seen, answers)
     except BadRule as error:
         return paused(upgrade, seen.now, error.told)
-    return advanced(upgrade, seen, failed, outage(c, upgrade, seen, answers))
+    return advanced(upgrade, seen, failed, outage(c, upgrade, seen, answers), away=away(upgrade, answers))
 
 
 def ensure(c: Coordinator, upgrade: Upgrade) -> None:

@@ -7,6 +7,7 @@ Another store implements `TransactionalSink`. `database_sink.DatabaseSink` is th
 `docs/delivery.md` describes one for a table format.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,6 +35,11 @@ class SinkUnavailable(Unavailable):
     """
 
     code = "KPC-044"
+
+
+def sink_is_away(error: str) -> bool:
+    """Whether this line, an error's kind and text, is about a `SinkUnavailable`. Spark gives the driver no more than that."""
+    return re.search(r"\bSinkUnavailable: ", error) is not None
 
 
 class PositionMoved(CoordinatorError):

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from coordinator_tasks import fleet_values
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.partition_text import cut
+from spark_apps.delivery import SinkUnavailable
 
 SQLITE = fleet_values.SQLITE
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -62,6 +63,12 @@ KEY = {"topic": "TEXT", "partition": "INTEGER", "offset": "BIGINT"}
 MOST_CHARS = 200
 """Of a statement in an error."""
 _WHOLE = frozenset({"SMALLINT", "INTEGER", "INT", "BIGINT"})
+
+_SQLITE_PRIMARY = 0xFF
+"""The bits of an extended error code that are its primary code."""
+_SQLITE_AWAY = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
+_POSTGRESQL_ENDS = frozenset({"57P01", "57P02", "57P03"})
+"""A server that shuts down, has crashed, or still starts. Class 08 is the connection; an error at connecting has no code."""
 
 Row = Sequence[Any]
 
@@ -116,7 +123,20 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
-        """All or nothing; durable when the block has ended. Any error rolls back and is raised."""
+        """All or nothing; durable when the block has ended. Any error rolls back and is raised.
+
+        Raises `SinkUnavailable` if the server or the file cannot be reached.
+        """
+        try:
+            with self._locked() as cursor:
+                yield cursor
+        except _driver_error(self._url) as error:
+            if not _is_away(error):
+                raise
+            raise SinkUnavailable(f"the database does not answer: {first_line(error)}") from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[Cursor]:
         with self._lock:
             if self._connection is None:
                 self._connection = _connect(self._url, self._lock_wait_s)
@@ -245,6 +265,22 @@ def _driver_error(url: str) -> type[Exception]:
     return sqlite3.Error
 
 
+def _is_away(error: Exception) -> bool:
+    """Whether the server or the file cannot be reached; a statement that fails, or waits for a lock, is another matter."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _SQLITE_PRIMARY in _SQLITE_AWAY
+    import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
+
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in _POSTGRESQL_ENDS
+
+
+def first_line(error: Exception) -> str:
+    """The first line of the error's text, or its kind if it has none."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
 def _check_parameters(url: str) -> None:
     """Raise `Refused`, which names the parameter and no value."""
     import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
@@ -283,7 +319,8 @@ def _connect(url: str, lock_wait_s: float | None) -> Any:
     try:
         connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
     except sqlite3.OperationalError as error:
-        raise sqlite3.OperationalError(f"{error}: {path}") from error
+        error.args = (f"{error}: {path}",)
+        raise
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     return connection

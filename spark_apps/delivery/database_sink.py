@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
-from spark_apps.delivery.database import Cursor, Database
+from spark_apps.delivery.database import Cursor, Database, first_line
 
 TABLE = "consumer_positions"
 CLAIM_WAIT_S = 1.0
@@ -124,9 +124,9 @@ class DatabaseSink:
         try:
             yield
         except Exception as error:
-            if not self._database.is_driver_error(error):
+            if not (isinstance(error, SinkUnavailable) or self._database.is_driver_error(error)):
                 raise
-            raise SinkUnavailable(f"the sink's database does not take claims ({_first_line(error)})") from error
+            raise SinkUnavailable(f"the sink's database does not take claims ({first_line(error)})") from error
 
 
 def without(rows: pa.Table, partitions: Collection[int]) -> pa.Table:
@@ -165,7 +165,3 @@ def _moved(writer: Writer, partition: int, step: Step, standing: Standing) -> st
         f"the batch begins at {step.start} of epoch {step.token.epoch}: somebody edited the table; nothing was written, "
         "start the consumer again"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core.model import Answer, ConsumerStatus, Ending, Fleet, Member, State
+from coordinator_tasks.core.model import Answer, ConsumerStatus, Ending, Failure, Fleet, Member, State
 from coordinator_tasks.core.upgrade import Rule, Upgrade
 from coordinator_tasks.service import directives, fleet, overview, transitions, upgrade_store, upgrades
 from coordinator_tasks.service.upgrade_begin import Beginning, Wish, begin
@@ -19,13 +19,14 @@ TURNS = 300
 class UpgradingSite(Site):
     """`lag`: consumer → records that wait in each of its partitions; `speed`: consumer → records per second of each.
 
-    `reports`: consumer → what it reports; `broken`: who does not start; `lingering`: who does not leave; `advances`: whether a turn does the steps of upgrades;
+    `reports`: consumer → what it reports; `away`: consumer → what it says of its sink, which is away; `broken`: who does not start; `lingering`: who does not leave; `advances`: whether a turn does the steps of upgrades;
     `kafka_away`: Kafka does not answer these.
     """
 
     lag: dict[str, int] = field(default_factory=dict)
     speed: dict[str, float] = field(default_factory=dict)
     reports: dict[str, str] = field(default_factory=dict)
+    away: dict[str, str] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     lingering: set[str] = field(default_factory=set)
     processed: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -56,7 +57,10 @@ class UpgradingSite(Site):
                     )
                     for p, each in one.running.items()
                 }
-                topics[topic] = replace(one, running=running)
+                why = self.away.get(who, "")
+                failures = (Failure(tuple(running), why, away=True),) if why and running else ()
+                said_of_it = tuple(f"partitions wait: {each.why}" for each in failures)
+                topics[topic] = replace(one, running=running, reports=said_of_it, failures=failures)
             reports = (self.reports[who],) if who in self.reports else ()
             return replace(said, topics=topics, reports=reports)
 

@@ -171,6 +171,8 @@ The last upgrade of a fleet. [How it is continued](../architecture.md#fleets-and
 `reason`, `paused` | why it goes back; why nothing is done
 `outage` | `text`: what both versions depend on and is away, since `at`; `over`: since when it is back. Missing = none. No step begins
     or is judged; the entry outlives the process that saw it
+`away` | since when new consumers alone reported that the sink is away, in this step; missing = they did not. After `patience` more
+    such reports pause the upgrade
 `suspected` | since when the present step fails; a failure counts when it has lasted ten seconds
 `by`, `why`, `events` | who asked; what was done, each with `at` and `text`, for the report
 """,
@@ -271,7 +273,7 @@ STATUS = """
     since then
 `stalls` | epoch → `longest` (seconds), `partition`, `partitions` and `before`: of what it kept under the last few epochs
 `failures` | what a sink or a pipeline fails at; missing = none. `partitions` (empty = the topic is not read), `why`, `tries`, `for` and
-    `next` (seconds since the first failure, and until the next try)
+    `next` (seconds since the first failure, and until the next try), `away` (true = the sink does not answer; missing = false)
 `held` | partition → epoch of everything that the accepted node lets it run or take over, started or not. A recovery counts with it
     after ZooKeeper was lost: otherwise a consumer that had accepted a hand-off and not started it could start later, beside another
     owner

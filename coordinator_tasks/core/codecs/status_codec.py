@@ -95,6 +95,7 @@ _FAILURE = Shape(
         "tries": Item("tries", kinds.NUMBER),
         "for": Item("for_s", kinds.SPAN),
         "next": Item("next_s", kinds.SPAN),
+        "away": Item("away", kinds.FLAG, False, sparse=True),  # missing in answers of earlier versions
     },
 )
 _FAILURES_OR_NONE = kinds.measured(

@@ -69,6 +69,7 @@ _UPGRADE = Shape(
         "events": Item("events", Kind(_events, lambda value: [_EVENT.write(one) for one in value]), ()),
         "outage": Item("outage", kinds.optional(_OUTAGE.nested), None, sparse=True),
         "suspected": Item("suspected_at", kinds.TIME, 0.0, sparse=True),
+        "away": Item("away_at", kinds.TIME, 0.0, sparse=True),
     },
 )
 

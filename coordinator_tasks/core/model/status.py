@@ -76,7 +76,7 @@ class Failure:
     """What a consumer cannot process at present, and tries again: a sink or a pipeline fails for the reason `why`.
 
     `partitions`: those that wait; empty = the topic is not read at all. It has failed `tries` times, since `for_s` seconds;
-    `next_s`: seconds until the next try, 0 = it is under way or due.
+    `next_s`: seconds until the next try, 0 = it is under way or due. `away`: the sink itself does not answer.
     """
 
     partitions: tuple[int, ...]
@@ -84,6 +84,7 @@ class Failure:
     tries: int = 1
     for_s: float = 0.0
     next_s: float = 0.0
+    away: bool = False
 
     def concerns(self, partition: int) -> bool:
         """Whether the partition is not processed for this reason."""

@@ -21,6 +21,7 @@ from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.claims import one_line
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
+from spark_apps.delivery import sink_is_away
 from spark_apps.records.batches import Range
 
 FIRST_S, MOST_S = 1.0, 30.0
@@ -160,7 +161,9 @@ class Failing:
         """What fails, for the status: the reading as a whole first, then by reason."""
         now, found, reading = self._clock.monotonic(), list[Failure](), self._reading_now()
         if reading is not None:
-            found.append(Failure((), reading.why, reading.tries, now - reading.since, max(0.0, reading.again_at - now)))
+            next_s = max(0.0, reading.again_at - now)
+            away = sink_is_away(reading.why)
+            found.append(Failure((), reading.why, reading.tries, now - reading.since, next_s, away))
         by_why: dict[str, list[_Group]] = {}
         for one in self._current():
             by_why.setdefault(one.why, []).append(one)
@@ -168,7 +171,7 @@ class Failing:
             partitions = tuple(sorted(p for one in groups for p in one.epochs))
             tries, since = max(one.tries for one in groups), min(one.since for one in groups)
             next_s = max(0.0, min(one.again_at for one in groups) - now)
-            found.append(Failure(partitions, why, tries, now - since, next_s))
+            found.append(Failure(partitions, why, tries, now - since, next_s, sink_is_away(why)))
         return tuple(found)
 
     def sentences(self) -> tuple[str, ...]:

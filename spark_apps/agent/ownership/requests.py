@@ -14,8 +14,9 @@ Rules (`schedule` says which request is due):
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from coordinator_tasks.core.model import Committed, Release, StartRule, Token
+from coordinator_tasks.core.model import Committed, Failure, Release, StartRule, Token
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.fence import (
     Bounds,
@@ -56,6 +57,15 @@ from spark_apps.delivery import Standing
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _ClaimsFailed:
+    """Why the sink took no claim, how many times in a row, and since when (monotonic seconds)."""
+
+    failed: Failed
+    tries: int
+    since: float
+
+
 class Requests:
     """What is asked of Kafka and of the sink, one request at a time; `work` says what is due, `answer` takes the result."""
 
@@ -69,6 +79,7 @@ class Requests:
         self._timing = timing
         self._reports = reports
         self._schedule = Schedule(holdings, identity, clock, timing)
+        self._claims_failed: _ClaimsFailed | None = None
 
     # What is due -----------------------------------------------------------------------------------------------------
 
@@ -91,6 +102,17 @@ class Requests:
     def ends_at(self) -> float:
         """From when on the log's ends may be asked for again (the clock's monotonic seconds)."""
         return self._schedule.ends_at
+
+    def unclaimed(self) -> tuple[Failure, ...]:
+        """The partitions that wait because the sink took no claim, with its reason; empty = none."""
+        one, now = self._claims_failed, self._clock.monotonic()
+        waiting = tuple(
+            sorted(p for p, h in self._holdings.held.items() if h.phase is Phase.CLAIMING and not h.closing)
+        )
+        if one is None or not waiting:
+            return ()
+        next_s = max(0.0, self._schedule.claim_at - now)
+        return (Failure(waiting, one.failed.reason, one.tries, now - one.since, next_s, one.failed.away),)
 
     def cannot_read(self, refused: Mapping[int, str]) -> None:
         """Kafka gives nothing at the positions of these partitions, each with its reason: look whether the log has them."""
@@ -142,6 +164,9 @@ class Requests:
 
     def _failed(self, work: Work | None, failed: Failed, now: float) -> None:
         if isinstance(work, SinkClaim):
+            before = self._claims_failed
+            tries, since = (1, now) if before is None else (before.tries + 1, before.since)
+            self._claims_failed = _ClaimsFailed(failed, tries, since)
             self._schedule.pause_claims()
             self._reports.add("sink", failed.reason)
             return
@@ -271,6 +296,7 @@ class Requests:
 
     def _claimed(self, claim: SinkClaim, found: Mapping[int, Standing]) -> None:
         """Begin at the positions that stand in the sink. A partition that it left out is asked for again."""
+        self._claims_failed = None
         for partition, held in self._holdings.of_request(claim.tokens, claim.number):
             standing = found.get(partition)
             if standing is None:

@@ -30,7 +30,7 @@ class Schedule:
         self._known_id = ("", -inf)
         self._commit_at = -inf
         self._retry_at = -inf
-        self._claim_at = -inf
+        self.claim_at = -inf
         self._list_bounds_at = -inf
         self._failures = 0
         self._ends_listed_at = -inf
@@ -76,7 +76,7 @@ class Schedule:
 
     def pause_claims(self) -> None:
         """The sink did not take every claim: pause before the next. No request to Kafka waits for that."""
-        self._claim_at = self._clock.monotonic() + self._timing.retry_max_s
+        self.claim_at = self._clock.monotonic() + self._timing.retry_max_s
 
     # What is due -----------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Schedule:
             times.append(self._commit_at)
         times += [self._fetch_from(h) for h in held.values()]
         if self._unclaimed:
-            times.append(self._claim_at)
+            times.append(self.claim_at)
         if any(h.phase is Phase.READY and not h.closing for h in held.values()):
             times.append(self.ends_at if self._ends_wanted else self._ends_at)
         return times
@@ -129,7 +129,7 @@ class Schedule:
         if self._wants_id(now) or self._has_ended:
             return self._fetch((), now)
         tokens = self._unclaimed
-        if tokens and now >= self._claim_at:
+        if tokens and now >= self.claim_at:
             return self._claim(tokens)
         unknown = self._holdings.unknown
         if unknown and now >= self._list_bounds_at:

@@ -129,12 +129,13 @@ class SinkClaimed:
 class Failed:
     """The brokers or the sink did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members.
 
-    `fenced`: partitions of a commit that somebody else has taken over, by what the broker says.
+    `fenced`: partitions of a commit that somebody else has taken over, by what the broker says. `away`: the sink does not answer.
     """
 
     reason: str
     refused: bool = False
     fenced: tuple[int, ...] = ()
+    away: bool = False
 
 
 Result: TypeAlias = FetchedOffsets | Done | ListedBounds | ListedOffsets | SinkClaimed | Failed
@@ -175,7 +176,7 @@ def _claimed(sink: TransactionalSink | None, topic: str, claim: SinkClaim) -> Re
     try:
         return SinkClaimed(sink.claim(writer, claim.tokens, claim.forget))
     except SinkUnavailable as error:
-        return Failed(str(error))
+        return Failed(str(error), away=True)
     except BaseException as error:  # the edge of a sink of the application's own: without an answer nothing would go on
         log.exception("the sink failed to take claims")
         return Failed(f"the sink failed to take claims ({type(error).__name__}: {error})")

@@ -339,6 +339,58 @@ def test_an_outage_of_what_both_versions_need_is_waited_for(
     assert any(event.text.startswith("goes on after ") for event in done.events)
 
 
+def sink_fails(site: UpgradingSite, *consumers: str) -> None:
+    site.away = dict.fromkeys(consumers, "SinkUnavailable: the database does not answer")
+
+
+def test_a_sink_that_is_away_in_the_last_step_is_waited_for(site: UpgradingSite) -> None:
+    """No old consumer uses the sink any more, so none reports the same."""
+    to_v2(site, patience_s=300.0)
+    site.turns_until(at(Phase.HOLDING, 2))
+    sink_fails(site, *NEW)
+    for _ in range(12):
+        site.turn()
+    found = upgrade_store.read(site.coordinator, APP)
+    assert (found.phase, found.reason, found.paused) == (Phase.HOLDING, "", "")
+    assert "the sink is away, and no old consumer uses it any more: b-3: orders: SinkUnavailable" in (
+        upgrades.why_waits(site.coordinator, found)
+    )
+    site.away.clear()
+    assert site.ends().phase is Phase.DONE
+
+
+@pytest.mark.parametrize("lasts", [True, False], ids=["for ever", "every other time"])
+def test_who_calls_a_sink_away_for_longer_than_the_patience_makes_the_upgrade_pause(
+    site: UpgradingSite, lasts: bool
+) -> None:
+    to_v2(site, patience_s=120.0)
+    site.turns_until(at(Phase.HOLDING, 2))
+    for turn in range(14):
+        sink_fails(site, *NEW if lasts or turn % 2 else ())
+        site.turn()
+    found = upgrade_store.read(site.coordinator, APP)
+    assert (found.phase, found.reason) == (Phase.HOLDING, "")
+    assert "b-4: orders: SinkUnavailable: the database does not answer; first reported 1" in found.paused
+    assert found.paused.endswith("`continue-upgrade billing` waits once more, `roll-back-upgrade billing` goes back")
+    assert set(site.owners().values()) == set(NEW)
+    site.away.clear()
+    upgrades.go_on(site.coordinator, APP, by="ada", why="the database is back")
+    assert site.ends().phase is Phase.DONE
+
+
+@pytest.mark.parametrize(("steps", "step"), [((100,), 0), ((50, 100), 0), ((5, 50, 100), 1)])
+def test_new_consumers_alone_are_not_believed_before_a_step_has_passed_or_beside_old_ones(
+    site: UpgradingSite, steps: tuple[int, ...], step: int
+) -> None:
+    to_v2(site, steps=steps)
+    site.turns_until(at(Phase.HOLDING, step))
+    sink_fails(site, *NEW)
+    done = site.ends()
+    assert done.phase is Phase.ROLLED_BACK
+    assert "SinkUnavailable: the database does not answer" in done.reason
+    is_as_before(site)
+
+
 def test_what_is_still_wrong_long_after_an_outage_moves_everything_back(site: UpgradingSite) -> None:
     to_v2(site, patience_s=120.0)
     site.turns_until(at(Phase.HOLDING, 1))

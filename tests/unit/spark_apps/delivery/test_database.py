@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import Delivery, SinkUnavailable, Standing, Step, Writer
+from spark_apps.delivery import Delivery, SinkUnavailable, Standing, Step, Writer, sink_is_away
 from spark_apps.delivery import database as database_module
 from spark_apps.delivery.audit_sink import AuditSink
 from spark_apps.delivery.database import Cursor, Database, Row, RowSink, borrowed
@@ -239,7 +239,7 @@ def test_a_connection_to_postgresql_ends_with_its_host_unless_its_own_options_sa
         raise psycopg.OperationalError
 
     def options_of(url: str) -> dict[str, str]:
-        with pytest.raises(psycopg.OperationalError), Database(url).transaction():
+        with pytest.raises(SinkUnavailable), Database(url).transaction():
             pass
         return {name: str(value) for name, value in asked.pop().items() if name != "host"}
 
@@ -280,8 +280,48 @@ def test_a_file_that_cannot_be_made_is_named_from_the_root(tmp_path: Path, monke
         Database("sqlite:///build/a.sqlite").transaction(),
     ):
         pass
-    with pytest.raises(sqlite3.OperationalError, match=f"file: {tmp_path}"), Database("sqlite:///").transaction():
+    with pytest.raises(SinkUnavailable, match=f"file: {tmp_path}"), Database("sqlite:///").transaction():
         pass
+
+
+def of_server(sqlstate: str) -> psycopg.OperationalError:
+    """An error that PostgreSQL reports under this code."""
+    return psycopg.errors.lookup(sqlstate)("no")  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("error", "away"),
+    [
+        (psycopg.OperationalError("connection refused"), True),
+        (of_server("08006"), True),
+        (of_server("57P01"), True),
+        (of_server("55P03"), False),
+        (of_server("40P01"), False),
+        (of_server("57014"), False),
+        (of_server("42P01"), False),
+    ],
+    ids=["no connection", "it broke", "shut down", "lock", "deadlock", "cancelled", "no table"],
+)
+def test_only_a_database_that_cannot_be_reached_is_away(
+    error: Exception, away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement that fails is an error of the pipeline, which an upgrade judges."""
+
+    def connect(_: str) -> None:
+        raise error
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    with pytest.raises(SinkUnavailable if away else type(error)) as raised, Database("postgresql://db").transaction():
+        pass
+    assert sink_is_away(f"{raised.type.__name__}: {raised.value}") is away
+
+
+def test_a_failing_statement_of_sqlite_is_raised_as_it_is(tmp_path: Path) -> None:
+    with (
+        pytest.raises(sqlite3.OperationalError, match="no such table"),
+        Database(f"sqlite:///{tmp_path}/rows.sqlite").transaction() as cursor,
+    ):
+        cursor.execute("SELECT * FROM nowhere")
 
 
 def test_an_unknown_database_is_refused() -> None:
@@ -380,7 +420,7 @@ def test_the_password_of_the_site_s_file_goes_to_no_other_server(
         thread = threading.Thread(target=serve)
         thread.start()
         url = f"postgresql://w@db.internal/shop?hostaddr=127.0.0.1&port={rogue.getsockname()[1]}&sslmode=disable"
-        with suppress(Refused, psycopg.Error), Database(url).transaction():
+        with suppress(Refused, SinkUnavailable), Database(url).transaction():
             pass
         thread.join()
     assert heard == []

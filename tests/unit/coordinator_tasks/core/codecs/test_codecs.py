@@ -333,7 +333,7 @@ NEXT = {
                             overwritten=Overwritten("z", 3, 1.5),
                         )
                     },
-                    failures=(Failure((3,), "a bad record", 4, 12.5, 3.5), Failure((), "no such table")),
+                    failures=(Failure((3,), "a bad record", 4, 12.5, 3.5), Failure((), "no such table", away=True)),
                 )
             },
         ),
@@ -362,7 +362,7 @@ NEXT = {
     ),
     "config": replace(CASES["config"], value=SPLIT_CONFIG),
     "upgrade in an outage": Case(
-        replace(UPGRADE, outage=Outage(140.0, "no broker", 150.0), suspected_at=160.0),
+        replace(UPGRADE, outage=Outage(140.0, "no broker", 150.0), suspected_at=160.0, away_at=140.0),
         encode_upgrade,
         lambda raw: decode_upgrade(PATH, raw, "billing", 4),
     ),

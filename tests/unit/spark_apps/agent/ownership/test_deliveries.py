@@ -13,7 +13,7 @@ from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Failed, SinkClaim, perform
 from spark_apps.agent.settings import Pacing, Terms
 from spark_apps.delivery import SinkUnavailable, Standing, Step, Writer
-from spark_apps.records.batches import BatchOffset
+from spark_apps.records.batches import BatchOffset, Range
 from tests.unit.spark_apps.agent.ownership.stage import Stage, give
 
 OLD = Token(1, 1, "g1")
@@ -148,6 +148,30 @@ def test_nothing_is_read_or_committed_while_the_sink_is_away_and_the_fence_is_lo
     once.wait(1)
     assert once.ownership.holdings.ready().keys() == {3}
     assert not once.reported("the sink is away")
+
+
+def test_the_status_says_which_partitions_wait_for_a_sink_that_is_away(once: Play) -> None:
+    once.sink.down = True
+    once.own(2)
+    once.wait(3)
+    (found,) = once.ownership.status().failures
+    assert (found.partitions, found.why, found.away) == ((2,), "the sink is away", True)
+    assert found.tries > 1
+    assert 0 < found.for_s <= 3
+    once.sink.down = False
+    once.wait(1)
+    assert once.ownership.status().failures == ()
+
+
+@pytest.mark.parametrize(("why", "away"), [("SinkUnavailable: no answer", True), ("KeyError: 'x'", False)])
+def test_a_batch_that_fails_says_whether_the_sink_is_away(once: Play, why: str, away: bool) -> None:
+    once.own(2)
+    held = once.ownership.holdings.ready()[2]
+    once.ownership.batches.hand_out(1, [Range(2, held.position, held.position + 1, held.token.epoch)])
+    once.ownership.batches.fail([2], why)
+    assert [(one.why, one.away) for one in once.ownership.failing.told()] == [(why, away)]
+    once.ownership.failing.reading_failed(why)
+    assert {one.away for one in once.ownership.failing.told()} == {away}
 
 
 def test_a_claim_that_the_sink_refuses_ends_the_holding_and_is_not_repeated(once: Play) -> None:
