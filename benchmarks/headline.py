@@ -18,6 +18,7 @@ from benchmarks import (
     autoscale,
     demo,
     fence,
+    figures,
     growth,
     latency,
     live_page,
@@ -54,8 +55,9 @@ PARTITIONS = 12
 """Those of the first two tables; the last file has all."""
 SHORT = ("cooperative-quick", "kip848-1s", OURS, FENCED, SPARK)
 """The README's: two of Kafka's protocols with short heartbeats, and ours."""
+FIGURES = "figures"
 SHORT_EVENTS = ("join", "leave", "crash", "silent")
-HAND_OFFS, UNDER_AIRFLOW = "hand-offs", "hand-offs under Airflow"
+HAND_OFFS, COMPARED, UNDER_AIRFLOW = "hand-offs", "hand-offs, compared", "hand-offs under Airflow"
 HAND_OFF_RESULTS = ("handoff", "handoff-spark", "handoff-airflow", "handoff-spark-airflow")
 EVENTS = {
     "join": "join",
@@ -275,7 +277,7 @@ def _when(calls: Sequence[Mapping[str, Any]]) -> str:
     if len(calls) == 1:
         early = "; it ended early" if "ended" in calls[0] else ""
         return f"Measured {_days(calls)} at commit {calls[0]['commit']}, load {' to '.join(_loads(calls[0]))}{early}"
-    return f"Measured {_days(calls)} in {len(calls)} calls; commit and load of each stand in `benchmarks/results/README.md`"
+    return f"Measured {_days(calls)} in {len(calls)} calls; commit and load of each stand in the full tables"
 
 
 def _days(calls: Iterable[Mapping[str, Any]]) -> str:
@@ -346,32 +348,32 @@ class Place(NamedTuple):
 
 
 PLACES = (
-    Place(MEASUREMENTS, "demo", ("demo",), demo.markdown),
+    Place(FURTHER, "demo", ("demo",), demo.markdown),
     Place(README, HAND_OFFS, HAND_OFF_RESULTS, _in_readme),
-    Place(MEASUREMENTS, HAND_OFFS, HAND_OFF_RESULTS, _in_comparison),
-    Place(MEASUREMENTS, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
+    Place(FURTHER, COMPARED, HAND_OFF_RESULTS, _in_comparison),
+    Place(FURTHER, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
     Place(FURTHER, HAND_OFFS, ("handoff",), in_full),
     Place(FURTHER, UNDER_AIRFLOW, ("handoff-airflow",), in_full),
     Place(FURTHER, "hand-offs of Spark applications", ("handoff-spark",), in_full),
     Place(FURTHER, "hand-offs of Spark applications under Airflow", ("handoff-spark-airflow",), in_full),
     Place(FURTHER, "hand-offs, 192 partitions", ("handoff-192",), in_full),
     Place(FURTHER, "growth", ("growth",), growth.markdown),
-    Place(MEASUREMENTS, "rebalance", ("rebalance",), rebalance.markdown),
+    Place(FURTHER, "rebalance", ("rebalance",), rebalance.markdown),
     Place(FURTHER, "tasks and waits", ("rebalance",), rebalance.costs_markdown),
     Place(FURTHER, "task overhead", ("task_overhead",), task_overhead.markdown),
-    Place(MEASUREMENTS, "source", ("source",), source.markdown),
+    Place(FURTHER, "source", ("source",), source.markdown),
     Place(FURTHER, "source, longer", ("source-long",), source.markdown),
-    Place(MEASUREMENTS, "latency", ("latency",), latency.markdown),
-    Place(MEASUREMENTS, "idle", ("idle",), latency.idle_markdown),
+    Place(FURTHER, "latency", ("latency",), latency.markdown),
+    Place(FURTHER, "idle", ("idle",), latency.idle_markdown),
     Place(FURTHER, "receiver", ("receiver",), receiver.markdown),
     Place(FURTHER, "scale, plain", ("scale-plain",), scale.markdown),
-    Place(MEASUREMENTS, "scale", ("scale",), scale.markdown),
+    Place(FURTHER, "scale", ("scale",), scale.markdown),
     Place(FURTHER, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
     Place(FURTHER, "assignors", ("assignors",), assignors.markdown),
-    Place(MEASUREMENTS, "weighted", ("weighted",), weighted.markdown),
+    Place(FURTHER, "weighted", ("weighted",), weighted.markdown),
     Place(FURTHER, "upgrades", ("upgrades",), upgrades.markdown),
     Place(
-        MEASUREMENTS,
+        FURTHER,
         "predicted pauses",
         ("pause_predictions", "pause_predictions_busy"),
         pause_predictions.markdown,
@@ -388,11 +390,16 @@ PLACES = (
 def tables(texts: Mapping[Path, str]) -> dict[Path, str]:
     """The texts with the tables of the results in them; what was not measured keeps its table."""
     made = dict(texts)
+    found: dict[str, str] = {}
     for place in PLACES:
         results = [kept(name) for name in place.results]
         table_of_it = place.make(*results) if any(results) else ""
         if table_of_it:
             made[place.file] = placed(made[place.file], table_of_it, place.name)
+            found[place.name] = table_of_it
+    chosen = figures.markdown(found)
+    if chosen and MEASUREMENTS in made:
+        made[MEASUREMENTS] = placed(made[MEASUREMENTS], chosen, FIGURES)
     return made
 
 
@@ -404,7 +411,7 @@ def kept(name: str) -> Result | None:
 
 def pages() -> dict[Path, str]:
     """The texts of all files that have a place."""
-    return {place.file: place.file.read_text() for place in PLACES}
+    return {file: file.read_text() for file in {MEASUREMENTS, *(place.file for place in PLACES)}}
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ from benchmarks import (
     weighted,
 )
 from benchmarks.circumstances import noted, told
-from benchmarks.headline import MEASUREMENTS, Place, tables
+from benchmarks.headline import FURTHER, Place, tables
 from benchmarks.pause_truth import Compared
 from benchmarks.result import grid, output, verdict
 from coordinator_tasks.core.model import FleetVersion, Unmoved
@@ -596,13 +596,13 @@ def test_a_place_without_its_result_keeps_its_text(tmp_path: Path, monkeypatch: 
 
     text = "<!-- x: begin -->\nold\n<!-- x: end -->"
     monkeypatch.setattr(headline, "RESULTS", tmp_path)
-    monkeypatch.setattr(headline, "PLACES", [Place(MEASUREMENTS, "x", ("one", "two"), made)])
-    assert tables({MEASUREMENTS: text}) == {MEASUREMENTS: text}
+    monkeypatch.setattr(headline, "PLACES", [Place(FURTHER, "x", ("one", "two"), made)])
+    assert tables({FURTHER: text}) == {FURTHER: text}
     (tmp_path / "one.json").write_text('{"n": 1}')
-    assert tables({MEASUREMENTS: text}) == {MEASUREMENTS: text}, "nothing is made of it"
+    assert tables({FURTHER: text}) == {FURTHER: text}, "nothing is made of it"
     (tmp_path / "one.json").unlink()
     (tmp_path / "two.json").write_text('{"n": 2}')
-    assert tables({MEASUREMENTS: text}) == {MEASUREMENTS: text.replace("old", "None 2")}
+    assert tables({FURTHER: text}) == {FURTHER: text.replace("old", "None 2")}
 
 
 def test_a_large_live_page_says_which_of_its_targets_it_meets() -> None:

@@ -73,5 +73,5 @@ def test_the_page_shows_the_results_that_are_kept(file: Path) -> None:
     inside = [one for one in judged if one["low_ms"] <= one["pause_ms"] <= one["high_ms"]]
     assert len(judged) == said["judged"] >= 200
     assert abs(len(inside) - said["inside"]) <= 1, "the rows are rounded"
-    page = (ROOT / "docs/measurements.md").read_text()
+    page = (ROOT / "benchmarks/results/README.md").read_text()
     assert f"| {said['judged']} | {said['inside']} ({said['share']:.0%}".replace("%", " %") in page

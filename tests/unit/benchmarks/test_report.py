@@ -11,7 +11,9 @@ from benchmarks import growth, handoff, handoff_report
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
 from benchmarks.headline import (
-    MEASUREMENTS,
+    COMPARED,
+    FURTHER,
+    HAND_OFFS,
     PLACES,
     README,
     Place,
@@ -207,7 +209,7 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
     assert "a record every 50 ms (the tick)" in made
     assert made.splitlines()[0].endswith(
         "Measured from 2026-11-25 to 2026-11-26 in 4 calls; commit and load of each stand in "
-        "`benchmarks/results/README.md`."
+        "the full tables."
     )
     assert made.splitlines()[2:] == [
         "|  | events of each kind, at least | usual | join | clean leave | rolling restart | kill -9, reported by the launcher "
@@ -300,15 +302,16 @@ def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -
 
 
 def test_the_readme_and_the_full_table_show_the_same_undisturbed_stall() -> None:
-    tables_of = [rows_of_hand_offs(page.read_text()) for page in (README, MEASUREMENTS)]
+    tables_of = [rows_of(README, HAND_OFFS), rows_of(FURTHER, COMPARED)]
     for title in ("KIP-848, heartbeat 1 s", "ours, plain clients, `fence=transactional`, under Airflow"):
         readme, full = ([row.split(" | ") for row in rows if row.startswith(f"| {title} |")] for rows in tables_of)
         assert readme[0][1] == full[0][2], title
 
 
-def rows_of_hand_offs(text: str) -> list[str]:
-    """The rows of a page's table of hand-offs."""
-    return text.partition("<!-- hand-offs: begin -->")[2].partition("<!-- hand-offs: end -->")[0].splitlines()
+def rows_of(page: Path, place: str) -> list[str]:
+    """The lines of a page between the markers of this place."""
+    text = page.read_text().partition(f"<!-- {place}: begin -->")[2]
+    return text.partition(f"<!-- {place}: end -->")[0].splitlines()
 
 
 def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None:
