@@ -1,8 +1,10 @@
 """Every metric with its kind, its labels and its text, taken from what is exposed; Airflow's, from what the plugin sends."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
+import yaml
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -37,7 +39,22 @@ def metrics() -> str:
         "## Airflow's metrics\n\nSent by the tasks of `rebalance` and `reconcile`. [How tags are written](../metrics.md#airflows-metrics), and "
         "what is not sent.\n",
         table(("metric", "kind", "tags", "what"), list(_sent())),
+        "## Alerts\n\nOf `docs/monitoring/alerts.yml`, which has the expressions. `topic`, `value` and the like stand for the alert's own.\n",
+        table(("alert", "severity", "when", "what to do"), list(_alerts())),
     )
+
+
+def _alerts() -> Iterator[tuple[str, ...]]:
+    """The rules of Prometheus: name, severity, summary with the seconds for which an expression has to hold, and remedy."""
+    groups = yaml.safe_load((ROOT / "docs" / "monitoring" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    for rule in (one for group in groups for one in group["rules"]):
+        holds = f", for {rule['for']}" if "for" in rule else ""
+        notes = {
+            name: re.sub(r"`?\{\{ \$(?:labels\.)?(\w+).*?\}\}`?", r"`\1`", text)
+            for name, text in rule["annotations"].items()
+        }
+        mend = notes["description"].strip().replace(" `topic`", " TOPIC`")
+        yield f"`{rule['alert']}`", rule["labels"]["severity"], f"{notes['summary']}{holds}", mend
 
 
 def families(raw: bytes) -> dict[str, Metric]:

@@ -208,8 +208,7 @@ def test_the_table_says_the_same_of_the_same_runs() -> None:
     assert "The plain loop ran our transitions" in made
     assert "a record every 50 ms (the tick)" in made
     assert made.splitlines()[0].endswith(
-        "Measured from 2026-11-25 to 2026-11-26 in 4 calls; commit and load of each stand in "
-        "the full tables."
+        "Measured from 2026-11-25 to 2026-11-26 in 4 calls; commit and load of each stand in the full tables."
     )
     assert made.splitlines()[2:] == [
         "|  | events of each kind, at least | usual | join | clean leave | rolling restart | kill -9, reported by the launcher "

@@ -273,12 +273,10 @@ def test_the_dashboard_shows(title: str, series: dict[str, str], value: float | 
 
 def test_every_alert_is_tried_and_says_what_to_do() -> None:
     assert rules().keys() == CASES.keys()
-    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    for name, rule in rules().items():
+    for rule in rules().values():
         annotations = rule["annotations"]
         assert isinstance(annotations, dict)
         assert annotations.keys() == {"summary", "description"}
-        assert f"| `{name}` |" in page, f"{name} is not on the page"
 
 
 def test_alerts_and_dashboard_name_only_what_is_exposed() -> None:
