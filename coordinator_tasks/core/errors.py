@@ -132,7 +132,7 @@ class BadStrategy(Refused):
 class BadFleet(Refused):
     """The fleet is not valid, an id stands twice or in two fleets, or this host may not launch what the fleet names.
 
-    Remedy: correct the fleet, or [allow the launch](operations.md#what-may-be-launched).
+    Remedy: correct the fleet, or [allow the launch](allowed.md).
     """
 
     code = "KPC-019"

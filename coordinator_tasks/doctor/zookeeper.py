@@ -54,7 +54,7 @@ def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Find
             "ZooKeeper folders",
             Result.WARNING,
             f"whoever reaches ZooKeeper may write below {paths.base}, which decides what launchers start",
-            "give coordinator and consumers log-ins: zookeeper_access (docs/operations.md, Separate ZooKeeper accounts)",
+            "give coordinator and consumers log-ins: zookeeper_access (docs/secrets.md, Separate ZooKeeper accounts)",
         )
     else:
         check_folders(zk, paths)

@@ -25,13 +25,13 @@ from tests.integration.agent_site import Site, Traffic
 from tests.integration.real_site import Managed
 
 pytestmark = pytest.mark.integration
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "secrets.md"
 FORMER = "former-token"
 
 
 def documented_steps() -> list[str]:
     """The commands of the page, in their order; the first one makes the token."""
-    text = PAGE.read_text(encoding="utf-8").split("\n### Change the status token\n", 1)[1].split("\n##", 1)[0]
+    text = PAGE.read_text(encoding="utf-8").split("\n## Change the status token\n", 1)[1].split("\n##", 1)[0]
     return [block.strip() for block in text.split("```")[1::2]]
 
 

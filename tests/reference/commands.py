@@ -12,13 +12,41 @@ from tests.reference.form import Row, common, own_table, page, table
 
 HEAD = ("option", "value", "default", "meaning")
 COMMON = "Common options"
+ABOUT = """\
+Type `.venv/bin/python -m coordinator_tasks COMMAND` in the repository, or `coordinator COMMAND` where the package is installed
+(`pip install --no-deps .` beside the frozen requirements).
+
+- **Output.** Every command except `run` and `metrics` has `--output table`, `json` or `csv`. In CSV, a plan has a row for each way that
+  partitions go, an action a row with the fields of its JSON.
+- **Dry run.** Every command that changes configuration has `--dry-run`: the same answer and the same refusals, and no change.
+  `offsets reset`, `offsets undo` and `import` only show until `--execute`. For `step` and `approve` use `plan --dry-run`, for
+  `zookeeper-rights` use `doctor`.
+- **Questions.** `remove-topic` and `isolate` ask first, unless `--yes` is given. A script, whose standard input is no terminal, is refused
+  without `--yes`. Commands with `--execute` do not ask.
+- **Progress** of a command that takes longer than a second is shown on standard error of a terminal.
+- **Completion.** `coordinator --install-completion` sets up the current shell (bash, zsh, fish or PowerShell); `--show-completion` prints
+  the script.
+
+An error begins with [its code](../errors.md), such as `KPC-012`.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | a topic is held, or something is left out of the answer: a person has to look |
+| 2 | the request or the settings are wrong |
+| 3 | a neighbour does not answer |
+| 4 | stored data cannot be read |
+| 5 | somebody else was faster: repeat |
+| 130 | interrupted, or a question was answered with no |
+| 141 | the output's reader, such as `head`, ended before the command |
+"""
 
 
 def commands() -> str:
     found = [(words, command, _rows(command)) for words, command in sorted(_commands(get_command(app)))]
     shared = common(rows for _, _, rows in found)
     parts = [
-        "Type them as `.venv/bin/python -m coordinator_tasks COMMAND`, or `coordinator COMMAND` where the package is installed.\n",
+        ABOUT,
         f"## {COMMON}\n\nThe commands below name the options that they take of these.\n",
         table(HEAD, list(shared.values())),
     ]

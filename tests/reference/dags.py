@@ -16,7 +16,10 @@ COMMON = "Common fields"
 def dags() -> str:
     parts = [
         "Each cluster has `rebalance`, `reconcile`, `consumers` and `stuck_topic` of its own. The forms exist once, ask for the cluster "
-        "as well, and are named like their commands. A form that changes something begins with a dry run.\n"
+        "as well, and are named like their commands. A form that changes something begins with a dry run, and takes names as text, checked "
+        "when the run begins: Airflow evaluates form fields while it parses the DAG. The forms of the pages offer the existing names. A run "
+        "of `rebalance` fails after 30 minutes, of `reconcile` after 5, of `consumers` after 60, and of `autoscale` after 10; the next run "
+        "does the rest.\n"
     ]
     for path in sorted((ROOT / "dags").glob("*.py")):
         if path.stem != "actions":

@@ -33,10 +33,10 @@ OF_MAPPINGS = {
     "registries": "REGISTRIES_<NAME>",
 }
 SEE = {
-    "status_token": "[security](../operations.md#security)",
-    "status_token_file": "[security](../operations.md#security)",
-    "zookeeper_access.consumers": "[separate accounts](../operations.md#separate-zookeeper-accounts)",
-    "zookeeper_access.coordinator": "[separate accounts](../operations.md#separate-zookeeper-accounts)",
+    "status_token": "[consumers' interfaces](../secrets.md#consumers-interfaces)",
+    "status_token_file": "[consumers' interfaces](../secrets.md#consumers-interfaces)",
+    "zookeeper_access.consumers": "[separate accounts](../secrets.md#separate-zookeeper-accounts)",
+    "zookeeper_access.coordinator": "[separate accounts](../secrets.md#separate-zookeeper-accounts)",
     "fence": "[the fence in the broker](../reliability.md#the-fence-in-the-broker)",
     "log_format": "[log lines](../operations.md#logs)",
     "log_url": "[links to a consumer](../operations.md#links-to-a-consumer)",
@@ -46,11 +46,52 @@ SEE = {
     "rules": "[upgrades](../howto/upgrade.md)",
     "policy.absent_after_s": "[measured](../measurements.md#a-death-that-nobody-reports)",
     "policy.pack_over_bytes": "[the packed form](../architecture.md#the-packed-form)",
-    "allowed.applications": "[what may be launched](../operations.md#what-may-be-launched)",
-    "databases": "[databases and registries](../operations.md#databases-and-registries)",
+    "allowed.applications": "[what may be launched](../allowed.md)",
+    "databases": "[databases and registries](../allowed.md#databases-and-registries)",
     "budget.moves": "[approve a plan](../howto/approve.md)",
 }
 """Setting → the page that says more."""
+OTHERS = (
+    ("`COORDINATOR_SETTINGS`", "all but Airflow's services", "path of the settings file"),
+    (
+        "`COORDINATOR_SETTINGS_SECRET`",
+        "all but Airflow's services",
+        "the content of the settings file, if no file is named: for a Kubernetes Secret",
+    ),
+    (
+        "`COORDINATOR_KUBERNETES_SECRET`",
+        "Airflow's workers",
+        "the Kubernetes Secret with `settings.json` and `kafka.json`; default `coordinator-[CLUSTER]`",
+    ),
+    (
+        "those of [the installation](../install.md#the-dags)",
+        "Airflow's services",
+        "the clusters, the DAGs, and where consumers are launched",
+    ),
+    (
+        "`PIPELINE_<name>`",
+        "consumers; set by their launcher",
+        "a setting of the pipelines that may be secret, like `--set name=value`, which wins. The secret of a database or registry that fleets "
+        "name [is a part of its address](../allowed.md#databases-and-registries)",
+    ),
+    (
+        "`ASSIGNED_KAFKA_SETTINGS_FILE`",
+        "drivers, executors",
+        "the file with Kafka's secret settings, unless the option `kafkaSettingsFile` names another file; set by the launcher",
+    ),
+    ("`ASSIGNED_KAFKA_SETTINGS_SECRET`", "drivers, executors", "those settings themselves, if no file is named"),
+    (
+        "`ASSIGNED_KAFKA_FAST_FETCH`",
+        "executors",
+        "`false`: records are read by [`consume()`](../consumers.md#how-records-are-read)",
+    ),
+    (
+        "`COORDINATOR_CACHE`",
+        "local servers of demo, tests and benchmarks",
+        "the folder of fetched jars; default `~/.cache/kafka-partition-coordinator`",
+    ),
+)
+"""Variables that are no settings of a cluster."""
 
 
 class Setting(NamedTuple):
@@ -73,10 +114,17 @@ def settings() -> str:
         for one in every_setting()
     ]
     about = (
-        "In the [settings file](../operations.md#settings) a name with a dot is a field of an object: `policy.settle_s` is `settle_s` in "
-        "`policy`. The environment wins over the file, and a consumer's arguments win over both. Times are in seconds.\n"
+        "In the [settings file](../operations.md#point-it-at-your-own-kafka-and-zookeeper) a name with a dot is a field of an object: `policy.settle_s` is `settle_s` in "
+        "`policy`, and `null` counts as not given. The environment wins over the file, and a consumer's arguments win over both. Times are in "
+        "seconds.\n"
     )
-    return page("Settings", about, table(("setting", "in the environment", "default", "meaning"), rows))
+    return page(
+        "Settings",
+        about,
+        table(("setting", "in the environment", "default", "meaning"), rows),
+        "## Other names in the environment\n",
+        table(("name", "read by", "meaning"), OTHERS),
+    )
 
 
 def every_setting() -> Iterator[Setting]:

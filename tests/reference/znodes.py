@@ -40,7 +40,7 @@ def znodes() -> str:
         "[architecture](../architecture.md#the-znodes).\n"
     )
     rights = (
-        "## Who may write\n\nThe last column holds with [separate accounts](../operations.md#separate-zookeeper-accounts). The coordinator "
+        "## Who may write\n\nThe last column holds with [separate accounts](../secrets.md#separate-zookeeper-accounts). The coordinator "
         "has all rights on all nodes. ZooKeeper checks the rights to create and to delete a node on its parent: those in the table are those on "
         "the node's children. Consumers and their launchers write `ids/[CONSUMER]`, and so does the coordinator (absence, answer, end). The "
         "coordinator creates the partitions' nodes, and givers write releases there. The code is `coordinator_tasks/core/node_rights.py`.\n"

@@ -133,7 +133,7 @@ def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metric
 
 def test_the_page_says_what_the_manifests_need_where_airflow_has_another_namespace() -> None:
     """A label without a namespace is one of the policy's own namespace, and so is a subject."""
-    page = (ROOT / "docs" / "operations.md").read_text().split("\n### On Kubernetes\n", 1)[1].split("\n##", 1)[0]
+    page = (ROOT / "docs" / "kubernetes.md").read_text().split("\n## On Kubernetes\n", 1)[1].split("\n##", 1)[0]
     for policy in yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "network-policies.yaml").read_text()):
         (rule,) = policy["spec"]["ingress"]
         if {"podSelector": {"matchLabels": {"tier": "airflow"}}} in rule["from"]:
@@ -145,7 +145,7 @@ def test_the_page_says_what_the_manifests_need_where_airflow_has_another_namespa
 
 
 def test_the_page_names_every_file_for_kubernetes_and_the_image_of_this_release() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
     files = {one.name for one in (ROOT / "docs" / "kubernetes").iterdir()}
     assert [one for one in sorted(files) if f"| `{one}` |" not in page] == []
     assert f"spark.kubernetes.container.image=partition-coordinator-kubernetes:{__version__}\n" in page
