@@ -23,16 +23,16 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 .PHONY: demo demo-stop help install check quick test test-all lint format types imports dead reader faults clusters docs simulate search mutants guards freeze sbom audit clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running, ENSEMBLE=1 starts three of each
-	@$(BIN)/python -m coordinator_tasks.demo $(if $(ENSEMBLE),--ensemble) $(if $(KEEP),--keep)
+	@$(BIN)/python -m coordinator_tasks.devstack.demo $(if $(ENSEMBLE),--ensemble) $(if $(KEEP),--keep)
 
 demo-stop: install  ## ends what "make demo KEEP=1" left running
-	@$(BIN)/python -m coordinator_tasks.demo --stop
+	@$(BIN)/python -m coordinator_tasks.devstack.demo --stop
 
 help:  ## prints the targets with their sentences
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-10s %s\n", $$1, $$2 }'
 
 install: $(STAMP)  ## installs everything into .venv
-	@$(BIN)/python -m coordinator_tasks.embedded.host
+	@$(BIN)/python -m coordinator_tasks.devstack.embedded.host
 
 $(STAMP): requirements.txt requirements-uv.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { for python in $(or $(PYTHON),$(addprefix python,$(PYTHONS))); do "$$python" -c "import ensurepip, sys, venv; sys.exit('%d.%d' % sys.version_info[:2] not in '$(PYTHONS)'.split())" >/dev/null 2>&1 && exec "$$python" -m venv .venv; done; echo "no Python of $(PYTHONS) with the module venv was found: install one (Debian and Ubuntu: apt-get install python3-venv), or call make PYTHON=/path/to/it" >&2; exit 1; }
@@ -119,6 +119,6 @@ audit: install  ## asks a public database for known weaknesses of the frozen pac
 	$(UV) tool run --from pip-audit==$(PIP_AUDIT_VERSION) pip-audit --require-hashes --disable-pip -r requirements.txt
 
 clean:  ## removes what was built here, and ends what "make demo KEEP=1" left running; the cache of fetched files stays
-	@test ! -e build/demo/kept.json || $(BIN)/python -m coordinator_tasks.demo --stop
+	@test ! -e build/demo/kept.json || $(BIN)/python -m coordinator_tasks.devstack.demo --stop
 	rm -rf build .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 
 PROJECT = Path(__file__).resolve().parent.parent
 OVERHEAD = PROJECT / "benchmarks" / "dags" / "overhead.py"

@@ -28,7 +28,7 @@ from benchmarks.group_assignors.layout import claims_of, layout_of
 from benchmarks.group_assignors.optimum import GroupBalanced, solve_arrays
 from benchmarks.result import grid, output, report, verdict
 from coordinator_tasks.core.assignors.group import Group, GroupMember
-from coordinator_tasks.embedded.jars import JarSet, Resolution, ensure_jars
+from coordinator_tasks.devstack.embedded.jars import JarSet, Resolution, ensure_jars
 from coordinator_tasks.java import find_java
 
 KAFKA_VERSION = "4.4.0"

@@ -30,7 +30,7 @@ from rich.table import Table
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plot import Line, Panel, panels
 from benchmarks.result import grid, output, report
-from coordinator_tasks.core.growth import Kind, Limits, Load, Memory, Seen, decide
+from coordinator_tasks.core.fleet.growth import Kind, Limits, Load, Memory, Seen, decide
 
 PARTITIONS, CAPACITY = 24, 1_000.0
 START_UP_S, PAUSE_S, RESCALE_S = 60, 0.1, 45

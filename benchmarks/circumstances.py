@@ -14,7 +14,7 @@ from typing import Any
 import confluent_kafka
 import psutil
 
-from coordinator_tasks.embedded.jars import KAFKA_VERSION
+from coordinator_tasks.devstack.embedded.jars import KAFKA_VERSION
 from coordinator_tasks.java import find_java
 
 PROJECT = Path(__file__).resolve().parent.parent

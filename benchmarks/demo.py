@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import PROJECT, noted, told
 from benchmarks.result import grid, output, report, whole
-from coordinator_tasks.demo.stack import default_folders
+from coordinator_tasks.devstack.demo.stack import default_folders
 
 KINDS = {"join": "join", "drain": "drain", "kill": "kill -9, reported by the launcher"}
 STALLS = {"moved_stall_ms": "total of moved", "unmoved_stall_ms": "total of unmoved", "quiet_stall_ms": "usual"}
@@ -31,7 +31,9 @@ def measure(runs: int) -> list[dict[str, Any]]:
     """The totals and the events of each run. Raises `SystemExit` if the demonstration fails."""
     found: list[dict[str, Any]] = []
     for _ in range(runs):
-        if subprocess.run([sys.executable, "-m", "coordinator_tasks.demo"], cwd=PROJECT, check=False).returncode:
+        if subprocess.run(
+            [sys.executable, "-m", "coordinator_tasks.devstack.demo"], cwd=PROJECT, check=False
+        ).returncode:
             sys.exit("the demonstration failed: its last lines say why")
         made = json.loads(default_folders().report.read_text())
         kept = ("kind", "moved", *STALLS, *TIMES)

@@ -29,7 +29,7 @@ from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffs
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Committed, StartRule, Token
 from coordinator_tasks.core.ports import GroupOffsets
-from coordinator_tasks.service import topics
+from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.consumer_process import ConsumerSettings

@@ -61,8 +61,8 @@ from benchmarks.handoff_report import judged, line_of, show, write_plots
 from benchmarks.handoff_traffic import TrafficOrder, produce
 from benchmarks.result import output, report, whole, wholes
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
 
 ACTS: Mapping[str, Callable[[Lane, str], Any]] = {
     "join": lambda lane, consumer: lane.join(consumer),

@@ -20,7 +20,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from benchmarks.plain_loop import looping
 from coordinator_tasks.core.model import Actor, StartRule
-from coordinator_tasks.service import topics, transitions
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals

@@ -35,8 +35,8 @@ from benchmarks.handoff_clients import (
 from benchmarks.stalls import Span
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.embedded.jars import kafka_class_path
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.jars import kafka_class_path
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE, plain_settings, settings_of

@@ -27,7 +27,7 @@ from benchmarks.handoff_lanes import FENCED, OF_THREE, OURS, SESSIONS_S, SPARK
 from benchmarks.plot import Line, Plot
 from benchmarks.result import output, report
 from benchmarks.stalls import Impact
-from coordinator_tasks.core.partition_text import agreed, counted
+from coordinator_tasks.core.text.partition_text import agreed, counted
 
 Pairs = Sequence[Sequence[float | None]]
 TITLES = {

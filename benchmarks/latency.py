@@ -42,8 +42,8 @@ from benchmarks.plot import Line, Plot
 from benchmarks.result import grid, output, report, verdict, whole
 from benchmarks.source import FETCH_WAIT_MS, SPARKS, TITLES, open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.embedded.jars import ensure_jars
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.jars import ensure_jars
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.spark import progress
 from tests.spark_jars import CONNECTOR
 

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.result import grid, output, report, verdict, whole
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.text.partition_text import counted
 from tests.integration.browser import Browser, looking_at
 from tests.integration.live_answers import CONSUMERS, PARTITIONS, WATCH, Synthetic, pages_of
 

@@ -30,11 +30,12 @@ from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.measure.pause_prediction import Prediction
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.core.pause_prediction import Prediction
-from coordinator_tasks.service import history, pauses, preview, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.redeployment import all_stable
+from coordinator_tasks.service.fleets.redeployment import all_stable
+from coordinator_tasks.service.nodes import history, store, topics
+from coordinator_tasks.service.plan import pauses, preview
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.plain import PlainConsumer, Record

@@ -32,12 +32,13 @@ from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Record
-from coordinator_tasks.demo import stalls
-from coordinator_tasks.demo.evidence import Produced, Row
-from coordinator_tasks.demo.stalls import Stall
-from coordinator_tasks.embedded.processes import marked_environment
-from coordinator_tasks.service import history, pauses, topics
+from coordinator_tasks.devstack.demo import stalls
+from coordinator_tasks.devstack.demo.evidence import Produced, Row
+from coordinator_tasks.devstack.demo.stalls import Stall
+from coordinator_tasks.devstack.embedded.processes import marked_environment
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history, topics
+from coordinator_tasks.service.plan import pauses
 from coordinator_tasks.wiring import Settings, open_coordinator
 
 SHIFT_S = 420.0

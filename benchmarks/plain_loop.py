@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from coordinator_tasks.service import loop
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
+from coordinator_tasks.service.run import loop
 
 JOIN_TIMEOUT_S = 30.0
 

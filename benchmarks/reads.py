@@ -26,7 +26,7 @@ from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.adapters import zookeeper_session
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 
 OURS, KAZOO = "poll", "kazoo's own"
 WHAT = ("wall", "processor")

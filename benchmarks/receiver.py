@@ -42,9 +42,9 @@ from benchmarks.result import grid, output, report, whole
 from benchmarks.source import spread
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.protocol.holding import Reading
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.owned_partition import OwnedPartition

@@ -25,7 +25,7 @@ from benchmarks.circumstances import circumstances
 from benchmarks.result import output, report
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.errors import NotManaged
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 
 TOPIC, PARTITIONS = "work", 24
 EVERY_S = 5.0

@@ -42,14 +42,15 @@ from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State, TopicDescription
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import GroupAnswer, Wanted
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history, observe, store, topics, transitions
+from coordinator_tasks.core.text.json_fields import MAX_BYTES
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history, observe, store, topics
+from coordinator_tasks.service.plan import transitions
 
 SIZES = ("10x10000", "100x10000", "1000x10000", "100x100", "100x1000", "10x100", "10x1000", "1000x1000")
 TOPIC, GROUP = "orders", "orders"

@@ -34,8 +34,8 @@ from benchmarks.result import grid, output, report, verdict, whole
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import TopicNode
-from coordinator_tasks.embedded.jars import ensure_jars
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.jars import ensure_jars
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.records import librdkafka

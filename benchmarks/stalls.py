@@ -1,7 +1,7 @@
 """What a hand-off did to each partition: stalls, moves, losses and duplicates, from spans of processed offsets. Pure.
 
 Times are seconds of one clock. At every tick of the traffic each partition gets one record, so an offset says when its
-record was produced. A stall is what `coordinator_tasks.demo.stalls` says.
+record was produced. A stall is what `coordinator_tasks.devstack.demo.stalls` says.
 """
 
 from bisect import bisect_left
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from coordinator_tasks.demo.stalls import Stall, between, lengths_s, longest
+from coordinator_tasks.devstack.demo.stalls import Stall, between, lengths_s, longest
 
 
 class Span(NamedTuple):

@@ -25,10 +25,11 @@ from benchmarks.circumstances import noted, told
 from benchmarks.rebalance import STAYING, Rounds, Site, at
 from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import topics, transitions
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run
 from tests.postgres_server import PostgresServer

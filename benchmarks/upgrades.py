@@ -22,8 +22,8 @@ from rich.table import Table
 from benchmarks.circumstances import PROJECT, in_rounds, noted, told
 from benchmarks.pause_truth import Compared
 from benchmarks.result import grid, output, report, whole
-from coordinator_tasks.core.upgrade import Phase
-from coordinator_tasks.service.upgrade_report import UpgradeReport
+from coordinator_tasks.core.fleet.upgrade import Phase
+from coordinator_tasks.service.fleets.upgrade_report import UpgradeReport
 
 FILES = ("tests/integration/test_spark_upgrade.py", "tests/integration/test_airflow_upgrade.py")
 FIGURES = "UPGRADE_FIGURES"

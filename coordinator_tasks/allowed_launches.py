@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coordinator_tasks import fleet_values
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.fetch_properties import checked
+from coordinator_tasks.core.fleet.fetch_properties import checked
 from coordinator_tasks.core.model import Fleet
 
 _PACKAGES = Path(__file__).absolute().parent.parent

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
-from coordinator_tasks.core.fields import MAX_LINK_CHARS
 from coordinator_tasks.core.names import is_address
+from coordinator_tasks.core.text.json_fields import MAX_LINK_CHARS
 
 MAX_TEMPLATE_CHARS = 1_000
 PLACEHOLDERS = ("cluster", "consumer", "host", "incarnation", "application_id")

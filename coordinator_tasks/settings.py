@@ -20,11 +20,11 @@ from typing import Any
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.addresses import kafka_address, zookeeper_address
 from coordinator_tasks.allowed_launches import AllowedLaunches
-from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import BadSettings
-from coordinator_tasks.core.fields import read_json
 from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.names import check_cluster
+from coordinator_tasks.core.text.json_fields import read_json
 from coordinator_tasks.links import why_no_template
 from coordinator_tasks.logs import LogFormat
 from coordinator_tasks.private_files import read_private

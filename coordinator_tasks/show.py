@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from coordinator_tasks.core import pauses
+from coordinator_tasks.core.measure import pauses
 from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move, State
-from coordinator_tasks.core.move_ways import HOW, by_way
 from coordinator_tasks.core.names import spelled
-from coordinator_tasks.core.partition_text import first, joined, named, ranges, shown
-from coordinator_tasks.service.group_offsets import PartitionOffset
-from coordinator_tasks.service.growth_replay import Happened
-from coordinator_tasks.service.history import Rebalance
-from coordinator_tasks.service.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
-from coordinator_tasks.service.positions import RESET, Reset
-from coordinator_tasks.service.preview import Preview, PricedMove
-from coordinator_tasks.service.transitions import TopicReport
+from coordinator_tasks.core.text.move_ways import HOW, by_way
+from coordinator_tasks.core.text.partition_text import first, joined, named, ranges, shown
+from coordinator_tasks.service.fleets.growth_replay import Happened
+from coordinator_tasks.service.nodes.history import Rebalance
+from coordinator_tasks.service.offsets.group_offsets import PartitionOffset
+from coordinator_tasks.service.offsets.positions import RESET, Reset
+from coordinator_tasks.service.plan.preview import Preview, PricedMove
+from coordinator_tasks.service.plan.transitions import TopicReport
+from coordinator_tasks.service.watch.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible, visible_line
 
 _AT = ("at", "until")

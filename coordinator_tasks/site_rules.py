@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from coordinator_tasks.core.errors import BadRule
+from coordinator_tasks.core.fleet.upgrade_rule import Facts, SiteRule
 from coordinator_tasks.core.names import MAX_WORDS_CHARS
-from coordinator_tasks.core.upgrade_rule import Facts, SiteRule
 from coordinator_tasks.site_strategies import FAILURES, one_line
 
 

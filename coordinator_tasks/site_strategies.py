@@ -16,7 +16,7 @@ from typing import Any
 
 from coordinator_tasks.core.assignors import ASSIGNORS, Assignor, Problem, Strategies
 from coordinator_tasks.core.errors import BadStrategy
-from coordinator_tasks.core.partition_text import cut
+from coordinator_tasks.core.text.partition_text import cut
 
 GROUP = "kafka_partition_coordinator.strategies"
 FAILURES = (Exception, SystemExit)

@@ -8,8 +8,8 @@ from coordinator_plugin.clusters import dag_id
 from coordinator_plugin.dagparts import COMMON, cluster_param, dry_run_param, tags
 from coordinator_plugin.upkeep import ActionOperator, WatchSensor
 
-from coordinator_tasks.service.action import Action
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.action import Action
+from coordinator_tasks.service.actions.declarations import ACTIONS
 
 MAX_RUNS = 4
 MAX_FOLLOWING = 50

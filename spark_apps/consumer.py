@@ -24,9 +24,9 @@ from typing import Self
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import BadOption, Refused
 from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.core.text import topic_patterns
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery.hooks import Hooks

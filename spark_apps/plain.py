@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import BadSettings, CoordinatorError, Refused
 from coordinator_tasks.core.model import TopicNode
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.library_log import LIBRARY_LOG
 from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership

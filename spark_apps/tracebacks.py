@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from coordinator_tasks.core.partition_text import cut
+from coordinator_tasks.core.text.partition_text import cut
 
 TRACEBACK = "Traceback (most recent call last):"
 _THREAD = 'Exception in thread "main" '

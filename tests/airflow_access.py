@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import httpx
-from coordinator_ui.routes import make_app
+from coordinator_ui.pages.routes import make_app
 from fastapi.routing import APIRoute
 
 ROLES = ("viewer", "user", "op", "admin")

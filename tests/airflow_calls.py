@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from coordinator_tasks.embedded.airflow_client import AirflowClient
-from coordinator_tasks.embedded.errors import AirflowUnavailable
+from coordinator_tasks.devstack.embedded.airflow_client import AirflowClient
+from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
 
 POLL_S = 0.2
 FINAL_STATES = frozenset({"success", "failed"})

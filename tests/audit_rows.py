@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.demo.evidence import Row
+from coordinator_tasks.devstack.demo.evidence import Row
 from spark_apps.delivery.audit_sink import AUDIT_COLUMNS
 from spark_apps.delivery.database import BUSY_TIMEOUT_S
 

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.ports import HOST
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.ports import HOST
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.postgres_server import PostgresServer, postgres_or_skip
 from tests.sasl_kafka import SaslKafka
 

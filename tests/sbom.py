@@ -48,7 +48,7 @@ def jars() -> Iterator[dict[str, Any]]:
     """A component for each jar that the demo, the tests or the benchmarks fetch."""
     lines = {
         line
-        for folder in ("coordinator_tasks/embedded", "tests", "benchmarks")
+        for folder in ("coordinator_tasks/devstack/embedded", "tests", "benchmarks")
         for file in sorted((ROOT / folder).glob("*.sha256"))
         for line in file.read_text(encoding="utf-8").splitlines()
     }

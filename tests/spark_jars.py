@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from coordinator_tasks.embedded.jars import JarSet, Resolution
+from coordinator_tasks.devstack.embedded.jars import JarSet, Resolution
 
 CONNECTOR_VERSION = "4.2.0"
 AVRO_VERSION = "4.1.1"

@@ -1,8 +1,8 @@
 """The pauses that the history of a topic keeps."""
 
 from coordinator_tasks.core.model import Pause
-from coordinator_tasks.service import history
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history
 
 REBALANCES = 20
 

@@ -5,8 +5,8 @@ from typing import Any
 from airflow.sdk import DAG, BaseOperator, Context, chain
 from coordinator_plugin.operators import StartOperator, TransitionOperator
 
-from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.plan import transitions
 
 TASKS = 6
 

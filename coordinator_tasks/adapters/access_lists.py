@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Id, Permissions, make_digest_acl_credential
 
 from coordinator_tasks.adapters.zookeeper_access import DIGEST_MD5, ZooKeeperAccess
-from coordinator_tasks.core import node_rights
 from coordinator_tasks.core.errors import NoAccess, Refused, StoreUnavailable
+from coordinator_tasks.core.protocol import node_rights
 
 _HIDDEN = "x"  # the server shows this for a digest to an account that may not change the access list
 _LETTERS = {

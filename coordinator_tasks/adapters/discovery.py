@@ -19,7 +19,7 @@ from coordinator_tasks.core.model import IdClaim, Member
 from coordinator_tasks.core.names import Paths, is_consumer
 from coordinator_tasks.core.ports import Clock, Create, Delete, Node, Operation, Watcher, ZooKeeper
 from coordinator_tasks.core.protocol.claims import drawn, in_use, predecessor, registered, same_process
-from coordinator_tasks.core.znodes import CHUNK, chunks, compare_and_set, find_many, put
+from coordinator_tasks.core.protocol.znodes import CHUNK, chunks, compare_and_set, find_many, put
 
 _POLL_S = 0.5
 IsGone = Callable[[str], bool]

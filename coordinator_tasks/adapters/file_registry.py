@@ -20,11 +20,11 @@ from pathlib import Path
 from coordinator_tasks.core.codecs.member_codec import decode_member, encode_member
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, InvalidName, Malformed
-from coordinator_tasks.core.fields import MAX_BYTES, Fields, dump
 from coordinator_tasks.core.model import Member
 from coordinator_tasks.core.names import check_consumer, is_consumer
 from coordinator_tasks.core.ports import Clock, Watcher
 from coordinator_tasks.core.protocol.claims import in_use, same_process
+from coordinator_tasks.core.text.json_fields import MAX_BYTES, Fields, dump
 
 DEFAULT_TTL_S = 10.0
 _SUFFIX = ".json"

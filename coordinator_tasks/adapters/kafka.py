@@ -25,8 +25,8 @@ from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, LOOK_S, MAX_READE
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
 from coordinator_tasks.core.errors import CoordinatorError, GroupInUse
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
-from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
+from coordinator_tasks.core.text.partition_text import shown
 
 _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})  # unknown, or no possible name
 _NO_LEADER = frozenset(

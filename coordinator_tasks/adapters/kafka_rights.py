@@ -17,8 +17,8 @@ from confluent_kafka.admin._config import ConfigResource
 
 from coordinator_tasks.adapters.broker import DEFAULT_LIMIT_S, Broker, built
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.kafka_rights import Resource, Right, transactional_ids
 from coordinator_tasks.core.names import MAX_PARTITION
+from coordinator_tasks.core.protocol.kafka_rights import Resource, Right, transactional_ids
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 _GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED

@@ -18,7 +18,7 @@ from coordinator_tasks.adapters.http_exchange import BadAnswer, NotConnected, Pe
 from coordinator_tasks.adapters.look_budget import MOST_OTHERS, READ_CPU_S, Allowance, NoBudget, Shared, in_order
 from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
-from coordinator_tasks.core.interface_addresses import PLAIN, is_plain
+from coordinator_tasks.core.fleet.interface_addresses import PLAIN, is_plain
 from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
 from coordinator_tasks.private_files import stamp

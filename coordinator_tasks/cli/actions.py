@@ -21,9 +21,9 @@ from coordinator_tasks.cli.base import (
 )
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.service.action import Action, Given, check_names
+from coordinator_tasks.service.actions.action import Action, Given, check_names
+from coordinator_tasks.service.actions.parameters import REQUIRED, Option
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.parameters import REQUIRED, Option
 
 
 def add(commands: typer.Typer, action: Action, panel: str = "") -> None:

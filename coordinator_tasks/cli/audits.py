@@ -18,9 +18,9 @@ from coordinator_tasks.cli.base import (
     managed,
     opened,
 )
-from coordinator_tasks.core.partition_text import ranges
-from coordinator_tasks.service import audit as service
-from coordinator_tasks.service.audit import BETWEEN_S, Audit
+from coordinator_tasks.core.text.partition_text import ranges
+from coordinator_tasks.service.watch import audit as service
+from coordinator_tasks.service.watch.audit import BETWEEN_S, Audit
 from coordinator_tasks.tables import NOBODY, Table
 
 commands = typer.Typer()

@@ -16,12 +16,12 @@ from coordinator_tasks.cli.base import (
     opened,
 )
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.service import fleet as fleet_service
-from coordinator_tasks.service import overview
-from coordinator_tasks.service.actions import CONSUMER_ACTIONS
-from coordinator_tasks.service.fleet_actions import FLEET_ACTIONS
-from coordinator_tasks.service.growth_actions import GROWTH_ACTIONS
-from coordinator_tasks.service.upgrade_actions import UPGRADE_ACTIONS
+from coordinator_tasks.service.actions.declarations import CONSUMER_ACTIONS
+from coordinator_tasks.service.actions.fleet_actions import FLEET_ACTIONS
+from coordinator_tasks.service.actions.growth_actions import GROWTH_ACTIONS
+from coordinator_tasks.service.actions.upgrade_actions import UPGRADE_ACTIONS
+from coordinator_tasks.service.nodes import fleet as fleet_service
+from coordinator_tasks.service.watch import overview
 
 commands = typer.Typer()
 

@@ -22,13 +22,13 @@ from coordinator_tasks.cli import metrics_text
 from coordinator_tasks.cli.base import RUN, given_settings, opened
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.interface_addresses import is_plain
+from coordinator_tasks.core.fleet.interface_addresses import is_plain
 from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.http_connections import BoundedHandler, BoundedServer, host_and_port
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.overview import DRAINING, ConsumerOverview
-from coordinator_tasks.service.survey import Survey, Surveyor
+from coordinator_tasks.service.watch.overview import DRAINING, ConsumerOverview
+from coordinator_tasks.service.watch.survey import Survey, Surveyor
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.status_tokens import StatusTokens
 

@@ -6,12 +6,12 @@ have series of their own, the first ones by name. The others are counted in `coo
 
 from collections import Counter
 
-from coordinator_tasks.core.lag import LagStatus
+from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.model import MoveKind, State
 from coordinator_tasks.exposition import Families
-from coordinator_tasks.service.figures import TopicFigures
-from coordinator_tasks.service.overview import by_presence
-from coordinator_tasks.service.survey import Happened, PartitionLag, Survey
+from coordinator_tasks.service.watch.overview import by_presence
+from coordinator_tasks.service.watch.survey import Happened, PartitionLag, Survey
+from coordinator_tasks.service.watch.topic_metrics import TopicFigures
 
 MAX_TOPICS = 1_000
 MAX_CONSUMERS = 2_000

@@ -23,12 +23,12 @@ from coordinator_tasks.cli.base import (
 )
 from coordinator_tasks.core.errors import BadOffsets, CoordinatorError
 from coordinator_tasks.core.names import check_topic
-from coordinator_tasks.service import group_offsets, position_rules, positions
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.actions.offset_actions import wishes_of
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.offset_actions import wishes_of
-from coordinator_tasks.service.position_rules import MAX_FILE_CHARS, Position, PositionKind
-from coordinator_tasks.service.positions import Wish
+from coordinator_tasks.service.offsets import group_offsets, position_rules, positions
+from coordinator_tasks.service.offsets.position_rules import MAX_FILE_CHARS, Position, PositionKind
+from coordinator_tasks.service.offsets.positions import Wish
 
 commands = typer.Typer(name="offsets", help="Committed offsets, as users of kafka-consumer-groups know them.")
 Group = Annotated[str, typer.Option(help="Only topics of this consumer group.", show_default=False)]

@@ -27,11 +27,13 @@ from coordinator_tasks.cli.base import (
     user,
 )
 from coordinator_tasks.cli.progress import waiting
-from coordinator_tasks.service import asked, loop, pauses, transitions
-from coordinator_tasks.service import history as history_service
-from coordinator_tasks.service.approval_actions import APPROVAL_ACTIONS
-from coordinator_tasks.service.topics import chosen_partitions, configuration
-from coordinator_tasks.service.what_if_actions import WHAT_IF_ACTIONS
+from coordinator_tasks.service.actions.approval_actions import APPROVAL_ACTIONS
+from coordinator_tasks.service.actions.what_if_actions import WHAT_IF_ACTIONS
+from coordinator_tasks.service.nodes import action_log
+from coordinator_tasks.service.nodes import history as history_service
+from coordinator_tasks.service.nodes.topics import chosen_partitions, configuration
+from coordinator_tasks.service.plan import pauses, transitions
+from coordinator_tasks.service.run import loop
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.tables import visible
 
@@ -122,7 +124,7 @@ def history(
     problems: list[str] = []
     with opened(context) as c:
         if actions:
-            told = asked.asked(c, topic or "", limit, problems)
+            told = action_log.asked(c, topic or "", limit, problems)
             text = partial(show.asked, about=topic or "", left_out=bool(problems))
             listed(told, how_of(how, json), text, show.asked_rows)
         else:

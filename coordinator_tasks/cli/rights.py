@@ -11,7 +11,7 @@ from coordinator_tasks import show
 from coordinator_tasks.cli.base import HELD_EXIT, LOOK, RUN, Format, Json, Output, given_settings, how_of, listed
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, airflow_site, examine, failed
 from coordinator_tasks.doctor import airflow as airflow_checks
 from coordinator_tasks.tables import Table

@@ -23,12 +23,12 @@ from coordinator_tasks.cli.base import (
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import Change
-from coordinator_tasks.core.partition_text import counted, shown
-from coordinator_tasks.core.pause_prediction import learned
-from coordinator_tasks.service import autoscale
-from coordinator_tasks.service import snapshot as snapshots
-from coordinator_tasks.service.growth_replay import Growing, replayed
-from coordinator_tasks.service.preview import previewed
+from coordinator_tasks.core.measure.pause_prediction import learned
+from coordinator_tasks.core.text.partition_text import counted, shown
+from coordinator_tasks.service.fleets import autoscale
+from coordinator_tasks.service.fleets.growth_replay import Growing, replayed
+from coordinator_tasks.service.plan.preview import previewed
+from coordinator_tasks.service.watch import snapshot as snapshots
 from coordinator_tasks.tables import visible
 
 MAX_STEPS = 1_000

@@ -24,10 +24,10 @@ from coordinator_tasks.cli.base import (
 )
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_words
-from coordinator_tasks.core.partition_text import counted
-from coordinator_tasks.service import state_file
-from coordinator_tasks.service.history import KEEP
-from coordinator_tasks.service.state_file import State
+from coordinator_tasks.core.text.partition_text import counted
+from coordinator_tasks.service.nodes import state_file
+from coordinator_tasks.service.nodes.history import KEEP
+from coordinator_tasks.service.nodes.state_file import State
 
 commands = typer.Typer()
 _FILE = "a file that `coordinator export` has written"

@@ -14,8 +14,8 @@ from coordinator_tasks.cli.base import (
     listed,
     opened,
 )
-from coordinator_tasks.service import overview
-from coordinator_tasks.service.actions import ACTIONS, TOPIC_ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS, TOPIC_ACTIONS
+from coordinator_tasks.service.watch import overview
 
 commands = typer.Typer()
 LOOK_S = 3.0

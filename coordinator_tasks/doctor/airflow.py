@@ -17,7 +17,7 @@ from urllib.parse import quote
 import httpx
 
 from coordinator_tasks.core.errors import BadSettings, CoordinatorError, NoAccess, NodeMissing, Unavailable
-from coordinator_tasks.core.partition_text import shown
+from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.doctor.findings import Finding, Result, broken
 from coordinator_tasks.status_tokens import is_token
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 
 from coordinator_tasks.adapters.server_versions import zookeeper_versions
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.znodes import children
+from coordinator_tasks.core.protocol.kafka_rights import Side
+from coordinator_tasks.core.protocol.znodes import children
 from coordinator_tasks.doctor import kafka, zookeeper
 from coordinator_tasks.doctor.airflow import Site
 from coordinator_tasks.doctor.findings import Finding, Result, broken, servers

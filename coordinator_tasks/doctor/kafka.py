@@ -6,9 +6,9 @@ from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_rights import KafkaRights
 from coordinator_tasks.adapters.server_versions import kafka_versions
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.kafka_rights import Resource, Side, needed, transactional_ids
 from coordinator_tasks.core.machine.causes import recreated
-from coordinator_tasks.core.partition_text import shown
+from coordinator_tasks.core.protocol.kafka_rights import Resource, Side, needed, transactional_ids
+from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.doctor.findings import Finding, Result, broken, servers
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE, Settings
 

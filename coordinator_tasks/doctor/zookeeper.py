@@ -13,14 +13,14 @@ from coordinator_tasks.core.codecs.codec import decode_config, decode_node
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_fleet, decode_member
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess
-from coordinator_tasks.core.fleet_topics import conflicts
-from coordinator_tasks.core.interface_addresses import is_plain
-from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.core.fleet.interface_addresses import is_plain
+from coordinator_tasks.core.machine.fleet_topics import conflicts
 from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.core.names import Paths, is_app, is_consumer, is_topic
-from coordinator_tasks.core.partition_text import counted, shown
 from coordinator_tasks.core.ports import Create, Delete
-from coordinator_tasks.core.znodes import children, find_many, numbered
+from coordinator_tasks.core.protocol.kafka_rights import Side
+from coordinator_tasks.core.protocol.znodes import children, find_many, numbered
+from coordinator_tasks.core.text.partition_text import counted, shown
 from coordinator_tasks.doctor.findings import Finding, Result
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import check_folders

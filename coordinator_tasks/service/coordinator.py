@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
-from coordinator_tasks.core.budget import Budget
+from coordinator_tasks.core.fleet.upgrade_rule import SiteRule
 from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Discovery, KafkaAdmin, StatusClient, ZooKeeper
-from coordinator_tasks.core.upgrade_rule import SiteRule
 
 
 @dataclass(frozen=True, slots=True)

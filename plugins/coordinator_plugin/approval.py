@@ -20,10 +20,10 @@ from coordinator_plugin.question import one_line
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.errors import ApprovalVoid
 from coordinator_tasks.core.names import check_topic
-from coordinator_tasks.service import approving
-from coordinator_tasks.service.approving import ASK_AGAIN_S
-from coordinator_tasks.service.asked import recording
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.action_log import recording
+from coordinator_tasks.service.plan import plans_to_approve
+from coordinator_tasks.service.plan.plans_to_approve import ASK_AGAIN_S
 
 SHOWN_LINES = 60
 BODY = """
@@ -83,7 +83,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
 
     def ask(self, c: Coordinator, topic: str, digest: str) -> None:
         """Make the question: its text, and who may answer it. Skips the task if exactly this plan does not wait."""
-        found = approving.waiting(c, [topic]).get(topic)
+        found = plans_to_approve.waiting(c, [topic]).get(topic)
         if found is None or found.digest != digest or found.answered:
             raise AirflowSkipException(f"the plan {digest} of {topic} does not wait for an answer: nobody is asked")
         self.subject = f"{topic}: a plan waits for approval"
@@ -92,7 +92,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
             cluster=c.paths.cluster,
             why=one_line(found.why),
             digest=digest,
-            moves=_block(approving.lines(c, topic)),
+            moves=_block(plans_to_approve.lines(c, topic)),
         )
         self.assigned_users = [{"id": one, "name": one} for one in c.budget.approvers] or None
 
@@ -118,7 +118,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         actor = replace(actor_of(context), who=names[0])
         asked = recording(c, "approve" if granted else "reject", topic, actor)
         try:
-            approving.answer(asked, topic, digest, granted=granted, by=names, why="")
+            plans_to_approve.answer(asked, topic, digest, granted=granted, by=names, why="")
         except ApprovalVoid as error:
             raise AirflowSkipException(error.told) from error
         self.log.info("the plan is %s by %s", "approved" if granted else "rejected", names[0])

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from coordinator_tasks.core.errors import NoAccess, NodeMissing
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
-from coordinator_tasks.core.znodes import find_many
+from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.service.coordinator import Coordinator
 
 Seen: TypeAlias = dict[str, dict[str, int]]

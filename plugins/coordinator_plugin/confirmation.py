@@ -12,9 +12,9 @@ from coordinator_tasks.core.errors import NoAccess
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.logs import about
-from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import Waiting, WaitReport
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Waiting, WaitReport
 
 MAX_WATCHED_TOPICS = 200
 PATIENCE_S = 2.0

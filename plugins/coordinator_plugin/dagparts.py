@@ -13,7 +13,7 @@ from coordinator_plugin.clusters import Cluster, begin_paused, clusters
 from coordinator_plugin.notifications import StuckTopicsNotifier
 from coordinator_plugin.site_options import option
 from coordinator_plugin.watcher import ZooKeeperChangesTrigger
-from coordinator_tasks.service.parameters import TOPIC
+from coordinator_tasks.service.actions.parameters import TOPIC
 
 POOL = option("launch_pool")
 """Airflow never runs a task whose pool is missing. So the launches have their own pool only where the site creates it."""

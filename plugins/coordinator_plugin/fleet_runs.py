@@ -13,7 +13,7 @@ from airflow.sdk import Context
 from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 from coordinator_plugin.base_operators import ClusterOperator
-from coordinator_tasks.service import fleet
+from coordinator_tasks.service.nodes import fleet
 
 ACTIVE = ["queued", "running"]
 LIMIT = timedelta(hours=1)

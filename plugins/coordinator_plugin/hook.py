@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from coordinator_plugin.clusters import cluster as find_cluster
 from coordinator_plugin.site_options import named
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.fields import read_json
+from coordinator_tasks.core.text.json_fields import read_json
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

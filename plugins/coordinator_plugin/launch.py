@@ -29,8 +29,8 @@ from coordinator_plugin.triggers import RegistrationTrigger
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.run_folder import RunFolder, write_private
-from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet
 
 LIMIT_S = 180.0
 STOP_LIMIT_S = 60.0

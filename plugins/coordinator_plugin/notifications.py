@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.stuck_topics import sentences
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.core.partition_text import cut
+from coordinator_tasks.core.text.partition_text import cut
 
 LIMIT_S = 10.0
 SHOWN_CHARS = 2_000

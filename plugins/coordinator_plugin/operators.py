@@ -24,11 +24,12 @@ from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import check_topic
-from coordinator_tasks.core.partition_text import shown
+from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.logs import about
-from coordinator_tasks.service import pauses, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.store import not_managed
+from coordinator_tasks.service.nodes.store import not_managed
+from coordinator_tasks.service.plan import pauses, transitions
+from coordinator_tasks.service.run import upkeep
 
 WAIT_LIMIT_S = 60.0
 LOOK_S = 1.5

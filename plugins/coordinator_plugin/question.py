@@ -17,10 +17,12 @@ from coordinator_plugin.steps import held_up
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, disputes, flapping, unowned_of
 from coordinator_plugin.triggers import QuestionTrigger
 from coordinator_tasks.core.names import check_consumer, check_topic
-from coordinator_tasks.core.partition_text import by_reason, cut, joined, named, shown
-from coordinator_tasks.service import audit, directives, overview, transitions
-from coordinator_tasks.service.asked import done_by, recording
+from coordinator_tasks.core.text.partition_text import by_reason, cut, joined, named, shown
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import directives
+from coordinator_tasks.service.nodes.action_log import done_by, recording
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.watch import audit, overview
 
 WAIT, ISOLATE = "wait", "isolate"
 SHOWN_CHARS = 1000

@@ -14,11 +14,15 @@ from coordinator_plugin.stuck_topics import (
     questions_of_unowned,
 )
 from coordinator_tasks.core.errors import NoAccess
-from coordinator_tasks.core.partition_text import agreed, by_reason, counted
-from coordinator_tasks.service import approving, audit, fleet, idle, lag_moments, overview, transitions, upkeep
-from coordinator_tasks.service.approving import ASK_AGAIN_S
-from coordinator_tasks.service.audit import Audit
+from coordinator_tasks.core.text.partition_text import agreed, by_reason, counted
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import idle_consumers
+from coordinator_tasks.service.nodes import fleet
+from coordinator_tasks.service.plan import plans_to_approve, transitions
+from coordinator_tasks.service.plan.plans_to_approve import ASK_AGAIN_S
+from coordinator_tasks.service.run import upkeep
+from coordinator_tasks.service.watch import audit, lag_moments, overview
+from coordinator_tasks.service.watch.audit import Audit
 
 MAX_TOLD = 50
 MOST_BESIDE = 1
@@ -68,7 +72,7 @@ def reconcile(c: Coordinator) -> Findings:
     due, writable = tuple(needs), any(need.outcome is transitions.Outcome.WRITTEN for need in needs.values())
     lines.extend(f"{topic} is due" for topic in due)
     lines += lag_moments.keep(c, managed)
-    lines += idle.give_up(c, managed)
+    lines += idle_consumers.give_up(c, managed)
     missing, fleets, said = _missing(c)
     lines.extend(said)
     for topic, partitions in unowned.items():
@@ -88,7 +92,7 @@ def reconcile(c: Coordinator) -> Findings:
     asked = in_turn(found, now)
     if more := len(found) - len(asked):
         lines.append(f"{counted(more, 'further question')} {agreed(more, 'waits for its', 'wait for their')} turn")
-    waiting = [one for one in approving.waiting(c, managed).values() if not one.answered]
+    waiting = [one for one in plans_to_approve.waiting(c, managed).values() if not one.answered]
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
     day = int(now // ASK_AGAIN_S)
     approvals = [Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting]

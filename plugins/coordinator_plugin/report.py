@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator_tasks.core.model import Explanation, Move
-from coordinator_tasks.core.move_ways import by_way, way
-from coordinator_tasks.core.partition_text import counted, shown
+from coordinator_tasks.core.text.move_ways import by_way, way
+from coordinator_tasks.core.text.partition_text import counted, shown
 
 if TYPE_CHECKING:
-    from coordinator_tasks.service.transitions import TopicReport
+    from coordinator_tasks.service.plan.transitions import TopicReport
 
 SHOWN_REASONS = 50
 

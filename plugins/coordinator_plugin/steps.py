@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import Member, State
 from coordinator_tasks.core.ports import Watcher
-from coordinator_tasks.service import transitions
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.plan import transitions
 
 IDLE_PAUSE_S = 5.0  # if the time of the next step is not known
 

@@ -17,11 +17,12 @@ from coordinator_tasks.core.errors import UNREADABLE, NotManaged
 from coordinator_tasks.core.machine.audit import Finding, Kind
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.core.partition_text import by_reason, joined, shown
-from coordinator_tasks.core.znodes import find_many
-from coordinator_tasks.service import audit, history, overview, store
-from coordinator_tasks.service.audit import Audit
+from coordinator_tasks.core.protocol.znodes import find_many
+from coordinator_tasks.core.text.partition_text import by_reason, joined, shown
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history, store
+from coordinator_tasks.service.watch import audit, overview
+from coordinator_tasks.service.watch.audit import Audit
 
 ASK_AGAIN_S = 900.0
 MAX_QUESTIONS = 20

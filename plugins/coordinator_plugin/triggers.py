@@ -25,8 +25,8 @@ from coordinator_plugin.steps import registered
 from coordinator_plugin.stuck_topics import still_asked
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import approving
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.plan import plans_to_approve
 
 POLL_S = 0.3
 RECONNECT_S = 1.0
@@ -237,7 +237,7 @@ class QuestionTrigger(HITLTrigger):
         """A topic that cannot be read keeps its question. Borrows at each check: an answer is taken also without ZooKeeper."""
         try:
             async with await borrowed(self.cluster) as coordinator:
-                about = (approving.still_waits, self.digest) if self.digest else (still_asked, self.consumer)
+                about = (plans_to_approve.still_waits, self.digest) if self.digest else (still_asked, self.consumer)
                 asked = await in_thread(self.cluster, about[0], coordinator, self.topic, about[1])
         except CoordinatorError as error:
             log.warning("the question stands, because its topic cannot be read: %s", error.told)

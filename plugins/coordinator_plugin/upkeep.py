@@ -25,11 +25,13 @@ from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.site_options import option
 from coordinator_plugin.stats import pauses_told, tell_audit, tell_figures
 from coordinator_tasks.core.errors import NoAccess
-from coordinator_tasks.core.partition_text import agreed, counted
+from coordinator_tasks.core.text.partition_text import agreed, counted
 from coordinator_tasks.logs import about
-from coordinator_tasks.service import autoscale, fleet, pauses, transitions
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import autoscale
+from coordinator_tasks.service.nodes import fleet
+from coordinator_tasks.service.plan import pauses, transitions
 
 LAUNCH = "launch"
 """The task of `consumers` that launches one."""

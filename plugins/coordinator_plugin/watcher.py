@@ -20,8 +20,8 @@ from coordinator_plugin.sessions import in_thread
 from coordinator_plugin.triggers import RECONNECT_S, Wake, borrowed
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import Member
-from coordinator_tasks.service import refusals
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import refused_connections
 
 LOOK_S = 5.0
 NOTE_S = 1.0
@@ -104,7 +104,7 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
 
     async def _note(self, coordinator: Coordinator, members: Mapping[str, Member]) -> None:
         begun_s = time.monotonic()
-        self._refusing = await in_thread(self.cluster, refusals.note, coordinator, members, self._refusing)
+        self._refusing = await in_thread(self.cluster, refused_connections.note, coordinator, members, self._refusing)
         ended_s = time.monotonic()
         self._note_at_s = ended_s + max(NOTE_S, REST * (ended_s - begun_s))
 

@@ -16,7 +16,7 @@ from coordinator_plugin.clusters import cluster as find_cluster
 from coordinator_plugin.clusters import dag_id as named_here
 from fastapi import Depends, HTTPException, Request
 
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
 
 REBALANCE = "rebalance"
 ReadableCluster = NewType("ReadableCluster", str)

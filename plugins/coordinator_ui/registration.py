@@ -21,7 +21,7 @@ class LazyPages:
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
         if self._app is None:
-            from coordinator_ui.routes import make_app  # noqa: PLC0415 - see the class
+            from coordinator_ui.pages.routes import make_app  # noqa: PLC0415 - see the class
 
             self._app = make_app()
         await self._app(scope, receive, send)

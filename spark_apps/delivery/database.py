@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from coordinator_tasks import fleet_values
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.partition_text import cut
+from coordinator_tasks.core.text.partition_text import cut
 from spark_apps.delivery import SinkUnavailable
 
 SQLITE = fleet_values.SQLITE

@@ -287,7 +287,7 @@ def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], No
 def _write_end(request: LaunchRequest, incarnation: int) -> None:
     # Imported here, at the end: the launcher of every consumer stays small and starts quickly.
     from coordinator_tasks.core.model import Ending  # noqa: PLC0415
-    from coordinator_tasks.service import fleet  # noqa: PLC0415
+    from coordinator_tasks.service.nodes import fleet  # noqa: PLC0415
     from coordinator_tasks.settings import read_settings_file, settings_of  # noqa: PLC0415
     from coordinator_tasks.wiring import open_consumer_session, open_coordinator  # noqa: PLC0415
 

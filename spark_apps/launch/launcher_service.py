@@ -29,9 +29,9 @@ from pathlib import Path
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
 from coordinator_tasks.run_folder import RunFolder, make_folder, write_private
-from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import Launch
+from coordinator_tasks.service.nodes import fleet
+from coordinator_tasks.service.nodes.fleet import Launch
 from coordinator_tasks.settings import Settings, for_consumers, plain_settings, settings_from_environment
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import open_coordinator

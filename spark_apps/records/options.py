@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.errors import BadOption
-from coordinator_tasks.core.fields import MAX_NUMBER, read_json
+from coordinator_tasks.core.fleet import fetch_properties
 from coordinator_tasks.core.names import check_topic, partition_of
+from coordinator_tasks.core.text.json_fields import MAX_NUMBER, read_json
 
 EARLIEST = -2
 LATEST = -1

@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark import SparkFiles
 
 from coordinator_tasks.core.errors import BadSettings
-from coordinator_tasks.core.fields import read_json
+from coordinator_tasks.core.text.json_fields import read_json
 from coordinator_tasks.private_files import read_private
 
 FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.text import topic_patterns
 
 
 def registered(

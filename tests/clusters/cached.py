@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from coordinator_tasks.embedded.cache import exclusive
+from coordinator_tasks.devstack.embedded.cache import exclusive
 
 
 def once(name: str, make: Callable[[Path], None]) -> Path:

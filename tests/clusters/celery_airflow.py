@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
-from coordinator_tasks.embedded.airflow_home import LAUNCH_POOL, LAUNCH_SLOTS
-from coordinator_tasks.embedded.ports import HOST, free_port, listening
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow, Service
+from coordinator_tasks.devstack.embedded.airflow_home import LAUNCH_POOL, LAUNCH_SLOTS
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port, listening
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from tests.clusters.cached import once
 from tests.postgres_server import PostgresServer
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.embedded import kafka, ports, zookeeper
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded import kafka, ports, zookeeper
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests import sasl_kafka
 from tests.clusters import images, kubernetes_node
 from tests.clusters.kubernetes_node import HOST, Cluster, own_network

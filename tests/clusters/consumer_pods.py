@@ -11,8 +11,8 @@ import yaml
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import IdClaim, Move, Record
-from coordinator_tasks.demo.evidence import Row
-from coordinator_tasks.demo.ownership import holdings
+from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.demo.ownership import holdings
 from tests.clusters import images
 from tests.clusters.kubernetes_node import Cluster
 from tests.clusters.shop import seconds_until, settings_secret

@@ -18,8 +18,8 @@ from typing import Self
 
 import psutil
 
-from coordinator_tasks.embedded.cache import exclusive
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.cache import exclusive
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from tests.clusters.programs import program
 
 NEEDED = ("dockerd", "docker", "containerd", "runc", "docker-init", "iptables", "unshare", "nsenter", "ip")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 
 READY_S = 180.0
 

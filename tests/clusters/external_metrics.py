@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from coordinator_tasks.embedded.ports import HOST
+from coordinator_tasks.devstack.embedded.ports import HOST
 from tests.certificates import Authority
 from tests.clusters.kubernetes import ApiServer
 

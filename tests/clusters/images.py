@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coordinator_tasks import __version__
-from coordinator_tasks.embedded import jars
+from coordinator_tasks.devstack.embedded import jars
 from tests.clusters import docker_engine
 from tests.clusters.cached import once
 from tests.clusters.docker_engine import DockerEngine

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.embedded.ports import HOST, free_port
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port
 from tests.certificates import Authority
 from tests.clusters.engine import Engine
 from tests.clusters.programs import program

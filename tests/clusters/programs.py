@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator_tasks.embedded.cache import exclusive
+from coordinator_tasks.devstack.embedded.cache import exclusive
 
 SOURCES = Path(__file__).with_name("go_programs")
 BUILD_S = 3_600.0

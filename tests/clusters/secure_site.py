@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 from kazoo.security import make_digest_acl_credential
 
-from coordinator_tasks.core.kafka_rights import Resource, Side, needed
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.core.protocol.kafka_rights import Resource, Side, needed
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.settings import Settings, settings_of
 from tests.certificates import Authority, tls_settings
 from tests.integration.secure_kafka import Secure, secure_kafka

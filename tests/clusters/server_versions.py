@@ -1,6 +1,6 @@
 """Servers of other versions than the embedded ones, with jars by checksum. `python -m tests.clusters.server_versions NAME` pins a set.
 
-A set is fetched like the embedded servers' own (`coordinator_tasks.embedded.jars`).
+A set is fetched like the embedded servers' own (`coordinator_tasks.devstack.embedded.jars`).
 """
 
 import hashlib
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coordinator_tasks.embedded import jars
-from coordinator_tasks.embedded.cache import cache_folder
-from coordinator_tasks.embedded.jars import JarSet, Resolution
+from coordinator_tasks.devstack.embedded import jars
+from coordinator_tasks.devstack.embedded.cache import cache_folder
+from coordinator_tasks.devstack.embedded.jars import JarSet, Resolution
 
 CHECKSUMS = Path(__file__).parent / "checksums"
 KAFKA = ("3.9.1", "4.0.1", "4.1.1", "4.2.0", jars.KAFKA_VERSION)

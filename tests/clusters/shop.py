@@ -18,7 +18,7 @@ import pytest
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.launch import LaunchConsumerOperator
 
-from coordinator_tasks.demo.evidence import Row
+from coordinator_tasks.devstack.demo.evidence import Row
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.audit_rows import read_audit

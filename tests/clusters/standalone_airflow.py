@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.embedded.airflow_client import AirflowClient
-from coordinator_tasks.embedded.errors import AirflowUnavailable
-from coordinator_tasks.embedded.ports import HOST, free_port
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.airflow_client import AirflowClient
+from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from tests.airflow_calls import task_log, wait_for_run
 from tests.clusters.environments import Environment
 

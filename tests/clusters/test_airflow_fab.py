@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from coordinator_tasks.embedded.ports import HOST, free_port
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests import airflow_access
 from tests.airflow_access import (
     FORBIDDEN,

@@ -13,11 +13,11 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.model import State
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.core.protocol.kafka_rights import Side
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters.environments import AIRFLOW, ROOT, Environment, airflow_constraints, build_wheel, new_environment

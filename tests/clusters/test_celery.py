@@ -11,11 +11,11 @@ import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.model import Fleet, MoveKind, State
-from coordinator_tasks.embedded.airflow import Service
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import fleet
-from coordinator_tasks.service.observe import load_claims
+from coordinator_tasks.devstack.embedded.airflow import Service
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import fleet
+from coordinator_tasks.service.nodes.observe import load_claims
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps.plain import Sink
 from tests.clusters.celery_airflow import CeleryAirflow, celery_airflow

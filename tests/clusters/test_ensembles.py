@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.model import MoveKind, State, TopicNode
 from coordinator_tasks.core.ports import Create, SetData, ZooKeeper
-from coordinator_tasks.embedded.kafka import EmbeddedBrokers, EmbeddedKafka
-from coordinator_tasks.embedded.processes import ManagedProcess
-from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedBrokers, EmbeddedKafka
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed, Writes

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.kafka_rights import Side
-from coordinator_tasks.embedded import jars
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.processes import marked_environment, reap_all
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.core.protocol.kafka_rights import Side
+from coordinator_tasks.devstack.embedded import jars
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.processes import marked_environment, reap_all
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.clusters.environments import ROOT, airflow_constraints, new_environment
 from tests.clusters.secure_site import SecureSite, secure_site
 from tests.clusters.server_versions import kafka_image_jars

@@ -16,7 +16,7 @@ from coordinator_plugin import cluster_mode
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.launch import LaunchConsumerOperator
 
-from coordinator_tasks.embedded.jars import pyspark_home
+from coordinator_tasks.devstack.embedded.jars import pyspark_home
 from coordinator_tasks.java import find_java
 from tests.clusters.kubernetes import SUBMITTER, TOKENS, ApiServer
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.model import Ending, MoveKind
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import directives
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters.consumer_pods import PODS, POLL_S, ConsumerPods
 from tests.clusters.kubernetes_node import Cluster

@@ -15,10 +15,10 @@ from coordinator_plugin import cluster_mode
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.embedded.jars import pyspark_home
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.jars import pyspark_home
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import find_java
-from coordinator_tasks.service import directives, fleet
+from coordinator_tasks.service.nodes import directives, fleet
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters import images
 from tests.clusters.kubernetes import SUBMITTER

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from coordinator_tasks.core.growth import Limits
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import autoscale
+from coordinator_tasks.core.fleet.growth import Limits
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters import images
 from tests.clusters.external_metrics import external_metrics

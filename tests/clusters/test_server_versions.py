@@ -8,8 +8,8 @@ import pytest
 
 from coordinator_tasks.adapters.server_versions import kafka_versions, zookeeper_versions
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.clusters import server_versions
 from tests.integration.agent_site import Site

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.model import State
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.core.protocol.kafka_rights import Side
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters.environments import Environment, build_wheel, new_environment

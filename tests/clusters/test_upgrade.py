@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.clusters.two_releases import LAST, ROOT, Rolling, unpack
 from tests.integration.agent_site import Site, wait_for
 

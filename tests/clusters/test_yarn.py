@@ -14,10 +14,10 @@ import pytest
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.embedded.jars import pyspark_home
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.jars import pyspark_home
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import directives, fleet
+from coordinator_tasks.service.nodes import directives, fleet
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps.launch import launcher_service
 from spark_apps.launch.launcher_service import Host

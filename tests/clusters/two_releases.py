@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.demo.producer import SteadyProducer
+from coordinator_tasks.devstack.demo.producer import SteadyProducer
 from tests.integration.agent_site import Site, wait_for
 from tests.stable import stable_node
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from coordinator_tasks.embedded import reaper
-from coordinator_tasks.embedded.jars import JarSet, Resolution, ensure_jars, pyspark_home
-from coordinator_tasks.embedded.ports import HOST, free_port
+from coordinator_tasks.devstack.embedded import reaper
+from coordinator_tasks.devstack.embedded.jars import JarSet, Resolution, ensure_jars, pyspark_home
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port
 from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 from tests.clusters.engine import Engine
 

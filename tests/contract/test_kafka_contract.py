@@ -15,7 +15,7 @@ from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets, KafkaAdmin
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from tests.fakes.kafka import FakeKafka
 from tests.faults.standstill import insist
 

@@ -12,7 +12,7 @@ from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKaf
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.errors import CommitFenced
 from coordinator_tasks.core.model import Committed, Token
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 
 FIRST, SECOND, THIRD = Token(3, 1, "gen"), Token(5, 1, "gen"), Token(7, 2, "gen")
 TOPIC = f"t-{uuid.uuid4().hex[:8]}"

@@ -9,11 +9,11 @@ from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import IdInUse, LookAgain, StoreUnavailable
 from coordinator_tasks.core.model import Actor, Committed, Ending, Fleet, Member, Token
 from coordinator_tasks.core.ports import Check, Create, Delete
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service.directives import drain, read_directive
-from coordinator_tasks.service.fleet import fleets, missing, record_end, set_fleet
-from coordinator_tasks.service.topics import add_topic, list_topics, refresh_partitions
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes.directives import drain, read_directive
+from coordinator_tasks.service.nodes.fleet import fleets, missing, record_end, set_fleet
+from coordinator_tasks.service.nodes.topics import add_topic, list_topics, refresh_partitions
 from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
 
 PERSON = Actor("command", "ada")

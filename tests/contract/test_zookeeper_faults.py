@@ -13,7 +13,7 @@ from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.ports import Connection, Create, SetData
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.ended_session import end_session
 
 WAIT_S = 20.0

@@ -17,8 +17,8 @@ from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.adapters.zookeeper_rights import access_list, check_closed
 from coordinator_tasks.core.errors import NoAccess, Refused
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.wiring import Settings
 from tests.certificates import DAY, Authority, Pair, tls_settings
 

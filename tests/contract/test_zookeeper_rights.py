@@ -18,7 +18,7 @@ from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.embedded import jars
+from coordinator_tasks.devstack.embedded import jars
 from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
 from spark_apps.launch import launcher_service

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from coordinator_tasks.core.codecs.member_codec import decode_directive
 from coordinator_tasks.core.model import Record, TopicNode
-from coordinator_tasks.service import history
+from coordinator_tasks.service.nodes import history
 from tests.faults.broker import flows_s
 from tests.faults.case import FIRST, SECOND, Case, Failed
 from tests.faults.checker import check

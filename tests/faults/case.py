@@ -22,8 +22,8 @@ from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node
-from coordinator_tasks.service import fleet, history
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet, history
 from coordinator_tasks.settings import TOKEN_FENCE
 from coordinator_tasks.wiring import Settings
 from tests.faults.checker import Findings, Run, check

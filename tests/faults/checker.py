@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from coordinator_tasks.core.model import MoveKind, Record, State, Token
-from coordinator_tasks.demo.checker import disordered, lost_records, repeated, unowned_rows
-from coordinator_tasks.demo.evidence import Produced, Row, SeenRelease
-from coordinator_tasks.demo.ownership import End, Holding, holdings
+from coordinator_tasks.devstack.demo.checker import disordered, lost_records, repeated, unowned_rows
+from coordinator_tasks.devstack.demo.evidence import Produced, Row, SeenRelease
+from coordinator_tasks.devstack.demo.ownership import End, Holding, holdings
 from tests.faults.commit_log import LoggedCommit, by_partition
 
 TOLERANCE_S = 0.005

@@ -26,9 +26,10 @@ from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, MoveKind, StartRule, State
 from coordinator_tasks.core.model import Record as HistoryRecord
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history, loop, topics
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import history, topics
+from coordinator_tasks.service.run import loop
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
 from spark_apps.plain import PlainConsumer, Record

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE
 from tests.faults import plan
 from tests.faults.case import Result

@@ -14,8 +14,8 @@ from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble
 from tests.faults import deaths, plan
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.faults.servers import Servers

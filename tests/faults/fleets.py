@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core.growth import Kind
-from coordinator_tasks.service import asked, directives, fleet, growth_store
+from coordinator_tasks.core.fleet.growth import Kind
+from coordinator_tasks.service.nodes import action_log, directives, fleet, growth_store
 from tests.faults.case import FIRST
 from tests.faults.persons import APP, FURTHER, NEXT
 from tests.faults.roles import COORDINATOR, Life
@@ -117,7 +117,7 @@ class Outgrown(Launching):
     def _decided(self, *kinds: Kind) -> None:
         """Each step is kept once, and stands in the history once."""
         kept = growth_store.read(self.coordinator, APP).memory.decisions
-        told = [one for one in asked.asked(self.coordinator, APP) if one.action == "autoscale"]
+        told = [one for one in action_log.asked(self.coordinator, APP) if one.action == "autoscale"]
         assert tuple(one.kind for one in kept) == kinds
         assert [one.why for one in reversed(told)] == [one.said for one in kept]
 

@@ -24,9 +24,11 @@ from coordinator_tasks.cli import main
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, decode_status, encode_metadata, encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Member, Silence, Unreachable
-from coordinator_tasks.service import fleet, overview, transitions
-from coordinator_tasks.service.actions import ACTIONS
-from coordinator_tasks.service.transitions import Outcome
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.nodes import fleet
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.watch import overview
 from dags.actions import fields
 from tests.faults.malformed import ODD_TEXTS, ODD_VALUES, _spoil, tree
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure

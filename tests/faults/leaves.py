@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.service import topics
+from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.wiring import open_coordinator
 from tests.faults import plan
 from tests.faults.case import FIRST, Case, Failed

@@ -5,9 +5,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
-from coordinator_tasks.core.budget import Budget
-from coordinator_tasks.core.upgrade import Phase, Upgrade
-from coordinator_tasks.service import asked, fleet, topics, upgrade_store
+from coordinator_tasks.core.fleet.upgrade import Phase, Upgrade
+from coordinator_tasks.core.measure.budget import Budget
+from coordinator_tasks.service.nodes import action_log, fleet, topics, upgrade_store
 from tests.faults.case import FIRST, SECOND, Actor
 from tests.faults.fleets import FLEETS
 from tests.faults.persons import APP, NEXT, PERSON
@@ -174,7 +174,7 @@ class Rejected(Approved):
         given = topics.configuration(self.coordinator, self.topic).approval
         assert given is not None
         assert not given.granted
-        assert [one.action for one in asked.asked(self.coordinator, self.topic, 1)] == ["reject"]
+        assert [one.action for one in action_log.asked(self.coordinator, self.topic, 1)] == ["reject"]
 
     def _allow(self) -> None:
         self._phase("allow")

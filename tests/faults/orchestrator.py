@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from coordinator_tasks.core.model import Actor, Record, State
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
-from coordinator_tasks.embedded.errors import AirflowUnavailable
-from coordinator_tasks.service import history, topics
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow, Service
+from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
+from coordinator_tasks.service.nodes import history, topics
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import clear_tasks, wait_for_run
 from tests.faults.case import FIRST, SECOND, Case, Failed

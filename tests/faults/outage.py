@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 from coordinator_tasks.core.model import Record, State, TopicNode
-from coordinator_tasks.demo.evidence import Row
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history
+from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import history
 from tests.faults.case import FIRST, SECOND, Case, Failed
 from tests.faults.checker import check
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure

@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import ApprovalVoid, LookAgain, Refused, Unavailable
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.service import approving, asked, history, positions, redeployment, rollback
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.scaling import NUMBER
-from coordinator_tasks.service.topics import list_topics
+from coordinator_tasks.service.fleets import redeployment
+from coordinator_tasks.service.fleets.scaling import NUMBER
+from coordinator_tasks.service.nodes import action_log, history
+from coordinator_tasks.service.nodes.topics import list_topics
+from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.plan import plans_to_approve, rollback
 from coordinator_tasks.wiring import open_coordinator
 from tests.faults.roles import LOOK_S, Life, begin
 
@@ -172,7 +175,7 @@ def _roll_back(c: Coordinator, life: Life) -> Iterable[Ask]:
 def _approve(c: Coordinator, life: Life) -> Iterator[Ask]:
     """Each plan that waits, as long as the case goes on: one is void as soon as somebody has died."""
     while True:
-        found = approving.waiting(c, [life.topic]).get(life.topic)
+        found = plans_to_approve.waiting(c, [life.topic]).get(life.topic)
         if found is not None:
             yield Ask("approve", {"topic": life.topic, "digest": found.digest}, found.digest)
         time.sleep(LOOK_S)
@@ -181,7 +184,7 @@ def _approve(c: Coordinator, life: Life) -> Iterator[Ask]:
 def _reject(c: Coordinator, life: Life) -> Iterator[Ask]:
     """The plan that waits, until one is rejected."""
     while True:
-        found = approving.waiting(c, [life.topic]).get(life.topic)
+        found = plans_to_approve.waiting(c, [life.topic]).get(life.topic)
         if found is not None and found.answered:
             return
         if found is not None:
@@ -324,7 +327,7 @@ def recorded(c: Coordinator) -> list[str]:
         plans = history.records(c, topic, RECORDS)
         actors = (one.actor for one in plans if one.plan is not None and one.plan.strategy == positions.RESET)
         resets |= Counter(_told(actors))  # one for each topic, if it is of several
-    return sorted([*resets.elements(), *_told(one.actor for one in asked.asked(c, limit=RECORDS))])
+    return sorted([*resets.elements(), *_told(one.actor for one in action_log.asked(c, limit=RECORDS))])
 
 
 def _told(actors: Iterable[Actor]) -> list[str]:

@@ -4,7 +4,7 @@ from coordinator_tasks.core.codecs.codec import decode_release
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import ZooKeeper
-from coordinator_tasks.demo.evidence import SeenRelease
+from coordinator_tasks.devstack.demo.evidence import SeenRelease
 
 
 class Releases:

@@ -23,10 +23,11 @@ from coordinator_tasks import wiring
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import LookAgain, Unavailable
 from coordinator_tasks.core.model import PROPERTIES, SEEKS, Actor, Member, State
-from coordinator_tasks.embedded.ports import HOST
-from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.devstack.embedded.ports import HOST
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import Waiting, WaitReport
+from coordinator_tasks.service.nodes import directives, topics
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Waiting, WaitReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process import consumer_process
 from spark_apps.agent.process.agent import AgentTiming

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from coordinator_tasks.demo.evidence import Row
+from coordinator_tasks.devstack.demo.evidence import Row
 
 
 class Rows:

@@ -14,7 +14,9 @@ from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.errors import NodeMissing
 from coordinator_tasks.core.model import Record
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.service import history, lag_moments, positions
+from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.watch import lag_moments
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.faults.case import FIRST, SECOND, Actor, Case, Failed, Result
 from tests.faults.checker import Run

@@ -5,9 +5,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import HOST
-from coordinator_tasks.embedded.zookeeper import EmbeddedEnsemble
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import HOST
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble
 from tests.faults.case import Failed
 from tests.faults.netns import Host, Network
 from tests.faults.servers import Servers

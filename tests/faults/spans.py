@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import Record
-from coordinator_tasks.demo.checker import unowned_rows
-from coordinator_tasks.demo.evidence import Row, SeenRelease
-from coordinator_tasks.demo.ownership import Holding, holdings
+from coordinator_tasks.devstack.demo.checker import unowned_rows
+from coordinator_tasks.devstack.demo.evidence import Row, SeenRelease
+from coordinator_tasks.devstack.demo.ownership import Holding, holdings
 from tests.faults.checker import TOLERANCE_S, history_faults, rewound, unowned_commits
 from tests.faults.commit_log import LoggedCommit, by_partition
 

@@ -19,10 +19,10 @@ from urllib.error import URLError
 from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.model import Ending
 from coordinator_tasks.core.model import State as TopicState
-from coordinator_tasks.demo.evidence import Row
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import fleet
+from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.wiring import open_coordinator
 from tests.audit_rows import read_audit
 from tests.faults.checker import Run

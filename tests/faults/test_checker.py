@@ -11,7 +11,7 @@ from coordinator_tasks.core.model import Committed, MoveKind, Record, State, Tok
 from tests.faults.checker import Run, check
 from tests.faults.commit_log import LoggedCommit, read_key, read_value
 from tests.faults.orchestrator import needless
-from tests.unit.coordinator_tasks.demo.demo_evidence import (
+from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import (
     GENERATION,
     KILLED_OFFSET,
     PARTITIONS,

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import overview
+from coordinator_tasks.service.watch import overview
 from tests.faults.hostile import CHUNK, EDGES, LIAR, problems_of, site
 from tests.faults.malformed import ODD_TEXTS, ODD_VALUES
 

@@ -13,8 +13,10 @@ from coordinator_tasks.core import names
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.service import directives, fleet, loop, overview, topics
-from coordinator_tasks.service.transitions import Outcome
+from coordinator_tasks.service.nodes import directives, fleet, topics
+from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.run import loop
+from coordinator_tasks.service.watch import overview
 from tests.faults.malformed import (
     ASIDE,
     NEEDED,

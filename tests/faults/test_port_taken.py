@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from coordinator_tasks.service import observe
+from coordinator_tasks.service.nodes import observe
 from tests.integration.test_real_silence import PARTITIONS, Cluster, Hosted, cluster
 
 __all__ = ["cluster"]

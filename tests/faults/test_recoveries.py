@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import MoveKind, Record, State
-from coordinator_tasks.demo.checker import unowned_rows
-from coordinator_tasks.demo.ownership import holdings
+from coordinator_tasks.devstack.demo.checker import unowned_rows
+from coordinator_tasks.devstack.demo.ownership import holdings
 from tests.faults.checker import adopted, history_faults, stretched
-from tests.unit.coordinator_tasks.demo.demo_evidence import move, record, row
+from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import move, record, row
 
 LOST_AT, AFTER = 1002.0, 1003.0
 

@@ -8,7 +8,7 @@ import pytest
 from coordinator_tasks.core.model import Committed, Token
 from tests.faults.commit_log import LoggedCommit
 from tests.faults.spans import CleanRun, Span, check_spans
-from tests.unit.coordinator_tasks.demo.demo_evidence import GENERATION, PARTITIONS, RECORDS, honest
+from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import GENERATION, PARTITIONS, RECORDS, honest
 
 
 def clean() -> CleanRun:

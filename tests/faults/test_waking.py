@@ -10,7 +10,7 @@ from tests.faults.checker import Run
 from tests.faults.commit_log import LoggedCommit
 from tests.faults.test_checker import LATE, commit, good, with_commits, with_rows
 from tests.faults.waking import PROMISED_S, SLACK_S, Sleep, judge, late_stop, taken
-from tests.unit.coordinator_tasks.demo.demo_evidence import (
+from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import (
     KILL_AT,
     KILLED_OFFSET,
     RECORDS,

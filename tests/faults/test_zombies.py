@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.faults.servers import Servers
 from tests.faults.zombie import Wake, sleepers
 

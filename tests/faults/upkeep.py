@@ -3,21 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from coordinator_tasks.core import upgrade
-from coordinator_tasks.core.growth import Decision, Kind, Limits, Load, Memory, Move, Seen
+from coordinator_tasks.core.fleet import upgrade
+from coordinator_tasks.core.fleet.growth import Decision, Kind, Limits, Load, Memory, Move, Seen
 from coordinator_tasks.core.model import Actor, Fleet
-from coordinator_tasks.service import (
-    autoscale,
-    growth_store,
-    lag_moments,
-    redeployment,
-    store,
-    topics,
-    transitions,
-    upgrade_store,
-    upgrades,
-)
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import autoscale, redeployment, upgrades
+from coordinator_tasks.service.nodes import growth_store, store, topics, upgrade_store
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.watch import lag_moments
 
 Task: TypeAlias = Callable[[str], None]
 """Says under which name the next operations are noted."""

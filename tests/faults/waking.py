@@ -6,8 +6,8 @@ What it does then under the rights that it had before it slept is set apart and 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.demo.evidence import Row
-from coordinator_tasks.demo.ownership import holdings
+from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.demo.ownership import holdings
 from tests.faults.checker import TOLERANCE_S, Findings, Run, check
 from tests.faults.commit_log import LoggedCommit, by_partition
 

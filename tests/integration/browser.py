@@ -21,7 +21,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 DRIVER = shutil.which("chromedriver") or ""

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from coordinator_ui import live, words
 from coordinator_ui.access import Access, access_of
-from coordinator_ui.routes import make_app
-from coordinator_ui.trends import Trend, Trends
+from coordinator_ui.data import live
+from coordinator_ui.data.trends import Trend, Trends
+from coordinator_ui.pages.routes import make_app
+from coordinator_ui.texts import words
 
-from coordinator_tasks.core.lag_moments import EVERY_S, KEPT, LagMoment, TopicMoment
 from coordinator_tasks.core.machine.world import World
+from coordinator_tasks.core.measure.lag_moments import EVERY_S, KEPT, LagMoment, TopicMoment
 from tests.integration.browser import served
 
 CONSUMERS, PARTITIONS = 1_000, 10_000

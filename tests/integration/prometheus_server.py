@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.embedded.host import prometheus_program
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.host import prometheus_program
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from tests.integration.agent_site import Site
 
 FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"

@@ -13,12 +13,12 @@ from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import ConsumerStatus, StartRule, State, TopicNode
 from coordinator_tasks.core.model import Record as HistoryRecord
 from coordinator_tasks.core.ports import ZooKeeper
-from coordinator_tasks.demo.checker import disordered, lost_records, repeated, unowned_rows
-from coordinator_tasks.demo.evidence import Produced, Row, SeenRelease
-from coordinator_tasks.demo.ownership import holdings
-from coordinator_tasks.service import history, topics
+from coordinator_tasks.devstack.demo.checker import disordered, lost_records, repeated, unowned_rows
+from coordinator_tasks.devstack.demo.evidence import Produced, Row, SeenRelease
+from coordinator_tasks.devstack.demo.ownership import holdings
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import TopicReport
+from coordinator_tasks.service.nodes import history, topics
+from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings

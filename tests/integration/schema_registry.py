@@ -9,7 +9,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
-from coordinator_tasks.embedded.ports import HOST
+from coordinator_tasks.devstack.embedded.ports import HOST
 
 
 def versions(

@@ -10,7 +10,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from coordinator_tasks.core.kafka_rights import Resource, Right, Side
+from coordinator_tasks.core.protocol.kafka_rights import Resource, Right, Side
 from tests.certificates import Authority
 from tests.sasl_kafka import SaslKafka
 

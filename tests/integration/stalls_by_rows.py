@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from benchmarks import upgrades
 from benchmarks.pause_truth import compared
 from coordinator_tasks.core.model import Record
-from coordinator_tasks.demo import stalls
-from coordinator_tasks.demo.evidence import Produced, Row
-from coordinator_tasks.service.upgrade_report import UpgradeReport
+from coordinator_tasks.devstack.demo import stalls
+from coordinator_tasks.devstack.demo.evidence import Produced, Row
+from coordinator_tasks.service.fleets.upgrade_report import UpgradeReport
 
 CLOSE_S, SHARE = 0.3, 0.3
 """A row's time is from before its write, and Spark says that a batch has passed after its commit: on a busy machine later."""

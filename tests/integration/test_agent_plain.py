@@ -13,8 +13,8 @@ import pytest
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_member
 from coordinator_tasks.core.model import Committed, Ending, Token
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.plain import Output, Record
 from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, ask, wait_for

@@ -19,8 +19,8 @@ import pytest
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.audit_rows import read_audit
 from tests.integration.agent_site import Site, Traffic, another_topic, wait_for
 from tests.integration.kafka_topics import expire

@@ -12,13 +12,13 @@ import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.model import Ending, Fleet, Member
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import fleet
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.observe import load_claims
+from coordinator_tasks.service.nodes import fleet
+from coordinator_tasks.service.nodes.observe import load_claims
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import clear_tasks, wait_for_run

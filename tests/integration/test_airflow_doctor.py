@@ -8,14 +8,14 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow, Service
+from coordinator_tasks.devstack.embedded.airflow_client import AirflowClient
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.doctor import Finding, Result, airflow_site
 from coordinator_tasks.doctor import airflow as checks
 from coordinator_tasks.doctor.airflow import PASSWORD, USER, Api, examine
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
-from coordinator_tasks.embedded.airflow_client import AirflowClient
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import topics
+from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import task_log

@@ -15,14 +15,15 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
-from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Actor, Committed, Fleet
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import approving, fleet, history, topics
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet, history, topics
+from coordinator_tasks.service.plan import plans_to_approve
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run, xcom
@@ -191,7 +192,7 @@ def look_at_the_question(browser: Browser, airflow: EmbeddedAirflow) -> None:
 
 def waiting(c: Coordinator) -> str:
     """The name of the plan that waits."""
-    found = approving.waiting(c, [TOPIC]).get(TOPIC)
+    found = plans_to_approve.waiting(c, [TOPIC]).get(TOPIC)
     return found.digest if found is not None and NEW in found.why else ""
 
 

@@ -18,13 +18,13 @@ from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.airflow_client import AirflowClient
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.airflow_client import AirflowClient
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import directives, fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import directives, fleet, topics
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run, xcom

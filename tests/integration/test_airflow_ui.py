@@ -14,10 +14,10 @@ import httpx
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
-from coordinator_ui import words
 from coordinator_ui.access import Access, access_of
-from coordinator_ui.reading import PAGE_LIMIT_S, Reader
-from coordinator_ui.routes import make_app
+from coordinator_ui.data.reading import PAGE_LIMIT_S, Reader
+from coordinator_ui.pages.routes import make_app
+from coordinator_ui.texts import words
 from fastapi.testclient import TestClient
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -26,14 +26,15 @@ from selenium.webdriver.remote.webelement import WebElement
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import KafkaUnavailable
+from coordinator_tasks.core.measure.pauses import amount, longest
 from coordinator_tasks.core.model import Actor, Pause
-from coordinator_tasks.core.pauses import amount, longest
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import history, lag_moments, topics
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.history import Rebalance
+from coordinator_tasks.service.nodes import history, topics
+from coordinator_tasks.service.nodes.history import Rebalance
+from coordinator_tasks.service.watch import lag_moments
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps.plain import Record, Sink

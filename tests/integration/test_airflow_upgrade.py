@@ -19,15 +19,17 @@ import psutil
 import pytest
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
+from coordinator_tasks.core.fleet.upgrade import Phase, Upgrade
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.core.upgrade import Phase, Upgrade
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import fleet, pauses, upgrade_report, upgrade_store
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.upgrade_report import MovedPartition
+from coordinator_tasks.service.fleets import upgrade_report
+from coordinator_tasks.service.fleets.upgrade_report import MovedPartition
+from coordinator_tasks.service.nodes import fleet, upgrade_store
+from coordinator_tasks.service.plan import pauses
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run
 from tests.audit_rows import audit_rows

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.embedded import jars
-from coordinator_tasks.embedded.errors import EmbeddedError
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded import jars
+from coordinator_tasks.devstack.embedded.errors import EmbeddedError
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.java import JavaUnavailable, find_java
 from spark_apps.pipelines.schema_registry import subject_of
 from tests.integration import avro_application

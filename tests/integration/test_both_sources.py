@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from coordinator_tasks.embedded import jars
-from coordinator_tasks.embedded.errors import JarsUnavailable
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded import jars
+from coordinator_tasks.devstack.embedded.errors import JarsUnavailable
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.java import find_java
 from spark_apps.records import reader
 from spark_apps.records.batches import Range

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import pytest
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.integration
 TOPIC = "cli-orders"

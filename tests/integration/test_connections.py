@@ -7,9 +7,9 @@ import pytest
 from coordinator_plugin.connections import KafkaConnectionHook, ZooKeeperConnectionHook
 from coordinator_plugin.provider import KAFKA, ZOOKEEPER
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseHook

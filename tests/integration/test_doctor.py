@@ -11,15 +11,15 @@ from coordinator_tasks.adapters.server_versions import REFUSES, TAKES, zookeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.cli import main
-from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.model import Fleet
+from coordinator_tasks.core.protocol.kafka_rights import Side
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.doctor import Result, examine
 from coordinator_tasks.doctor.zookeeper import JUTE_BYTES
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import topics
-from coordinator_tasks.service.fleet import set_fleet
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.nodes.fleet import set_fleet
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow, Service
-from coordinator_tasks.embedded.errors import AirflowUnavailable
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow, Service
+from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
 from tests.airflow_calls import task_log, wait_for_run, xcom
 from tests.integration.airflow_site import ROOT, eventually
 from tests.receiver import Receiver

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.embedded import jars
-from coordinator_tasks.embedded.errors import CacheUnavailable, JarsUnavailable
+from coordinator_tasks.devstack.embedded import jars
+from coordinator_tasks.devstack.embedded.errors import CacheUnavailable, JarsUnavailable
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,7 @@ mkdir "$folder/jars" && cp {source}/*.jar "$folder/jars" && sleep 0.5
 ASKER = """
 import sys
 from pathlib import Path
-from coordinator_tasks.embedded import jars
+from coordinator_tasks.devstack.embedded import jars
 jars.pyspark_home = lambda: Path(sys.argv[1])
 print(jars.ensure_kafka_jars())
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks import java
-from coordinator_tasks.embedded import host
+from coordinator_tasks.devstack.embedded import host
 from coordinator_tasks.java import JavaUnavailable, find_java
 
 pytestmark = pytest.mark.integration

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from tests.sasl_kafka import SaslKafka
 
 pytestmark = pytest.mark.integration

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coordinator_tasks.embedded import detached
-from coordinator_tasks.embedded.errors import EmbeddedError, ProcessFailed
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded import detached
+from coordinator_tasks.devstack.embedded.errors import EmbeddedError, ProcessFailed
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 
 pytestmark = pytest.mark.integration
 
@@ -24,9 +24,9 @@ OWNER = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 from pathlib import Path
-from coordinator_tasks.embedded import detached
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded import detached
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 
 folder, way = Path(sys.argv[1]), sys.argv[2]
 escaped = folder / "escaped.pid"
@@ -150,7 +150,7 @@ def test_reaping_ends_what_has_left_its_session(tmp_path: Path) -> None:
     escaped = tmp_path / "escaped.pid"
     script = f"setsid sh -c 'echo $$ > {escaped}; exec sleep 600' & wait"
     code = (
-        "import sys; from pathlib import Path; from coordinator_tasks.embedded.processes import *\n"
+        "import sys; from pathlib import Path; from coordinator_tasks.devstack.embedded.processes import *\n"
         f"s = ProcessSpec('x', ('sh', '-c', {script!r}), Path({str(tmp_path / 'x.log')!r}))\n"
         f"p = ManagedProcess(s, Path({str(escaped)!r}).exists); p.start(); p.stop(); print(reap_all())"
     )

@@ -26,16 +26,18 @@ from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKaf
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Fleet
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.errors import AirflowUnavailable
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import approving, fleet, history, topics, upgrades
-from coordinator_tasks.service.action import ONCE
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.actions.action import ONCE
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.actions.parameters import DRY_RUN, EXECUTE, REQUIRED
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.parameters import DRY_RUN, EXECUTE, REQUIRED
-from coordinator_tasks.service.redeployment import all_stable
+from coordinator_tasks.service.fleets import upgrades
+from coordinator_tasks.service.fleets.redeployment import all_stable
+from coordinator_tasks.service.nodes import fleet, history, topics
+from coordinator_tasks.service.plan import plans_to_approve
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator, settings_from_environment
 from tests.airflow_access import signed_in
@@ -188,7 +190,7 @@ class ActionSite:
         self.starts("c-2", LATER["c-2"])
         eventually(lambda: self.stand({"back": ["c-1", "c-2"]}))
         self.words["{rebalance}"] = history.rebalances(c, ["back"], 1)[0].rebalance
-        self.words["{digest}"] = eventually(lambda: approving.waiting(c, ["approved"]))["approved"].digest
+        self.words["{digest}"] = eventually(lambda: plans_to_approve.waiting(c, ["approved"]))["approved"].digest
 
     def stand(self, settled: Mapping[str, list[str]]) -> bool:
         """Whether these topics are Stable with these owners, and all others Stable."""

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from coordinator_ui.routes import Result, run_result
+from coordinator_ui.pages.routes import Result, run_result
 
 from coordinator_tasks.core.model import (
     Actor,
@@ -21,7 +21,7 @@ from coordinator_tasks.core.model import (
     Token,
     TopicStatus,
 )
-from coordinator_tasks.service import directives, topics
+from coordinator_tasks.service.nodes import directives, topics
 from tests.fakes.cluster import PERSON, Cluster
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at, served
 from tests.unit.plugins.pages_site import pages_of, register, stable, write

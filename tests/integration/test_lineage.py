@@ -19,13 +19,13 @@ from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKaf
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Actor, Fleet
-from coordinator_tasks.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet, topics
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.airflow_site import airflow_of, cluster_of, eventually

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from coordinator_ui import words
+from coordinator_ui.texts import words
 from fastapi import HTTPException
 from selenium.webdriver.common.by import By
 

@@ -14,13 +14,14 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 
 from coordinator_tasks.core.codecs.growth_codec import encode_growth
-from coordinator_tasks.core.growth import Limits
+from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import autoscale, growth_store
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.fleets import autoscale
+from coordinator_tasks.service.nodes import growth_store
 from coordinator_tasks.wiring import open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration import keda

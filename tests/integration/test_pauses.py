@@ -7,17 +7,17 @@ from statistics import median
 
 import pytest
 from coordinator_ui.access import Access, access_of
-from coordinator_ui.reading import Reader
-from coordinator_ui.routes import make_app
+from coordinator_ui.data.reading import Reader
+from coordinator_ui.pages.routes import make_app
 from fastapi.testclient import TestClient
 
 from benchmarks.pause_truth import CLOCKS, TARGET_MS, Plain, compared
+from coordinator_tasks.core.measure.pauses import amount, sentence
 from coordinator_tasks.core.model import Pauses, Record
-from coordinator_tasks.core.pauses import amount, sentence
-from coordinator_tasks.demo import stalls
-from coordinator_tasks.demo.evidence import Produced
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.demo import stalls
+from coordinator_tasks.devstack.demo.evidence import Produced
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import HOST, free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.settings import plain_settings

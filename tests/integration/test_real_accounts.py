@@ -10,14 +10,14 @@ from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.adapters.zookeeper_rights import access_list
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
-from coordinator_tasks.core import node_rights
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Ending, Fleet, MoveKind
 from coordinator_tasks.core.ports import Create, Delete, SetData
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import directives, fleet, history
+from coordinator_tasks.core.protocol import node_rights
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import directives, fleet, history
 from coordinator_tasks.wiring import Settings, open_coordinator, open_zookeeper
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed

@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient
 
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member
 from coordinator_tasks.core.ports import StatusClient
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import directives
-from coordinator_tasks.service.audit import Audit, audit
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import directives
+from coordinator_tasks.service.watch.audit import Audit, audit
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed

@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 from coordinator_tasks import cli
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.cli.base import user
-from coordinator_tasks.core.growth import Kind
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import fleet, growth_store, topics
+from coordinator_tasks.core.fleet.growth import Kind
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet, growth_store, topics
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps import plain
 from spark_apps.plain import Record, Sink

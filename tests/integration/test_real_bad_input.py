@@ -11,10 +11,10 @@ import pytest
 from coordinator_tasks import cli
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import fleet
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps import main, plain
 from spark_apps.launch import launcher

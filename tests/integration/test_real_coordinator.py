@@ -16,11 +16,12 @@ from coordinator_tasks.core.codecs.status_codec import decode_status, encode_sta
 from coordinator_tasks.core.machine.invariants import of_topic
 from coordinator_tasks.core.model import Actor, Record, RunningPartition, State, Token, TopicNode, TopicState
 from coordinator_tasks.core.ports import Delete, SetData, ZooKeeper
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import directives, history, topics, transitions
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import Outcome
+from coordinator_tasks.service.nodes import directives, history, topics
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Outcome
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import wait_for

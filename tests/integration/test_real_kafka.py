@@ -15,9 +15,10 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, NodeMissing
 from coordinator_tasks.core.model import Actor, StartRule
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import topics, transitions
-from coordinator_tasks.service.transitions import Outcome, TopicReport
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for

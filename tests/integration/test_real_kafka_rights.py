@@ -8,10 +8,11 @@ import pytest
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.kafka_rights import Resource, Right, Side, needed, transactional_ids
+from coordinator_tasks.core.protocol.kafka_rights import Resource, Right, Side, needed, transactional_ids
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.doctor import Finding, Result, examine
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import directives, positions
+from coordinator_tasks.service.nodes import directives
+from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE, Settings
 from coordinator_tasks.wiring import ask_brokers, open_coordinator
 from spark_apps.records.batches import Range

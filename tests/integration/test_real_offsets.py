@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
 from tests.kafka_tools import consumer_groups

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import positions
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.wiring import open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, Traffic, wait_for

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Rows, Running, Site, wait_for
 from tests.integration.test_real_kafka import with_login
 from tests.sasl_kafka import SaslKafka

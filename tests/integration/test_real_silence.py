@@ -17,12 +17,13 @@ from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_directive
 from coordinator_tasks.core.model import Actor, Ending, Member, Silence, State, TopicNode, TopicState, Unreachable
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import free_port
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import observe, topics, transitions
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.transitions import TopicReport
+from coordinator_tasks.service.nodes import observe, topics
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import wait_for

@@ -14,8 +14,8 @@ import pytest
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, wait_for
 from tests.integration.hanging_pipeline import HANG, TRIGGER_S, counting, now_and_then
 from tests.integration.spark_submit import SUBMIT

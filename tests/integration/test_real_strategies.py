@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import LIMIT_S, Managed

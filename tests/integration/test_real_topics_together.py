@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import topics
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.wiring import open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for

@@ -17,10 +17,10 @@ from coordinator_tasks.core.codecs.codec import decode_state
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Answer, Member, MoveKind, Silence, State, TopicStatus, Unreachable
 from coordinator_tasks.core.ports import Create, SetData, StatusClient, ZooKeeper
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import read_directive
+from coordinator_tasks.service.nodes.directives import read_directive
 from coordinator_tasks.wiring import open_coordinator, open_zookeeper
 from spark_apps.plain import Record, Sink
 from tests.integration.agent_site import Site, Traffic, wait_for

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.service import topics
+from coordinator_tasks.service.nodes import topics
 from tests.fakes.cluster import PERSON, Cluster
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at, served
 from tests.unit.plugins.pages_site import a_hand_off, pages_of, stable, write

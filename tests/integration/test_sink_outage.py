@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.spark_submit import SUBMIT
 from tests.postgres_server import PostgresServer, postgres_or_skip

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 
-from coordinator_tasks.demo.evidence import Row
-from coordinator_tasks.embedded.ports import HOST, free_port, listening
-from coordinator_tasks.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port, listening
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import Managed

@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.ports import HOST, free_port
-from coordinator_tasks.embedded.processes import ManagedProcess
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
-from coordinator_tasks.service import overrides
+from coordinator_tasks.service.plan import overrides
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.audit_rows import read_audit

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.model import Committed, Token
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.database import Database
 from spark_apps.plain import Output, Record

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.pipelines.json_records import NO_DOCUMENT
 from spark_apps.records.agent_socket import AgentServer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.ports import free_port
 from coordinator_tasks.run_folder import RunFolder
 from spark_apps.launch.launcher import main
 from tests.integration import ui_application

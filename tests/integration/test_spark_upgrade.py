@@ -16,15 +16,17 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
+from coordinator_tasks.core.fleet.upgrade import Phase, Rule, Upgrade
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.core.upgrade import Phase, Rule, Upgrade
-from coordinator_tasks.demo.evidence import Row
-from coordinator_tasks.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service import fleet, pauses, upgrade_report, upgrade_store, upgrades
+from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import Launch
-from coordinator_tasks.service.upgrade_begin import Wish, begin
+from coordinator_tasks.service.fleets import upgrade_report, upgrades
+from coordinator_tasks.service.fleets.upgrade_begin import Wish, begin
+from coordinator_tasks.service.nodes import fleet, upgrade_store
+from coordinator_tasks.service.nodes.fleet import Launch
+from coordinator_tasks.service.plan import pauses
 from coordinator_tasks.wiring import open_coordinator
 from tests.audit_rows import row_of
 from tests.integration import upgraded_pipeline

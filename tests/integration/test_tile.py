@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.service import topics
-from coordinator_tasks.service.fleet import set_fleet
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.nodes.fleet import set_fleet
 from tests.fakes.cluster import PERSON, Cluster
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at, served
 from tests.unit.plugins.pages_site import pages_of, stable

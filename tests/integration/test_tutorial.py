@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coordinator_tasks.demo import kept
-from coordinator_tasks.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.devstack.demo import kept
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import find_java
 from coordinator_tasks.settings import Settings
 from tests.integration.airflow_site import eventually

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator_tasks.service.action import Action
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.action import Action
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from tests.reference.form import ROOT, Row, common, own_table, page, table
 
 HEAD = ("field", "title", "value", "default", "meaning")

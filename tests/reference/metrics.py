@@ -9,11 +9,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_tasks.cli import metrics_text
-from coordinator_tasks.core.growth import Decision, Kind
-from coordinator_tasks.core.lag import LagStatus
-from coordinator_tasks.service.figures import TopicFigures, TopicLag
-from coordinator_tasks.service.overview import ConsumerOverview
-from coordinator_tasks.service.survey import Happened, PartitionLag, Survey
+from coordinator_tasks.core.fleet.growth import Decision, Kind
+from coordinator_tasks.core.measure.lag import LagStatus
+from coordinator_tasks.service.watch.overview import ConsumerOverview
+from coordinator_tasks.service.watch.survey import Happened, PartitionLag, Survey
+from coordinator_tasks.service.watch.topic_metrics import TopicFigures, TopicLag
 from spark_apps.agent.interface import metrics as consumer_metrics
 from spark_apps.agent.ownership.figures import ConsumerFigures, PartitionFigures
 from spark_apps.agent.ownership.figures import TopicFigures as OwnedTopic

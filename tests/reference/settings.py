@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.allowed_launches import AllowedLaunches
-from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.settings import _MADE_BY_WIRING, Settings
 from tests.reference.form import page, table
 

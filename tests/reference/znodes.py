@@ -1,8 +1,8 @@
 """The nodes in ZooKeeper, with who may write them."""
 
-from coordinator_tasks.core import node_rights
 from coordinator_tasks.core.codecs.fields import NODES
 from coordinator_tasks.core.names import Paths
+from coordinator_tasks.core.protocol import node_rights
 from tests.reference.form import meanings, page, table
 
 WORDS = {"r": "read", "w": "write", "c": "create", "d": "delete"}
@@ -43,7 +43,7 @@ def znodes() -> str:
         "## Who may write\n\nThe last column holds with [separate accounts](../secrets.md#separate-zookeeper-accounts). The coordinator "
         "has all rights on all nodes. ZooKeeper checks the rights to create and to delete a node on its parent: those in the table are those on "
         "the node's children. Consumers and their launchers write `ids/[CONSUMER]`, and so does the coordinator (absence, answer, end). The "
-        "coordinator creates the partitions' nodes, and givers write releases there. The code is `coordinator_tasks/core/node_rights.py`.\n"
+        "coordinator creates the partitions' nodes, and givers write releases there. The code is `coordinator_tasks/core/protocol/node_rights.py`.\n"
     )
     fields = [
         f"## {f'`{name}`' if '/' in name and ' ' not in name else name}\n\n{meanings(text)}"

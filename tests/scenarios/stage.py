@@ -10,8 +10,9 @@ from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Record, Silence
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
-from coordinator_tasks.service import directives, topics, transitions
-from coordinator_tasks.service.transitions import Outcome, TopicReport
+from coordinator_tasks.service.nodes import directives, topics
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
 from tests.fakes.cluster import PERSON
 from tests.fakes.zookeeper import FakeZooKeeper
 from tests.world.site import Site

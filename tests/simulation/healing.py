@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.model import State
-from coordinator_tasks.service import directives, topics
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import directives, topics
 from tests.simulation.consumer import Consumer
 from tests.simulation.faults import Lasting, Wait
 from tests.simulation.mishaps import removed

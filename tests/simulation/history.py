@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from unittest import mock
 
 from coordinator_tasks.core.model import State
-from coordinator_tasks.service import observe
+from coordinator_tasks.service.nodes import observe
 from tests.simulation.actions import FAULTS, Action, perform
 from tests.simulation.excuses import Excuse
 from tests.simulation.faults import Fault, Lasting, Wait

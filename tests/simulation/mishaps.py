@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.model import Committed, Split, TopicConfig
-from coordinator_tasks.service import directives, history, rollback, topics
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import directives, history, topics
+from coordinator_tasks.service.plan import rollback
 from tests.simulation.faults import Fault
 from tests.simulation.orchestrator import RUN
 from tests.simulation.turns import Act, consume, pick, running, some_attempt

@@ -12,8 +12,10 @@ from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Ending
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.service import fleet, refusals, transitions, upkeep
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet, refused_connections
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.run import upkeep
 from tests.simulation.interfaces import Interfaces
 from tests.simulation.kafka import Admin, Brokers
 from tests.simulation.kernel import Fiber, Host
@@ -33,7 +35,10 @@ TASKS: dict[str, Call] = {
     "await_started": lambda c, _: transitions.await_started(c, transitions.topics(c)),
     "settle": lambda c, actor: transitions.settle(c, transitions.topics(c), actor),
     "step": lambda c, actor: transitions.step(c, transitions.topics(c), actor),
-    "chores": lambda c, _: [*upkeep.upkeep(c, transitions.topics(c)), refusals.note(c, c.discovery.members())],
+    "chores": lambda c, _: [
+        *upkeep.upkeep(c, transitions.topics(c)),
+        refused_connections.note(c, c.discovery.members()),
+    ],
 }
 RUN = ("plan", "await_closed", "start", "await_started", "settle")
 

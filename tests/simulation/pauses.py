@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
+from coordinator_tasks.core.measure.pauses import TICK_S
 from coordinator_tasks.core.model import Move, Pause, Record
-from coordinator_tasks.core.pauses import TICK_S
 from spark_apps.records.batches import Range
 from tests.simulation.consumer import Consumer
 

@@ -8,8 +8,9 @@ import pytest
 from coordinator_tasks.core.machine import deciding, presence
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.machine.world import World as Seen
-from coordinator_tasks.service import observe, transitions
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import observe
+from coordinator_tasks.service.plan import transitions
 from tests.simulation.actions import Action
 from tests.simulation.faults import Fault, Lasting
 from tests.simulation.history import Outcome, generate, run, run_seed

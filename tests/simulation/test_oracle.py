@@ -14,9 +14,9 @@ from coordinator_tasks.core.model import Committed, Ending, Handoff, Token, Topi
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.fence import Judgement, start_position
 from coordinator_tasks.core.protocol.holding import Changes, Reading
-from coordinator_tasks.service import directives, fleet, topics
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.observe import load_claims, put_claim
+from coordinator_tasks.service.nodes import directives, fleet, topics
+from coordinator_tasks.service.nodes.observe import load_claims, put_claim
 from spark_apps.agent.ownership import grants, requests
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.grants import Grants

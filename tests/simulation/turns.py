@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
-from coordinator_tasks.service import directives
+from coordinator_tasks.service.nodes import directives
 from tests.simulation.consumer import Consumer
 from tests.simulation.faults import Fault
 from tests.simulation.orchestrator import RUN, TASKS, Attempt

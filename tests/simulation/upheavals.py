@@ -1,8 +1,8 @@
 """Faults of ZooKeeper and of the consumers' processes."""
 
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.service import directives, topics
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import directives, topics
 from tests.simulation.consumer import Consumer
 from tests.simulation.faults import Fault
 from tests.simulation.turns import drive, pick, process_something, running, some_attempt

@@ -12,9 +12,9 @@ from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Actor, Committed, Directive, Member, State
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node
-from coordinator_tasks.service import topics
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.directives import read_directive
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.nodes.directives import read_directive
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.faults import Fault, Lasting, Wait
 from tests.simulation.interfaces import Interfaces

@@ -12,8 +12,8 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.protocol.holding import may_hold
-from coordinator_tasks.service import transitions
-from coordinator_tasks.service.topics import add_topic
+from coordinator_tasks.service.nodes.topics import add_topic
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 
 

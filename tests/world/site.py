@@ -35,8 +35,9 @@ from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Connection, SetData
 from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.core.protocol.holding import Reading, accepts, changes, grants, may_hold, owes_release
-from coordinator_tasks.service import directives, topics, transitions
-from coordinator_tasks.service.history import records
+from coordinator_tasks.service.nodes import directives, topics
+from coordinator_tasks.service.nodes.history import records
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import FakeZooKeeper
 

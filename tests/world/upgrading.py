@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Ending, Failure, Fleet, Member, State
-from coordinator_tasks.core.upgrade import Rule, Upgrade
-from coordinator_tasks.service import directives, fleet, overview, transitions, upgrade_store, upgrades
-from coordinator_tasks.service.upgrade_begin import Beginning, Wish, begin
+from coordinator_tasks.service.fleets import upgrades
+from coordinator_tasks.service.fleets.upgrade_begin import Beginning, Wish, begin
+from coordinator_tasks.service.nodes import directives, fleet, upgrade_store
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.watch import overview
 from tests.world.site import LOOP, Site
 
 APP = "billing"

@@ -7,8 +7,7 @@ added to a known version; only the coordinator writes topic nodes, so nothing is
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.packed import PACKED_VERSION, is_packed, packed, unpacked
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
-from coordinator_tasks.core.fetch_properties import usable
-from coordinator_tasks.core.fields import Fields, dump
+from coordinator_tasks.core.fleet.fetch_properties import usable
 from coordinator_tasks.core.model import (
     Ago,
     Approval,
@@ -25,6 +24,7 @@ from coordinator_tasks.core.model import (
     TopicState,
 )
 from coordinator_tasks.core.names import is_consumer
+from coordinator_tasks.core.text.json_fields import Fields, dump
 
 _TEXTS_BY_NAME, _COUNTS_BY_NAME = kinds.by_name(kinds.TEXT), kinds.by_name(kinds.COUNT)
 _HANDOFF = Shape(

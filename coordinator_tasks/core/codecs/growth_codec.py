@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
 from coordinator_tasks.core.errors import BadGrowth
-from coordinator_tasks.core.fields import Fields
-from coordinator_tasks.core.growth import Decision, Limits, Memory, Move
-from coordinator_tasks.core.growth import Kind as What
+from coordinator_tasks.core.fleet.growth import Decision, Limits, Memory, Move
+from coordinator_tasks.core.fleet.growth import Kind as What
+from coordinator_tasks.core.text.json_fields import Fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
-from coordinator_tasks.core.fields import MAX_SPAN_S, Fields, dump
 from coordinator_tasks.core.model import (
     Actor,
     Asked,
@@ -21,7 +20,8 @@ from coordinator_tasks.core.model import (
     State,
     Unmoved,
 )
-from coordinator_tasks.core.partition_text import numbers, ranges
+from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields, dump
+from coordinator_tasks.core.text.partition_text import numbers, ranges
 
 
 def _read_ranges(fields: Fields, name: str) -> tuple[int, ...]:

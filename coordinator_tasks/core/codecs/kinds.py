@@ -6,8 +6,8 @@ from typing import Any
 
 from coordinator_tasks.core.codecs.shape import Kind
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.fields import MAX_SPAN_S, Fields
 from coordinator_tasks.core.names import number_of, partition_of
+from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields
 
 TEXT, TEXTS = Kind(Fields.text), Kind(Fields.texts, list)
 COUNT, NUMBER, GENERATION, FLAG = Kind(Fields.count), Kind(Fields.number), Kind(Fields.generation), Kind(Fields.flag)

@@ -6,11 +6,11 @@ from typing import Any
 
 from coordinator_tasks.core.codecs.packed import unwrapped, wrapped
 from coordinator_tasks.core.codecs.shape import VERSION
-from coordinator_tasks.core.fields import MAX_NUMBER, Fields
-from coordinator_tasks.core.lag import LagStatus
-from coordinator_tasks.core.lag_moments import MOST_PARTITIONS, NOBODY, UNKNOWN, LagMoment, TopicMoment
+from coordinator_tasks.core.measure.lag import LagStatus
+from coordinator_tasks.core.measure.lag_moments import MOST_PARTITIONS, NOBODY, UNKNOWN, LagMoment, TopicMoment
 from coordinator_tasks.core.names import MAX_PARTITION
-from coordinator_tasks.core.partition_text import numbers, ranges
+from coordinator_tasks.core.text.json_fields import MAX_NUMBER, Fields
+from coordinator_tasks.core.text.partition_text import numbers, ranges
 
 
 def encode_lag_moment(moment: LagMoment) -> bytes:

@@ -6,7 +6,6 @@ Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.errors import InvalidName
-from coordinator_tasks.core.fields import MAX_LINK_CHARS, Fields
 from coordinator_tasks.core.model import (
     Absence,
     Directive,
@@ -21,6 +20,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import check_address, is_address
 from coordinator_tasks.core.protocol.claims import one_line
+from coordinator_tasks.core.text.json_fields import MAX_LINK_CHARS, Fields
 
 MAX_MEMBER_BYTES = 256 * 1024
 """Of a registration; ours have less than 1 KB, and anybody with a consumer's account registers as many as it likes."""

@@ -14,8 +14,8 @@ from coordinator_tasks.core.codecs.history_codec import decode_asked, decode_rec
 from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_directive, decode_fleet, encode_claim
 from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade
 from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.fleet.upgrade import OVER
 from coordinator_tasks.core.names import is_app, is_consumer, is_topic
-from coordinator_tasks.core.upgrade import OVER
 
 RECORD_DIGITS = 10
 """Of the number that ZooKeeper gives to a record."""

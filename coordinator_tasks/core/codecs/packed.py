@@ -9,8 +9,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator_tasks.core.fields import Fields, dump
-from coordinator_tasks.core.partition_text import numbers, ranges
+from coordinator_tasks.core.text.json_fields import Fields, dump
+from coordinator_tasks.core.text.partition_text import numbers, ranges
 
 PACKED_VERSION = 2
 MAX_UNPACKED_BYTES = 8_000_000

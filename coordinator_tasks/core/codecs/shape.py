@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from coordinator_tasks.core.fields import MISSING, Fields, dump
+from coordinator_tasks.core.text.json_fields import MISSING, Fields, dump
 
 VERSION = 1
 T = TypeVar("T")

@@ -6,7 +6,6 @@ from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.codec import TOKEN
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.fields import Fields, read_json
 from coordinator_tasks.core.model import (
     Committed,
     ConsumerStatus,
@@ -20,7 +19,8 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.names import MAX_ID_BYTES, is_consumer
-from coordinator_tasks.core.partition_text import cut, merged
+from coordinator_tasks.core.text.json_fields import Fields, read_json
+from coordinator_tasks.core.text.partition_text import cut, merged
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 

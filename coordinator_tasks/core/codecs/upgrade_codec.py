@@ -3,8 +3,8 @@
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.member_codec import FLEET_VERSION
 from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
-from coordinator_tasks.core.fields import Fields
-from coordinator_tasks.core.upgrade import Event, Mark, Outage, Phase, Rule, Upgrade
+from coordinator_tasks.core.fleet.upgrade import Event, Mark, Outage, Phase, Rule, Upgrade
+from coordinator_tasks.core.text.json_fields import Fields
 
 _RULE = Shape(
     Rule,

@@ -24,8 +24,8 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicStatus,
 )
-from coordinator_tasks.core.partition_text import first, named, shown
 from coordinator_tasks.core.protocol.fence import Judgement, is_far_ahead, judge
+from coordinator_tasks.core.text.partition_text import first, named, shown
 
 
 class Kind(StrEnum):

@@ -11,7 +11,7 @@ from coordinator_tasks.core.machine.draft import Draft, by_consumer, configured
 from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import Draining, MoveKind, State, TopicNode, TopicState
-from coordinator_tasks.core.partition_text import because, joined, noun, shown
+from coordinator_tasks.core.text.partition_text import because, joined, noun, shown
 
 CHANGED = "consumers, their attributes, partitions or the configuration changed"
 REMOVED = "the topic was removed, and nobody runs anything of it"

@@ -2,7 +2,7 @@
 
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import ConsumerStatus, Silence, TopicNode, TopicStatus, Unreachable
-from coordinator_tasks.core.partition_text import cut, named
+from coordinator_tasks.core.text.partition_text import cut, named
 
 _MOST_CHARS = 100
 

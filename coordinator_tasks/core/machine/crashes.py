@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from coordinator_tasks.core.machine.presence import in_backoff
 from coordinator_tasks.core.machine.world import Policy, World
 from coordinator_tasks.core.model import IdClaim
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.text.partition_text import counted
 
 
 @dataclass(frozen=True, slots=True)

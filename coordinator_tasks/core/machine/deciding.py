@@ -26,7 +26,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicState,
 )
-from coordinator_tasks.core.partition_text import agreed, joined, shown
+from coordinator_tasks.core.text.partition_text import agreed, joined, shown
 
 
 class Deciding:

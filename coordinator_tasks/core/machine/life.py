@@ -14,7 +14,7 @@ from coordinator_tasks.core.model import (
     Member,
     PlannedRestart,
 )
-from coordinator_tasks.core.partition_text import because
+from coordinator_tasks.core.text.partition_text import because
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.machine import causes, invariants, recovery
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
@@ -22,7 +21,8 @@ from coordinator_tasks.core.machine.question import Question
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
-from coordinator_tasks.core.partition_text import agreed, first, joined
+from coordinator_tasks.core.text.json_fields import MAX_COUNT
+from coordinator_tasks.core.text.partition_text import agreed, first, joined
 
 
 def decide(

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.machine.churn import recent
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.world import Policy, Presence, World
@@ -24,6 +23,7 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.names import KAFKAS_OWN
+from coordinator_tasks.core.text import topic_patterns
 
 _SAYS: Mapping[str, str] = {SEEKS: "that a partition is sent elsewhere", PROPERTIES: "the properties of a topic"}
 

@@ -28,9 +28,9 @@ from coordinator_tasks.core.machine.draft import Draft, draft_of
 from coordinator_tasks.core.machine.presence import is_isolated
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import Token, TopicNode, TopicStatus
-from coordinator_tasks.core.partition_text import agreed
 from coordinator_tasks.core.protocol.fence import credible, is_far_ahead
 from coordinator_tasks.core.protocol.holding import all_may_hold
+from coordinator_tasks.core.text.partition_text import agreed
 
 _SHOWN = 10  # sentences about single partitions
 

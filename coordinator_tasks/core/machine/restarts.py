@@ -6,7 +6,7 @@ from coordinator_tasks.core.assignors.explain import RolledBack
 from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import PlannedRestart
-from coordinator_tasks.core.partition_text import because
+from coordinator_tasks.core.text.partition_text import because
 
 
 def said(restart: PlannedRestart) -> str:

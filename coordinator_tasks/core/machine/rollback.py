@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from coordinator_tasks.core.model import Record, Rollback, State, TopicConfig
-from coordinator_tasks.core.partition_text import because, shown
+from coordinator_tasks.core.text.partition_text import because, shown
 
 
 def said(wanted: Rollback) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from coordinator_tasks.core.model import Split
-from coordinator_tasks.core.partition_text import named, shown
+from coordinator_tasks.core.text.partition_text import named, shown
 
 Side: TypeAlias = tuple[tuple[int, ...], Mapping[str, int]]
 """Partitions, and those who may be given them: consumer → incarnation."""

@@ -7,7 +7,7 @@ from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, 
 from coordinator_tasks.core.machine.presence import absence_of, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import TopicNode, TopicState
-from coordinator_tasks.core.partition_text import joined
+from coordinator_tasks.core.text.partition_text import joined
 
 NO_OWNER = "no owner; start a consumer that may have it, or see with `topics` what is waited for"
 

@@ -38,8 +38,8 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.names import MAX_ID_BYTES
-from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.protocol.holding import may_hold
+from coordinator_tasks.core.text.partition_text import shown
 
 MAX_ROUNDS = 100
 MAX_JOINS = 1_000

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.fields import MAX_COUNT
 from coordinator_tasks.core.model import Ending, IdClaim, Member
+from coordinator_tasks.core.text.json_fields import MAX_COUNT
 
 MAX_REGISTRATIONS = 16
 MAX_ENDED = 256

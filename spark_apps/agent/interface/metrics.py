@@ -4,7 +4,7 @@ At most `MAX_PARTITIONS` partitions of `MAX_TOPICS` topics have series of their 
 of a topic count all of its partitions.
 """
 
-from coordinator_tasks.core.lag import furthest_s
+from coordinator_tasks.core.measure.lag import furthest_s
 from coordinator_tasks.exposition import Families
 from spark_apps.agent.ownership.figures import ConsumerFigures, TopicFigures
 

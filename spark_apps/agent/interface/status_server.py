@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.fields import MAX_BYTES
 from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.core.text.json_fields import MAX_BYTES
 from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.http_connections import BoundedHandler, BoundedServer
 from coordinator_tasks.status_tokens import StatusTokens

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
-from coordinator_tasks.core.buckets import BATCH_S, Buckets
+from coordinator_tasks.core.measure.buckets import BATCH_S, Buckets
 from coordinator_tasks.core.model import Stall
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batch_times import BatchTimes

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from coordinator_tasks.core.model import Failure
-from coordinator_tasks.core.partition_text import agreed, counted, named
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.claims import one_line
+from coordinator_tasks.core.text.partition_text import agreed, counted, named
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.delivery import sink_is_away

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coordinator_tasks.core.fields import MAX_NUMBER
+from coordinator_tasks.core.text.json_fields import MAX_NUMBER
 from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import Listened, OwnedPartition

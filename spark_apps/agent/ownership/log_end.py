@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from math import exp, inf
 
-from coordinator_tasks.core.lag import EndPoints
+from coordinator_tasks.core.measure.lag import EndPoints
 
 INFLOW_S = 60.0
 INFLOW_MIN_S = 10.0

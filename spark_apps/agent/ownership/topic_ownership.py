@@ -8,8 +8,8 @@ Calls go one way: `requests`, `batches` and `listening` call `grants`, which cal
 """
 
 from coordinator_tasks.core.model import TopicStatus
-from coordinator_tasks.core.partition_text import merged
 from coordinator_tasks.core.ports import Clock
+from coordinator_tasks.core.text.partition_text import merged
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.failing import Failing
 from spark_apps.agent.ownership.figures import PartitionFigures, TopicFigures

@@ -31,7 +31,7 @@ from coordinator_tasks.core.model import ConsumerStatus, Draining, Ending, Membe
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Connection, Create, Delete, Operation, Registry, SetData, ZooKeeper
 from coordinator_tasks.core.protocol import claims
-from coordinator_tasks.core.znodes import put
+from coordinator_tasks.core.protocol.znodes import put
 from spark_apps.agent.ownership.figures import ConsumerFigures
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.journal import Standing

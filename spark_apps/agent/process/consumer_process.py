@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coordinator_tasks import __version__
-from coordinator_tasks.core import topic_patterns
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
-from coordinator_tasks.core.fields import MAX_REAL
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import check_address, check_consumer
 from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.core.text import topic_patterns
+from coordinator_tasks.core.text.json_fields import MAX_REAL
 from coordinator_tasks.logs import know
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.signals import on_signals

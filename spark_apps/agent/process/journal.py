@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from coordinator_tasks.core.partition_text import named
+from coordinator_tasks.core.text.partition_text import named
 
 EVERY_S = 1.0
 

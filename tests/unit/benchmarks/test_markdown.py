@@ -44,9 +44,9 @@ from benchmarks.circumstances import noted, told
 from benchmarks.headline import FURTHER, Place, tables
 from benchmarks.pause_truth import Compared
 from benchmarks.result import grid, output, verdict
+from coordinator_tasks.core.fleet.upgrade import Event, Phase, Rule, Upgrade
 from coordinator_tasks.core.model import FleetVersion, Unmoved
-from coordinator_tasks.core.upgrade import Event, Phase, Rule, Upgrade
-from coordinator_tasks.service.upgrade_report import MovedPartition, UpgradeReport
+from coordinator_tasks.service.fleets.upgrade_report import MovedPartition, UpgradeReport
 
 FOLDER = Path(source.__file__).parent
 WITH_A_FILE = [

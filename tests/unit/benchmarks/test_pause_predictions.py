@@ -11,7 +11,7 @@ import pytest
 from benchmarks import pause_predictions
 from benchmarks.pause_predictions import Moved, summed_up
 from coordinator_tasks.core.machine.what_if import Change
-from coordinator_tasks.core.pause_prediction import Interval, Prediction
+from coordinator_tasks.core.measure.pause_prediction import Interval, Prediction
 
 ROOT = Path(__file__).parents[3]
 SAID = Prediction(Interval(0.1, 0.05, 0.2), 9)

@@ -10,9 +10,9 @@ import pytest
 from benchmarks import pause_truth
 from benchmarks.pause_truth import CLOCKS, Compared, compared, markdown, summed_up
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Pause, Pauses, Record, State
-from coordinator_tasks.demo.evidence import Row
-from coordinator_tasks.embedded.processes import Guard
-from coordinator_tasks.embedded.reaper import MARK_VARIABLE
+from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.embedded.processes import Guard
+from coordinator_tasks.devstack.embedded.reaper import MARK_VARIABLE
 from coordinator_tasks.wiring import Settings
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from benchmarks.stalls import Flow, Span, Window, course, fewest_moves, impact
-from coordinator_tasks.demo.stalls import Stall
+from coordinator_tasks.devstack.demo.stalls import Stall
 
 TICKS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 FLOW = Flow(100, TICKS)

@@ -5,7 +5,7 @@ A link to a Spark UI is `http(s)://host[:port][/path]` of at most 500 characters
 
 import pytest
 
-from coordinator_tasks.core.fields import MAX_LINK_CHARS
+from coordinator_tasks.core.text.json_fields import MAX_LINK_CHARS
 from coordinator_tasks.links import host_of, is_application, is_page, log_page, why_no_template
 
 KNOWN = {

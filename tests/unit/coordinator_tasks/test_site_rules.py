@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.errors import BadRule
-from coordinator_tasks.core.upgrade_rule import Facts
+from coordinator_tasks.core.fleet.upgrade_rule import Facts
 from coordinator_tasks.site_rules import rules_of
 
 FACTS = Facts("billing", "v2", 50, 60.0, True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_tasks.service import topics
+from coordinator_tasks.service.nodes import topics
 from tests.fakes.cluster import PERSON, Cluster
 
 

@@ -10,9 +10,9 @@ import pytest
 from coordinator_plugin.pages_address import PREFIX
 from coordinator_ui import access
 from coordinator_ui.access import Access, access_of
-from coordinator_ui.reading import Reader
-from coordinator_ui.routes import Result, make_app, run_result, run_times
-from coordinator_ui.timeline import Span
+from coordinator_ui.data.reading import Reader
+from coordinator_ui.data.timeline import Span
+from coordinator_ui.pages.routes import Result, make_app, run_result, run_times
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import auditing
 from coordinator_ui.access import access_of
-from coordinator_ui.reading import Reader
-from coordinator_ui.routes import Result, make_app, run_result
+from coordinator_ui.data import audits
+from coordinator_ui.data.reading import Reader
+from coordinator_ui.pages.routes import Result, make_app, run_result
 from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_dependant
 from fastapi.routing import APIRoute
@@ -19,8 +19,9 @@ from fastapi.testclient import TestClient
 
 from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
 from coordinator_tasks.core.model import Committed, ConsumerStatus, Move, MoveKind, State, TopicStatus
-from coordinator_tasks.service import lag_moments, topics
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.watch import lag_moments
 from tests import reference
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.pages_site import airflow_refuses, pages_of, stable, text_of, write
@@ -122,7 +123,7 @@ def site() -> dict[str, Cluster]:
 def client(site: dict[str, Cluster], monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """Of a user who is signed in; an action's run says a line of the cluster that it was asked for."""
     monkeypatch.setenv("COORDINATOR_CLUSTERS", ",".join(CLUSTERS))
-    monkeypatch.setattr(auditing, "BETWEEN_S", 0.0)
+    monkeypatch.setattr(audits, "BETWEEN_S", 0.0)
     client = pages_of(lambda name: (name, lambda: nullcontext(site[name].coordinator)))
     client.app.dependency_overrides.pop(access_of)  # type: ignore[attr-defined]
     client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import asked_for
-from coordinator_ui.asked_for import Page, merged
+from coordinator_ui.pages import action_list
+from coordinator_ui.pages.action_list import Page, merged
 
 from coordinator_tasks.core.codecs.history_codec import encode_asked
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Actor, Asked, Change
 from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import asked
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.nodes import action_log
 from tests.fakes.cluster import Cluster
 from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import NASTY, airflow_refuses, pages_of, text_of
@@ -114,7 +114,7 @@ def test_a_filter_leaves_what_it_names(busy: Cluster, query: dict[str, str], fou
 def test_pages_follow_each_other_without_a_gap(
     busy: Cluster, monkeypatch: pytest.MonkeyPatch, limit: int, most_read: int
 ) -> None:
-    monkeypatch.setattr(asked_for, "MOST_READ", most_read)
+    monkeypatch.setattr(action_list, "MOST_READ", most_read)
     found, rest = [], ""
     for _ in range(20):
         answer = pages_of(busy).get("/api/v1/actions", params={"limit": limit, "rest": rest, "actor": "ada"}).json()
@@ -150,7 +150,7 @@ def test_a_record_that_cannot_be_read_is_named_and_hides_no_other(busy: Cluster,
     else:
         busy.zk.denied.add(path)
     problems: list[str] = []
-    assert len(asked.asked(busy.coordinator, problems=problems)) == 8
+    assert len(action_log.asked(busy.coordinator, problems=problems)) == 8
     assert path in problems[0]
     answer = pages_of(busy).get("/api/v1/actions").json()
     assert len(answer["actions"]) == 8

@@ -5,13 +5,13 @@ import threading
 import time
 
 import pytest
-from coordinator_ui import choices, routes
-from coordinator_ui.asking import MOST_VALUE
+from coordinator_ui.pages import choices, routes
+from coordinator_ui.pages.form_fields import MOST_VALUE
 
 from coordinator_tasks.core.model import Fleet, FleetVersion
 from coordinator_tasks.core.names import spelled
-from coordinator_tasks.service import fleet
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.nodes import fleet
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.pages_site import NASTY, pages_of, stable
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import auditing
+from coordinator_ui.data import audits
 
-from coordinator_tasks.service import audit as service
-from coordinator_tasks.service import directives
+from coordinator_tasks.service.nodes import directives
+from coordinator_tasks.service.watch import audit as service
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.pages_site import NASTY, airflow_refuses, pages_of, stable, text_of
 from tests.world.site import Site, stable_site
@@ -19,7 +19,7 @@ DATA = "/api/v1/clusters/shop/audit"
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
-    monkeypatch.setattr(auditing, "BETWEEN_S", 0.01)
+    monkeypatch.setattr(audits, "BETWEEN_S", 0.01)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_the_audit_writes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_rows_beyond_the_bound_are_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auditing, "MOST_ROWS", 1)
+    monkeypatch.setattr(audits, "MOST_ROWS", 1)
     client = pages_of(site)
     assert client.get(DATA).json()["left_out"] == {"findings": 1, "committers": 1}
     said = text_of(client.get("/audit").text)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import pytest
-from coordinator_ui.live import STATES
-from coordinator_ui.render import TEMPLATES
+from coordinator_ui.data.live import STATES
+from coordinator_ui.pages.render import TEMPLATES
 
 Colour: TypeAlias = Sequence[float]
 """Red, green and blue, linear, from 0 to 1."""

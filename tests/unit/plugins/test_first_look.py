@@ -3,15 +3,15 @@
 import re
 
 import pytest
-from coordinator_ui import words
+from coordinator_ui.data.topic_summary import LATE_S
 from coordinator_ui.names import NAMES
 from coordinator_ui.registration import EXTERNAL_VIEWS
-from coordinator_ui.topic_summary import LATE_S
+from coordinator_ui.texts import words
 
 from coordinator_tasks.core.model import Actor, Ending, Explanation, Fleet, Reason
 from coordinator_tasks.core.ports import Delete
-from coordinator_tasks.service import directives, fleet
-from coordinator_tasks.service.fleet import record_end
+from coordinator_tasks.service.nodes import directives, fleet
+from coordinator_tasks.service.nodes.fleet import record_end
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.pages_site import a_hand_off, pages_of, stable, text_of, under_way
 from tests.unit.plugins.test_live import answers

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_ui import live, render
-from coordinator_ui.live import advice, drain_s
-from coordinator_ui.reading import Shared
-from coordinator_ui.topic_summary import TopicSummary
-from coordinator_ui.trends import LOOK_S, Standing, Trend, Trends
+from coordinator_ui.data import live
+from coordinator_ui.data.live import advice, drain_s
+from coordinator_ui.data.reading import Shared
+from coordinator_ui.data.topic_summary import TopicSummary
+from coordinator_ui.data.trends import LOOK_S, Standing, Trend, Trends
+from coordinator_ui.pages import render
 
-from coordinator_tasks.core.lag import WINDOW, LagStatus
-from coordinator_tasks.core.lag_moments import EVERY_S, FRESH_S, KEPT, LagMoment, slot_of
+from coordinator_tasks.core.measure.lag import WINDOW, LagStatus
+from coordinator_tasks.core.measure.lag_moments import EVERY_S, FRESH_S, KEPT, LagMoment, slot_of
 from coordinator_tasks.core.model import (
     Committed,
     ConsumerStatus,
@@ -27,9 +28,12 @@ from coordinator_tasks.core.model import (
     TopicStatus,
 )
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.service import directives, fleet, lag_moments, overrides, positions, topics
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.survey import Surveyor
+from coordinator_tasks.service.nodes import directives, fleet, topics
+from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.plan import overrides
+from coordinator_tasks.service.watch import lag_moments
+from coordinator_tasks.service.watch.survey import Surveyor
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.pages_site import NASTY, pages_of, register, stable, text_of, under_way
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui import pages, past
-from coordinator_ui.listing import merged
-from coordinator_ui.past import Page, Wanted
-from coordinator_ui.render import environment
-from coordinator_ui.story import tell
-from coordinator_ui.timeline import WIDTH, Chart, Span, handoffs, whole
+from coordinator_ui.data import page_data, rebalance_search
+from coordinator_ui.data.rebalance_search import Page, Wanted
+from coordinator_ui.data.timeline import WIDTH, Chart, Span, handoffs, whole
+from coordinator_ui.pages.rebalance_list import merged
+from coordinator_ui.pages.render import environment
+from coordinator_ui.texts.rebalance_text import tell
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.codecs.history_codec import encode_record, with_pauses
@@ -28,8 +28,9 @@ from coordinator_tasks.core.model import (
     TopicState,
 )
 from coordinator_tasks.core.ports import Create, Delete, SetData
-from coordinator_tasks.service import topics, transitions
-from coordinator_tasks.service.history import rebalances
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.nodes.history import rebalances
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import NASTY, a_hand_off, airflow_refuses, pages_of, register, task, text_of, write
@@ -119,7 +120,7 @@ def test_a_filter_leaves_what_it_names(busy: Cluster, query: str, found: list[st
 def test_pages_follow_each_other_without_a_gap(
     busy: Cluster, monkeypatch: pytest.MonkeyPatch, limit: int, most_read: int
 ) -> None:
-    monkeypatch.setattr(past, "MOST_READ", most_read)
+    monkeypatch.setattr(rebalance_search, "MOST_READ", most_read)
     found, rest = [], ""
     for _ in range(20):
         answer = pages_of(busy).get("/api/v1/rebalances", params={"limit": limit, "rest": rest}).json()
@@ -144,7 +145,7 @@ def test_a_long_history_is_read_only_as_far_as_the_page_needs_it(
     for number in range(400):
         rebalance(shop, "orders", number, 900_000.0 + 10 * number)
     asked = paths_read(shop.zk, monkeypatch)
-    page = past.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 3)
+    page = rebalance_search.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 3)
     assert [one.rebalance for one in page.found] == ["50-orders", "49-orders", "48-orders"]
     assert len(asked) < 300
 
@@ -157,7 +158,7 @@ def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
         for topic in five:
             rebalance(shop, topic, number, 900_000.0 + 10 * number)
     read = finds_of(shop, monkeypatch)
-    page = past.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 5)
+    page = rebalance_search.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 5)
     assert [(one.topic, one.rebalance) for one in page.found] == [(topic, f"50-{topic}") for topic in five]
     assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
 
@@ -169,9 +170,9 @@ def test_a_later_page_near_the_newest_records_looks_for_no_place(
     for number in range(40):
         for topic in twenty:
             rebalance(shop, topic, number, 900_000.0 + 10 * number)
-    first = past.rebalances(shop.coordinator, Wanted(), 10)
+    first = rebalance_search.rebalances(shop.coordinator, Wanted(), 10)
     read = finds_of(shop, monkeypatch)
-    page = past.rebalances(shop.coordinator, Wanted(), 10, first.rest)
+    page = rebalance_search.rebalances(shop.coordinator, Wanted(), 10, first.rest)
     assert [one.topic for one in page.found] == twenty[10:]
     assert len(read) <= 20 + 20 * 11
 
@@ -179,8 +180,8 @@ def test_a_later_page_near_the_newest_records_looks_for_no_place(
 def test_the_newest_record_of_each_topic_leaves_a_page_its_rebalances(
     many: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "MOST_READ", 7)
-    assert len(past.rebalances(many.coordinator, Wanted(), 3).found) == 3
+    monkeypatch.setattr(rebalance_search, "MOST_READ", 7)
+    assert len(rebalance_search.rebalances(many.coordinator, Wanted(), 3).found) == 3
 
 
 def test_a_rebalance_of_many_records_that_began_before_the_wanted_time_is_whole(shop: Cluster) -> None:
@@ -188,13 +189,13 @@ def test_a_rebalance_of_many_records_that_began_before_the_wanted_time_is_whole(
     for number in range(60):
         target = State.STABLE if number == 59 else State.CLOSING
         write(shop, State.CLOSING, target, 900_000.0 + number)
-    (one,) = past.rebalances(shop.coordinator, Wanted(before_at=900_010.5), 3).found
+    (one,) = rebalance_search.rebalances(shop.coordinator, Wanted(before_at=900_010.5), 3).found
     assert (one.ended_at, len(one.records)) == (900_059.0, 60)
 
 
 def test_a_rebalance_that_ends_after_the_wanted_time_is_whole(shop: Cluster) -> None:
     rebalance(shop, "orders", 0, 900_000.0, hand_off())
-    (one,) = past.rebalances(shop.coordinator, Wanted(before_at=900_000.5), 3).found
+    (one,) = rebalance_search.rebalances(shop.coordinator, Wanted(before_at=900_000.5), 3).found
     assert (one.ended_at, len(one.records)) == (900_002.0, 3)
 
 
@@ -232,7 +233,7 @@ def many(shop: Cluster) -> Cluster:
 
 
 def test_the_overview_has_the_newest_rebalances_of_all_topics(many: Cluster) -> None:
-    found = pages.cluster_page(many.coordinator)
+    found = page_data.cluster_page(many.coordinator)
     assert [(one.topic, one.began_at) for one in found.recent] == [
         (f"t{n}", 902_000.0 + 10 * n) for n in range(6, 0, -1)
     ]
@@ -240,14 +241,14 @@ def test_the_overview_has_the_newest_rebalances_of_all_topics(many: Cluster) -> 
 
 def test_what_began_last_stands_on_the_overview_whatever_ended_last(many: Cluster) -> None:
     rebalance(many, "t0", 1, 901_000.0, step_s=10_000.0)
-    found = pages.cluster_page(many.coordinator)
+    found = page_data.cluster_page(many.coordinator)
     assert [one.topic for one in found.recent] == [f"t{n}" for n in range(6, 0, -1)]
 
 
 def test_a_record_that_cannot_be_read_hides_no_other_topic_on_the_overview(many: Cluster) -> None:
     path = many.paths.record("t6", 0)
     many.zk.transact([SetData(path, b"{broken")])
-    found = pages.cluster_page(many.coordinator)
+    found = page_data.cluster_page(many.coordinator)
     assert [one.topic for one in found.recent] == ["t6", "t5", "t4", "t3", "t2", "t1"]
     assert path in found.problem
 

@@ -36,8 +36,9 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import ConsumerStatus, Fleet, Silence, State, TopicStatus, Unreachable
 from coordinator_tasks.core.names import MAX_TOPIC_CHARS
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, fleet, topics, transitions
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.nodes import directives, fleet, topics
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 
 DAGS = Path(__file__).parents[3] / "dags"

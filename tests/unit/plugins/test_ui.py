@@ -12,21 +12,22 @@ from typing import Any
 
 import pytest
 from coordinator_plugin.pages_address import PREFIX
-from coordinator_ui import pages, words
 from coordinator_ui.access import ReadableCluster
-from coordinator_ui.reading import THREADS, Reader
+from coordinator_ui.data import page_data
+from coordinator_ui.data.reading import THREADS, Reader
+from coordinator_ui.data.topic_summary import summaries
+from coordinator_ui.pages.render import MOST_IN_CELL, TEMPLATES
+from coordinator_ui.pages.routes import Result, run_result
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
-from coordinator_ui.render import MOST_IN_CELL, TEMPLATES
-from coordinator_ui.routes import Result, run_result
-from coordinator_ui.story import only, tell
-from coordinator_ui.topic_summary import summaries
+from coordinator_ui.texts import words
+from coordinator_ui.texts.rebalance_text import only, tell
 
 from coordinator_tasks import show
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
-from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable
+from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import (
     Actor,
     ConsumerStatus,
@@ -45,11 +46,14 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import directives, overrides, overview, positions, store, topics
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import CODE, record_end
-from coordinator_tasks.service.history import Rebalance, rebalances
-from coordinator_tasks.service.overview import ConsumerOverview, RunningTopic
+from coordinator_tasks.service.nodes import directives, store, topics
+from coordinator_tasks.service.nodes.fleet import CODE, record_end
+from coordinator_tasks.service.nodes.history import Rebalance, rebalances
+from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.plan import overrides
+from coordinator_tasks.service.watch import overview
+from coordinator_tasks.service.watch.overview import ConsumerOverview, RunningTopic
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import (
@@ -271,7 +275,9 @@ def test_an_owner_that_is_not_well_and_why_a_last_life_ended_are_shown(shop: Clu
     assert f"{stuck} " in text_of(overview)
     assert "incarnation 1 has ended: exit code 1: &lt;b&gt;KeyError&lt;/b&gt;" in overview
     assert f"Owners that are not well: a: {stuck}" in text_of(client.get("/clusters/shop/topics/orders").text)
-    well = pages.Consumers((ConsumerOverview("a", "live", health="ok"), ConsumerOverview("b", "live", health=stuck)))
+    well = page_data.Consumers(
+        (ConsumerOverview("a", "live", health="ok"), ConsumerOverview("b", "live", health=stuck))
+    )
     assert well.unwell(("a", "b"), "orders") == {"b": (stuck,)}
 
 
@@ -679,7 +685,7 @@ def test_the_runs_of_a_long_history_are_found_by_halving_it(shop: Cluster) -> No
             rebalance=f"r{number}",
             actor=task("plan", f"run {number}"),
         )
-    (found,) = pages.run_page(shop.coordinator, "run 7", 907_000.0, 907_001.0).rebalances
+    (found,) = page_data.run_page(shop.coordinator, "run 7", 907_000.0, 907_001.0).rebalances
     assert found.rebalance == "r7"
 
 
@@ -718,11 +724,11 @@ def test_a_new_rebalance_is_found_without_the_rest_of_a_long_history(
     for number in range(300):
         write(shop, State.STABLE, State.STABLE, 900_000.0 + number, rebalance=f"r{number}", actor=task("plan"))
     read = paths_read(shop.zk, monkeypatch)
-    assert pages.rebalance(shop.coordinator, "orders", "r297").began_at == 900_297.0
+    assert page_data.rebalance(shop.coordinator, "orders", "r297").began_at == 900_297.0
     assert len(read) <= 20, "the tab of a run over 300 topics read 200 records of each, and ended at the page's limit"
-    assert pages.rebalance(shop.coordinator, "orders", "r0").began_at == 900_000.0
+    assert page_data.rebalance(shop.coordinator, "orders", "r0").began_at == 900_000.0
     with pytest.raises(NotManaged, match="has no rebalance 'r-none'"):
-        pages.rebalance(shop.coordinator, "orders", "r-none")
+        page_data.rebalance(shop.coordinator, "orders", "r-none")
 
 
 def test_only_what_a_run_did_is_left_of_a_story(shop: Cluster) -> None:

@@ -78,7 +78,7 @@ REGISTER = (
     Entry(
         "docs/howto/approve.md",
         r".*coordinator_tasks approve ",
-        "tests/unit/coordinator_tasks/service/test_approvals.py",
+        "tests/unit/coordinator_tasks/service/plan/test_approvals.py",
     ),
     Entry("docs/reliability.md", r"make simulate", reason=SUITE),
     Entry("docs/reliability.md", r"PYTHONPATH=.*tests\.simulation", reason=SUITE),
@@ -90,7 +90,7 @@ REGISTER = (
     Entry(
         "docs/tutorial.md",
         r"make demo KEEP=1$",
-        reason="minutes on real servers; tests/unit/coordinator_tasks/demo checks what it says",
+        reason="minutes on real servers; tests/unit/coordinator_tasks/devstack/demo checks what it says",
     ),
     Entry("docs/tutorial.md", r"", "tests/integration/test_tutorial.py"),
     Entry("docs/versions.md", r"make clusters", reason=SUITE),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coordinator_tasks.embedded.host import prometheus_program
+from coordinator_tasks.devstack.embedded.host import prometheus_program
 from tests.unit.repository.test_metrics_page import of_consumer, of_coordinator
 
 ROOT = Path(__file__).parents[3]

@@ -17,8 +17,8 @@ import pytest
 
 from coordinator_tasks.cli import main
 from coordinator_tasks.core.model import Committed, Fleet, Token
-from coordinator_tasks.service import fleet, topics
-from coordinator_tasks.service.history import rebalances
+from coordinator_tasks.service.nodes import fleet, topics
+from coordinator_tasks.service.nodes.history import rebalances
 from coordinator_tasks.settings import settings_from_environment
 from tests.fakes.cluster import PERSON
 from tests.unit.repository.command_register import REGISTER, ROOT, Block, blocks, entry_of

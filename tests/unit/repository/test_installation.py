@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from coordinator_tasks.demo.stack import default_folders
+from coordinator_tasks.devstack.demo.stack import default_folders
 from tests.sbom import pinned
 
 ROOT = Path(__file__).parents[3]
@@ -149,7 +149,7 @@ def test_what_was_left_running_is_ended_before_the_file_that_names_it_is_cleaned
     (tmp_path / kept).parent.mkdir(parents=True)
     (tmp_path / kept).touch()
     ended = subprocess.run(["sh", "-c", ending], cwd=tmp_path, check=True, capture_output=True)
-    assert ended.stdout == b"-m coordinator_tasks.demo --stop\n"
+    assert ended.stdout == b"-m coordinator_tasks.devstack.demo --stop\n"
 
 
 def test_a_proxy_of_the_shell_is_not_asked_for_the_servers_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:

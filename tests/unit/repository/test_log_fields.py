@@ -19,8 +19,11 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from coordinator_tasks import logs
-from coordinator_tasks.service import loop, overrides, positions, rollback, topics, transitions
-from coordinator_tasks.service.transitions import Outcome
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.plan import overrides, rollback, transitions
+from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.run import loop
 from spark_apps.agent.process.journal import Journal, Standing
 from tests.fakes.cluster import PERSON
 from tests.world.site import Site, stable_site

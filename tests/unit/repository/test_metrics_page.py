@@ -7,7 +7,7 @@ from coordinator_plugin import stats
 from prometheus_client.metrics_core import Metric
 
 from coordinator_tasks.cli import metrics_text
-from coordinator_tasks.core.buckets import PAUSE_S
+from coordinator_tasks.core.measure.buckets import PAUSE_S
 from spark_apps.agent.interface import metrics
 from tests.reference.metrics import calls, of_consumer, of_coordinator
 

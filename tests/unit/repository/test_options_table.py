@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core import fetch_properties
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.fetch_properties import CHOICES, NUMBERS
+from coordinator_tasks.core.fleet import fetch_properties
+from coordinator_tasks.core.fleet.fetch_properties import CHOICES, NUMBERS
 from spark_apps.records.columns import spark_schema
 from spark_apps.records.options import _ACCEPTED, _JAVA_ONLY, _REFUSED, _SECRET_WORDS, JAVA_NAMES, parse_options
 

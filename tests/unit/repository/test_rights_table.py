@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from coordinator_tasks.core.kafka_rights import Resource, Right, Side, needed
+from coordinator_tasks.core.protocol.kafka_rights import Resource, Right, Side, needed
 
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 COORDINATOR, CONSUMER, FENCED = "coordinator", "consumer", "consumer, with the fence `transactional`"

@@ -28,4 +28,4 @@ def test_every_set_of_jars_is_compared_with_checksums() -> None:
         for file in sorted((ROOT / folder).rglob("*.py"))
         if '"--pack' + 'ages"' in file.read_text(encoding="utf-8")
     ]
-    assert fetching == ["coordinator_tasks/embedded/jars.py"]
+    assert fetching == ["coordinator_tasks/devstack/embedded/jars.py"]

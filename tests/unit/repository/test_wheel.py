@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks import __version__
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from tests.airflow_process import said_by_airflow
 
 ROOT = Path(__file__).parents[3]

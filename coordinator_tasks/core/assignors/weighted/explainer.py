@@ -6,7 +6,7 @@ from dataclasses import replace
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted.load_account import LoadAccount
 from coordinator_tasks.core.assignors.weighted.parameters import Zones, rules_of
-from coordinator_tasks.core.partition_text import counted
+from coordinator_tasks.core.text.partition_text import counted
 
 
 class WeightedExplainer:

@@ -18,8 +18,8 @@ from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKaf
 from coordinator_tasks.adapters.kafka_rights import KafkaRights
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.errors import BadSettings, CoordinatorError, KafkaUnavailable, Refused
-from coordinator_tasks.core.kafka_rights import Resource, Right
 from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.protocol.kafka_rights import Resource, Right
 
 
 @dataclass

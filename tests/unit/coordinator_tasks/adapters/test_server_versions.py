@@ -18,7 +18,7 @@ from coordinator_tasks.adapters.server_versions import (
     zookeeper_versions,
 )
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
-from coordinator_tasks.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.ports import free_port
 
 NAME = b"metadata.version"
 

@@ -39,10 +39,11 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.protocol import holding
-from coordinator_tasks.service import loop, transitions
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import record_end, set_fleet
-from coordinator_tasks.service.transitions import TopicReport
+from coordinator_tasks.service.nodes.fleet import record_end, set_fleet
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import TopicReport
+from coordinator_tasks.service.run import loop
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import AllowEverything
 from tests.fakes.consumers import FakeStatusClient

@@ -15,17 +15,18 @@ from coordinator_tasks import http_connections
 from coordinator_tasks.cli import metrics_text
 from coordinator_tasks.cli.metrics import Page, keep_looking, serving
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.growth import Decision, Kind
-from coordinator_tasks.core.lag import LagStatus
+from coordinator_tasks.core.fleet.growth import Decision, Kind
+from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.model import Silence, State
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import autoscale, directives
-from coordinator_tasks.service.figures import TopicFigures
-from coordinator_tasks.service.overview import ConsumerOverview
-from coordinator_tasks.service.survey import PartitionLag, Survey, Surveyor
+from coordinator_tasks.service.fleets import autoscale
+from coordinator_tasks.service.nodes import directives
+from coordinator_tasks.service.watch.overview import ConsumerOverview
+from coordinator_tasks.service.watch.survey import PartitionLag, Survey, Surveyor
+from coordinator_tasks.service.watch.topic_metrics import TopicFigures
 from coordinator_tasks.status_tokens import StatusTokens
 from tests.fakes.cluster import PERSON
-from tests.unit.coordinator_tasks.service.test_autoscale import BUSY, fleet_site
+from tests.unit.coordinator_tasks.service.fleets.test_autoscale import BUSY, fleet_site
 from tests.unit.spark_apps.agent.interface.test_metrics import values
 from tests.world.site import Site, stable_site
 

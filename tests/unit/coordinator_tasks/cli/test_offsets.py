@@ -11,8 +11,10 @@ import pytest
 
 from coordinator_tasks import show
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service import history, positions, transitions
-from coordinator_tasks.service.topics import add_topic
+from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.nodes.topics import add_topic
+from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON
 from tests.world.shop import Shop
 from tests.world.site import stable_site

@@ -18,8 +18,8 @@ from typer.main import get_command
 
 from coordinator_tasks.cli import app, main
 from coordinator_tasks.cli.progress import Waiting
-from coordinator_tasks.service import directives
-from coordinator_tasks.service.topics import configuration
+from coordinator_tasks.service.nodes import directives
+from coordinator_tasks.service.nodes.topics import configuration
 from coordinator_tasks.tables import Table
 from tests.world.shop import Shop
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.cli.base import user
-from coordinator_tasks.service.history import rebalances
+from coordinator_tasks.service.nodes.history import rebalances
 from tests.world.site import Site, stable_site
 
 Run = Callable[..., tuple[int, str, str]]

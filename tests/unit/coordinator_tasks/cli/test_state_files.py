@@ -10,7 +10,7 @@ import pytest
 
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.model import Ending
-from coordinator_tasks.service.asked import asked
+from coordinator_tasks.service.nodes.action_log import asked
 from tests.unit.coordinator_tasks.cli.conftest import command_of
 from tests.world.site import Site, stable_site
 

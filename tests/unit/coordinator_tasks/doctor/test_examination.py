@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import StoreUnavailable
+from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.doctor import Result, airflow_site, examination
 from coordinator_tasks.doctor.findings import broken
 from coordinator_tasks.installed import Installed
 from coordinator_tasks.java import ADVICE, JavaUnavailable
-from coordinator_tasks.service import directives, fleet, topics
+from coordinator_tasks.service.nodes import directives, fleet, topics
 from coordinator_tasks.settings import Settings
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import FakeZooKeeperServer

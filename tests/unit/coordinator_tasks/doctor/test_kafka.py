@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, NoAccess
-from coordinator_tasks.core.kafka_rights import Side
+from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, kafka
 from coordinator_tasks.wiring import Settings
 

@@ -9,9 +9,9 @@ from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.adapters.server_versions import NOT_TOLD, REFUSES, TAKES
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.history_codec import encode_record
-from coordinator_tasks.core.kafka_rights import Side
 from coordinator_tasks.core.model import Actor, Member, Record, State, TopicNode
 from coordinator_tasks.core.ports import Create, Delete, SetData
+from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, zookeeper
 from coordinator_tasks.wiring import Settings
 from tests.fakes.clock import FakeClock

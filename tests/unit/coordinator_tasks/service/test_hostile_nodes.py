@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 from coordinator_plugin import changes
 from coordinator_plugin.reconcile import reconcile
-from coordinator_ui import pages
+from coordinator_ui.data import page_data
 
 from coordinator_tasks.core.errors import LookAgain
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData, ZooKeeper
-from coordinator_tasks.service import audit, directives, fleet, lag_moments, observe, overview, store, transitions
-from coordinator_tasks.service.transitions import Outcome
+from coordinator_tasks.service.nodes import directives, fleet, observe, store
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.watch import audit, lag_moments, overview
 from tests.world.site import LOOP, Site, stable_site
 
 GARBAGE = {
@@ -60,8 +62,8 @@ def everything_else(site: Site) -> None:
     transitions.preview(c, ["orders"])
     transitions.explain(c, "orders")
     overview.topics(c)
-    pages.cluster_page(c)
-    pages.topic_page(c, "orders", 5)
+    page_data.cluster_page(c)
+    page_data.topic_page(c, "orders", 5)
     fleet.missing(c)
     directives.complete_readmissions(c)
     reconcile(c)

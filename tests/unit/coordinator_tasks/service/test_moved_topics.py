@@ -4,7 +4,8 @@ import pytest
 
 from coordinator_tasks.core.errors import TopicConflict
 from coordinator_tasks.core.model import Committed, StartRule, State, Token
-from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service.nodes import directives, topics
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
 

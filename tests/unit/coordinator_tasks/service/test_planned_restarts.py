@@ -18,10 +18,12 @@ from coordinator_tasks.core.model import (
     TopicConfig,
     Unreachable,
 )
-from coordinator_tasks.core.partition_text import named
-from coordinator_tasks.core.znodes import put
-from coordinator_tasks.service import directives, overrides, overview, topics, transitions
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.core.protocol.znodes import put
+from coordinator_tasks.core.text.partition_text import named
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.nodes import directives, topics
+from coordinator_tasks.service.plan import overrides, transitions
+from coordinator_tasks.service.watch import overview
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site

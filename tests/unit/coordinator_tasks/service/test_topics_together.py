@@ -7,10 +7,10 @@ import pytest
 
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.model import State
-from coordinator_tasks.service import transitions
-from coordinator_tasks.service.directives import drain
-from coordinator_tasks.service.preview import preview
-from coordinator_tasks.service.topics import change_config, refresh_partitions, remove_topic
+from coordinator_tasks.service.nodes.directives import drain
+from coordinator_tasks.service.nodes.topics import change_config, refresh_partitions, remove_topic
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.preview import preview
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
 

@@ -6,7 +6,7 @@ import pytest
 from coordinator_plugin import sessions, triggers, watcher
 
 from coordinator_tasks.core.model import ConsumerStatus
-from coordinator_tasks.service import topics
+from coordinator_tasks.service.nodes import topics
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened
 

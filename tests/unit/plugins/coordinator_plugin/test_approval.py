@@ -12,10 +12,11 @@ from coordinator_plugin import approval, upkeep
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.reconcile import reconcile, runs
 
-from coordinator_tasks.core.budget import Budget
 from coordinator_tasks.core.errors import NotEntitled
-from coordinator_tasks.service import approving, asked, topics, transitions
-from coordinator_tasks.service.approving import ASK_AGAIN_S
+from coordinator_tasks.core.measure.budget import Budget
+from coordinator_tasks.service.nodes import action_log, topics
+from coordinator_tasks.service.plan import plans_to_approve, transitions
+from coordinator_tasks.service.plan.plans_to_approve import ASK_AGAIN_S
 from tests.unit.plugins.coordinator_plugin.stage import Opened, first
 from tests.unit.plugins.coordinator_plugin.test_triggers import Asked
 from tests.world.site import LOOP, Site, stable_site
@@ -36,7 +37,7 @@ def site() -> Site:
 
 
 def digest(site: Site) -> str:
-    return approving.waiting(site.coordinator, ["orders"])["orders"].digest
+    return plans_to_approve.waiting(site.coordinator, ["orders"])["orders"].digest
 
 
 class Task:
@@ -84,7 +85,7 @@ def test_reconcile_asks_once_for_each_plan_that_waits(site: Site) -> None:
     site.clock.advance(60)
     again = runs(reconcile(site.coordinator), DAGS, active_rebalances=0)
     assert again == [run], "Airflow makes one run of one id"
-    approving.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
+    plans_to_approve.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
     assert runs(reconcile(site.coordinator), DAGS, active_rebalances=0) == []
 
 
@@ -123,7 +124,7 @@ def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(
 ) -> None:
     operator, plan = ask(site, monkeypatch), digest(site)
     hostile = "![x](http://evil) <b>\n# big"
-    monkeypatch.setattr(approving, "lines", lambda *_: (f"orders: {hostile}", *(f"line {n}" for n in range(99))))
+    monkeypatch.setattr(plans_to_approve, "lines", lambda *_: (f"orders: {hostile}", *(f"line {n}" for n in range(99))))
     operator.ask(site.coordinator, "orders", plan)
     assert operator.subject == "orders: a plan waits for approval"
     assert operator.assigned_users == [{"id": "kim", "name": "kim"}]
@@ -137,7 +138,7 @@ def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(
 
 
 def test_the_present_preview_has_the_backlog_and_the_pause_of_each_move(site: Site) -> None:
-    found = approving.lines(site.coordinator, "orders")
+    found = plans_to_approve.lines(site.coordinator, "orders")
     assert found[0] == "orders: 2 partitions would move; then a 2, b 2, c 2"
     assert sum("pause unknown" in line for line in found) == 2
 
@@ -146,7 +147,7 @@ def test_nobody_is_asked_about_a_plan_that_does_not_wait(site: Site, monkeypatch
     operator, plan = ask(site, monkeypatch), digest(site)
     with pytest.raises(AirflowSkipException, match="does not wait for an answer"):
         operator.ask(site.coordinator, "orders", "0123456789abcdef")
-    approving.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
+    plans_to_approve.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
     with pytest.raises(AirflowSkipException):
         operator.ask(site.coordinator, "orders", plan)
 
@@ -155,7 +156,7 @@ def test_an_approval_is_written_for_the_person_and_the_plan_is_done(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered(site, monkeypatch, ["Approve"], KIM)
-    (record,) = asked.asked(site.coordinator, "orders", 1)
+    (record,) = action_log.asked(site.coordinator, "orders", 1)
     assert (record.action, record.actor.who, record.actor.dag) == ("approve", "Kim Lee", "approve_plan")
     site.settles()
     assert site.counts() == {"a": 2, "b": 2, "c": 2}
@@ -213,7 +214,7 @@ def test_a_rejection_is_kept_if_a_person_gave_it(
     site: Site, monkeypatch: pytest.MonkeyPatch, person: dict[str, str] | None, kept: bool
 ) -> None:
     assert answered(site, monkeypatch, ["Reject"], person)["chosen_options"] == ["Reject"]
-    assert approving.waiting(site.coordinator, ["orders"])["orders"].answered is kept
+    assert plans_to_approve.waiting(site.coordinator, ["orders"])["orders"].answered is kept
 
 
 @pytest.mark.usefixtures("borrowed")

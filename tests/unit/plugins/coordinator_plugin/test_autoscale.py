@@ -5,10 +5,11 @@ from typing import Any, cast
 import pytest
 from coordinator_plugin.upkeep import AutoscaleOperator
 
-from coordinator_tasks.core.growth import Limits
+from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import autoscale, fleet
+from coordinator_tasks.service.fleets import autoscale
+from coordinator_tasks.service.nodes import fleet
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened
 

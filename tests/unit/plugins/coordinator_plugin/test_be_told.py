@@ -18,8 +18,8 @@ from coordinator_plugin.reconcile import reconcile
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, FLAPS, still_asked
 
 from coordinator_tasks.core.model import Ending
-from coordinator_tasks.service import directives, topics
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import directives, topics
 from tests.receiver import Receiver
 from tests.unit.plugins.coordinator_plugin.test_provider import stuck_site
 from tests.world.site import Site, stable_site

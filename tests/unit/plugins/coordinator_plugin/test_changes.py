@@ -4,7 +4,8 @@ from coordinator_plugin import changes
 
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.ports import Create, Delete
-from coordinator_tasks.service import directives, fleet, topics, transitions
+from coordinator_tasks.service.nodes import directives, fleet, topics
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 
 

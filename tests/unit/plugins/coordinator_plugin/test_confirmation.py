@@ -2,8 +2,8 @@
 
 from coordinator_plugin.confirmation import Patience, WaitKind, confirmations
 
-from coordinator_tasks.service import overrides, transitions
-from coordinator_tasks.service.transitions import Waiting, WaitReport
+from coordinator_tasks.service.plan import overrides, transitions
+from coordinator_tasks.service.plan.transitions import Waiting, WaitReport
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.site import stable_site
 

@@ -9,7 +9,7 @@ from coordinator_plugin.fleet_runs import EVERY_S, FleetRunsOperator
 from coordinator_plugin.upkeep import MOST_LAUNCHES, MissingConsumersOperator
 
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.service import fleet
+from coordinator_tasks.service.nodes import fleet
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened
 

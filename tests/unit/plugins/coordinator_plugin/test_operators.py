@@ -16,7 +16,7 @@ from coordinator_plugin.operators import ContinueOperator, PlanOperator
 from coordinator_plugin.steps import IDLE_PAUSE_S, LeftOver, continuation
 
 from coordinator_tasks.core.model import Silence
-from coordinator_tasks.service import transitions
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.site import Site, stable_site
 

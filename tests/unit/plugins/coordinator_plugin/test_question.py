@@ -13,7 +13,8 @@ from coordinator_plugin import hook, question
 from coordinator_tasks.core.codecs.codec import encode_state
 from coordinator_tasks.core.model import State, TopicState
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import directives, overview, topics
+from coordinator_tasks.service.nodes import directives, topics
+from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import stable
 

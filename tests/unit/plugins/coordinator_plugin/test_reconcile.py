@@ -6,7 +6,7 @@ from coordinator_plugin.reconcile import MAX_TOLD, reconcile, runs
 
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import directives, fleet, topics
+from coordinator_tasks.service.nodes import directives, fleet, topics
 from tests.fakes.cluster import PERSON, Cluster
 
 

@@ -5,7 +5,7 @@ import json
 from coordinator_plugin import report
 
 from coordinator_tasks.core.model import Explanation, Move, MoveKind, Reason, State
-from coordinator_tasks.service.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
 
 
 def test_a_report_reads_as_sentences() -> None:

@@ -29,11 +29,11 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service import autoscale
-from coordinator_tasks.service.topics import remove_topic
-from coordinator_tasks.service.transitions import Outcome, TopicReport
+from coordinator_tasks.service.fleets import autoscale
+from coordinator_tasks.service.nodes.topics import remove_topic
+from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
 from tests.fakes.cluster import PERSON
-from tests.unit.coordinator_tasks.service.test_autoscale import BUSY, fleet_site
+from tests.unit.coordinator_tasks.service.fleets.test_autoscale import BUSY, fleet_site
 from tests.world.site import Site, stable_site
 
 Sent = dict[tuple[str, frozenset[tuple[str, str]]], list[Any]]
@@ -309,7 +309,7 @@ def test_reconcile_sends_the_pauses_that_it_measures(backend: Backend, monkeypat
     site = stable_site("a", "b")
     seen: list[str] = []
     monkeypatch.setattr(
-        "coordinator_tasks.service.pauses.complete",
+        "coordinator_tasks.service.plan.pauses.complete",
         lambda _c, _topics, told: (
             (seen.append("asked"), told("orders", Pauses((Pause(0, wait_s=0.01, records=1),))))[1] or ()
         ),

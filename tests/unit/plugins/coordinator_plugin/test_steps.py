@@ -2,7 +2,7 @@
 
 from coordinator_plugin.steps import continuation
 
-from coordinator_tasks.service import transitions
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 
 

@@ -9,8 +9,9 @@ from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, MAX_QUESTIONS, questions_of_audit, sentences
 
 from coordinator_tasks.core.machine.audit import Finding, Kind
-from coordinator_tasks.service import approving, directives, store, topics, transitions
-from coordinator_tasks.service.audit import Audit
+from coordinator_tasks.service.nodes import directives, store, topics
+from coordinator_tasks.service.plan import plans_to_approve, transitions
+from coordinator_tasks.service.watch.audit import Audit
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import stable
 
@@ -116,8 +117,8 @@ def test_lesser_questions_come_up_in_turn_beside_the_gravest(shop: Cluster) -> N
 
 def test_plans_that_wait_for_approval_come_up_in_turn(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     many = [f"t{number:02}" for number in range(MAX_QUESTIONS + 5)]
-    plans = {topic: approving.Waiting(topic, "d" * 16, "4 of 4 partitions move") for topic in many}
-    monkeypatch.setattr(approving, "waiting", lambda *_: plans)
+    plans = {topic: plans_to_approve.Waiting(topic, "d" * 16, "4 of 4 partitions move") for topic in many}
+    monkeypatch.setattr(plans_to_approve, "waiting", lambda *_: plans)
     asked: set[str] = set()
     for _ in range(2):
         asked |= {one.topic for one in reconcile(shop.coordinator).approvals}

@@ -14,7 +14,8 @@ from coordinator_plugin import triggers
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import directives, topics, transitions
+from coordinator_tasks.service.nodes import directives, topics
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened, first, stable
 

@@ -12,9 +12,10 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from coordinator_plugin import hook
 from coordinator_plugin.upkeep import FOLLOW_S, ReconcileOperator, WatchSensor, active_runs, given_of
 
+from coordinator_tasks.core.fleet.upgrade import Phase
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.core.upgrade import Phase
-from coordinator_tasks.service import fleet, history, upgrade_store, upgrades
+from coordinator_tasks.service.fleets import upgrades
+from coordinator_tasks.service.nodes import fleet, history, upgrade_store
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.upgrading import APP, NEW, UpgradingSite, to_v2, upgrading_site
 

@@ -12,8 +12,8 @@ from coordinator_plugin.changes import Scope, observe
 
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Silence, Unreachable
-from coordinator_tasks.service import refusals
-from coordinator_tasks.service.observe import load_claims, snapshot
+from coordinator_tasks.service.nodes import refused_connections
+from coordinator_tasks.service.nodes.observe import load_claims, snapshot
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened, stable
 
@@ -91,7 +91,7 @@ def test_many_changes_are_looked_at_without_a_connection_to_everybody_for_each(
     shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
-    monkeypatch.setattr(refusals, "note", lambda _, members, __: tried.append(len(members)) or frozenset())
+    monkeypatch.setattr(refused_connections, "note", lambda _, members, __: tried.append(len(members)) or frozenset())
     monkeypatch.setattr(watcher, "NOTE_S", 60.0)
     monkeypatch.setattr(watcher, "COALESCE_S", 0.0)
 

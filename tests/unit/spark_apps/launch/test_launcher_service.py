@@ -24,9 +24,9 @@ from coordinator_tasks.core.model import Ending, Fleet, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service import directives, fleet
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleet import Launch
+from coordinator_tasks.service.nodes import directives, fleet
+from coordinator_tasks.service.nodes.fleet import Launch
 from coordinator_tasks.settings import Settings, read_settings_file, settings_of
 from spark_apps.launch import launcher_service
 from spark_apps.launch.launcher_service import Attempts, Host, look
@@ -160,7 +160,7 @@ import sys, threading, time, psutil
 from pathlib import Path
 from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service.fleet import Launch
+from coordinator_tasks.service.nodes.fleet import Launch
 from coordinator_tasks.settings import Settings
 from spark_apps.launch import launcher_service, process_tree
 process_tree.become_subreaper()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem
 from coordinator_tasks.core.assignors.explain import Asked, digest, explained, shortened
 from coordinator_tasks.core.model import Explanation, Member, Reason, Split
-from coordinator_tasks.core.partition_text import numbers, ranges
+from coordinator_tasks.core.text.partition_text import numbers, ranges
 
 SHARP = {"tolerance": "0.1", "hysteresis": "0", "min.gain": "0", "floor": "0", "partition.weight": "0"}
 

@@ -20,7 +20,7 @@ from coordinator_tasks.core.codecs.history_codec import (
 )
 from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade, encode_upgrade
 from coordinator_tasks.core.errors import Malformed, UnknownVersion
-from coordinator_tasks.core.fields import MAX_BYTES
+from coordinator_tasks.core.fleet.upgrade import Event, Mark, Outage, Phase, Rule, Upgrade
 from coordinator_tasks.core.model import (
     Absence,
     Actor,
@@ -66,7 +66,7 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unmoved,
 )
-from coordinator_tasks.core.upgrade import Event, Mark, Outage, Phase, Rule, Upgrade
+from coordinator_tasks.core.text.json_fields import MAX_BYTES
 
 PATH = "/consumers/shop/x"
 TOKEN = Token(7, 2, "gen")

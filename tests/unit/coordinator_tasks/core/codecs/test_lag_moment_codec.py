@@ -11,8 +11,8 @@ import pytest
 from coordinator_tasks.core.codecs.lag_moment_codec import decode_lag_moment, encode_lag_moment
 from coordinator_tasks.core.codecs.packed import unwrapped, wrapped
 from coordinator_tasks.core.errors import Malformed, UnknownVersion
-from coordinator_tasks.core.fields import MAX_BYTES, MAX_NUMBER, Fields
-from coordinator_tasks.core.lag_moments import MOST_PARTITIONS, LagMoment, Seen, TopicMoment, judged, seconds
+from coordinator_tasks.core.measure.lag_moments import MOST_PARTITIONS, LagMoment, Seen, TopicMoment, judged, seconds
+from coordinator_tasks.core.text.json_fields import MAX_BYTES, MAX_NUMBER, Fields
 
 PATH = "/consumers/shop/history/:lag/07"
 

@@ -10,13 +10,13 @@ import pytest
 from coordinator_tasks.core import names
 from coordinator_tasks.core.codecs import history_codec, member_codec
 from coordinator_tasks.core.errors import InvalidName, Malformed
-from coordinator_tasks.core.fields import MAX_BYTES, MAX_NUMBER, Fields
 from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import Verdict
 from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, Split, State, TopicState
-from coordinator_tasks.core.partition_text import MAX_PARTITIONS, numbers
+from coordinator_tasks.core.text.json_fields import MAX_BYTES, MAX_NUMBER, Fields
+from coordinator_tasks.core.text.partition_text import MAX_PARTITIONS, numbers
 from tests.world.node_steps import of_step
 from tests.world.scene import CONFIG, NOW, Scene, stable
 

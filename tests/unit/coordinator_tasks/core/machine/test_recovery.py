@@ -18,8 +18,8 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicState,
 )
-from coordinator_tasks.core.partition_text import shown
 from coordinator_tasks.core.protocol.holding import Reading, accepts
+from coordinator_tasks.core.text.partition_text import shown
 from tests.fakes.cluster import PERSON
 from tests.world.scene import TOPIC, Scene, running, stable
 

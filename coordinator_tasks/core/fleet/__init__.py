@@ -1,0 +1,1 @@
+"""The rules for fleets: growth, upgrades, and what a fleet may set. Pure."""

@@ -1,0 +1,492 @@
+"""How many consumers a fleet needs, by measured rates. Pure: measurements, past decisions and limits give one decision with reasons.
+
+A partition needs its rate divided by the wanted utilisation, and its lag divided by the time to catch up. A consumer gives what
+it was measured to read while it had a backlog throughout. Moving goes before growing, growing is undone when throughput has not risen, and nothing
+is decided on measurements that are old, or while partitions or processes change.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from heapq import heapify, heapreplace
+from itertools import islice
+from math import ceil, inf
+from statistics import median
+
+from coordinator_tasks.core.errors import BadGrowth
+from coordinator_tasks.core.text.partition_text import agreed, counted, named, shown
+
+MAX_CONSUMERS = 1_000
+MAX_KEPT = 50
+"""Decisions that are kept."""
+MAX_MOVES = 5
+"""Of one decision: the next one sees what they did."""
+RISE = 0.25
+"""The share of the expected rise in throughput that a growth has to bring, or it is undone."""
+BLOCKED_WINDOWS = 10
+"""Windows for which a growth is not tried again after it was undone; each further time of a day doubles them."""
+REMEMBERED_S = 86_400.0
+STEP = 4
+"""A growth at most doubles the consumers, or adds so many if that is more: its effect is to be seen first."""
+SLACK = 0.9
+"""A smaller fleet has to do with this share of its capacity, so that it does not grow again at once."""
+
+
+class Kind(StrEnum):
+    """What is to be done."""
+
+    HOLD = "hold"
+    MOVE = "move"
+    GROW = "grow"
+    SHRINK = "shrink"
+    UNDO = "undo"
+    CANNOT_HELP = "cannot help"
+
+
+CHANGES = frozenset({Kind.GROW, Kind.SHRINK, Kind.UNDO})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A person's limits for one fleet; times in seconds.
+
+    - `least`, `most`: consumers; `spare`: so many more than needed are kept warm.
+    - `utilisation`: the share of a consumer's capacity that its partitions' rates may take, 0 < u <= 1.
+    - `catch_up_s`: within this time a backlog is to be read; `start_up_s`: from a launch until it reads.
+    - `window_s`: how long after that an effect is judged; `grow_pause_s`, `shrink_pause_s`: between two steps.
+    - `act` False = shadow mode: it only says what it would do.
+    """
+
+    least: int = 1
+    most: int = 10
+    spare: int = 0
+    utilisation: float = 0.7
+    catch_up_s: float = 300.0
+    start_up_s: float = 60.0
+    window_s: float = 180.0
+    grow_pause_s: float = 60.0
+    shrink_pause_s: float = 300.0
+    act: bool = False
+
+    def check(self) -> None:
+        """Raises `BadGrowth`."""
+        if not 1 <= self.least <= self.most <= MAX_CONSUMERS:
+            raise BadGrowth(
+                f"a fleet cannot grow from {self.least} to {self.most} consumers; give a least and a most from 1 to "
+                f"{MAX_CONSUMERS}, the least not above the most"
+            )
+        if not 0 <= self.spare < self.most:
+            raise BadGrowth(f"{self.spare} warm spares do not fit into {self.most} consumers; give fewer")
+        if not 0 < self.utilisation <= 1:
+            raise BadGrowth(
+                f"a utilisation of {self.utilisation:g} cannot be; give more than 0 and at most 1, such as 0.7"
+            )
+        for name in ("catch_up_s", "start_up_s", "window_s", "grow_pause_s", "shrink_pause_s"):
+            if not 1 <= getattr(self, name) <= 86_400:
+                what = name.removesuffix("_s").replace("_", "-")
+                raise BadGrowth(f"a {what} of {getattr(self, name):g} s cannot be; give 1 to 86400 seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One partition: records/s that are written to it (`rate`) and read from it (`read`), and its lag in records.
+
+    `pin`: to whom it is pinned, empty = to nobody; `frozen`: its topic is, so that moves do nothing.
+    """
+
+    topic: str
+    partition: int
+    owner: str
+    rate: float
+    lag: float
+    read: float
+    pin: str = ""
+    frozen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look. `busy`: consumer → records/s that it read while it had a backlog throughout.
+
+    `unsure`: why nothing may be decided now (old measurements, an upgrade, an unfinished rebalance); empty = it may.
+    """
+
+    now: float
+    consumers: tuple[str, ...]
+    loads: tuple[Load, ...] = ()
+    busy: Mapping[str, float] = field(default_factory=dict)
+    unsure: str = ""
+
+    @property
+    def throughput(self) -> float:
+        return sum(one.read for one in self.loads)
+
+    @property
+    def lag(self) -> float:
+        return sum(one.lag for one in self.loads)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that is to move."""
+
+    topic: str
+    partition: int
+    giver: str
+    taker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done at `at`: from `count` consumers to `desired`; `leaves`: whom to drain for it.
+
+    `throughput`: records/s that were read then, `lag`: records. `acted` False = it was only said.
+    """
+
+    kind: Kind
+    at: float
+    count: int
+    desired: int
+    reasons: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+    moves: tuple[Move, ...] = ()
+    throughput: float = 0.0
+    lag: float = 0.0
+    acted: bool = False
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        where = f" to {counted(self.desired, 'consumer')}" if self.kind in CHANGES else ""
+        return f"{self.kind}{where}: {'; '.join(self.reasons)}"
+
+    @property
+    def said(self) -> str:
+        """The same, cut: what is written as the reason of what is done."""
+        return self.text[:240].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is kept between two looks.
+
+    `capacity`: records/s of one consumer, as measured while it was busy; 0 = never yet. `decisions`: that changed something
+    or would, oldest first. `wanted`: when which number was needed, of the first look and of those since, without each
+    that a later one has reached.
+    """
+
+    capacity: float = 0.0
+    decisions: tuple[Decision, ...] = ()
+    wanted: tuple[tuple[float, int], ...] = ()
+    latest: Decision | None = None
+
+
+def decide(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
+    """The decision, and what to keep. A decision that acts is to be kept with what it does."""
+    count = len(seen.consumers)
+    if seen.unsure:
+        return _kept(_said(Kind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
+    found, memory = _judged(limits, seen, memory)
+    acts = limits.act and found.kind not in (Kind.HOLD, Kind.CANNOT_HELP)
+    return _kept(replace(found, acted=acts), memory)
+
+
+def _judged(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
+    count = len(seen.consumers)
+    memory = replace(memory, capacity=_capacity(limits, seen, memory))
+    if not memory.capacity:
+        why = "nobody has had a backlog throughout yet, so what one consumer gives is not known"
+        outside = min(max(count, limits.least), limits.most)
+        return _bounded(limits, seen, count, outside, why), memory
+    free, kept = _needs(limits, seen, memory)
+    needs = [*free, *(min(memory.capacity, one) for one in kept.values())]
+    desired = _desired(limits, needs, memory.capacity)
+    memory = replace(memory, wanted=_wanted(memory, seen.now, desired))
+    found = _decided(limits, seen, memory, needs, desired)
+    full = sorted(owner for owner, one in kept.items() if one > memory.capacity)
+    if full and found.kind is Kind.HOLD:
+        stay = f"{shown(full)} {agreed(len(full), 'has', 'have')} more than one consumer gives, pinned or of frozen topics; unpin or unfreeze"
+        found = replace(found, reasons=(*found.reasons, stay))
+    if (too_hot := hot(seen, memory)) and found.kind in (Kind.HOLD, Kind.GROW):
+        kind = Kind.CANNOT_HELP if found.kind is Kind.HOLD else found.kind
+        hot_texts = tuple(_hot_texts(memory, too_hot))
+        both = (hot_texts, found.reasons) if kind is Kind.CANNOT_HELP else (found.reasons, hot_texts)
+        found = replace(found, kind=kind, reasons=(*both[0], *both[1]))
+    return found, memory
+
+
+def _decided(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+    count = len(seen.consumers)
+    outside = min(max(count, limits.least), limits.most)
+    if outside != count:
+        return _bounded(limits, seen, count, outside, "")
+    if (undo := _undone(limits, seen, memory, needs)) is not None:
+        return undo
+    if desired > count:
+        return _more(limits, seen, memory, needs, desired)
+    if moves := _due_moves(limits, seen, memory):
+        why = "some consumer has more than it can read, and others have room"
+        return replace(_said(Kind.MOVE, seen, count, why), moves=moves)
+    if desired < count:
+        return _fewer(limits, seen, memory, needs, desired)
+    return _said(Kind.HOLD, seen, count, f"{_are(count)} enough: {_balance(needs, memory, count)}")
+
+
+def _wanted(memory: Memory, now: float, desired: int) -> tuple[tuple[float, int], ...]:
+    """What of the numbers has to be known to say for how long fewer would have done, however long that is."""
+    past = [one for one in memory.wanted if one[0] <= now]  # others are of a clock that was ahead
+    return (*past[:1], *(one for one in past[1:] if one[1] > desired), (now, desired))
+
+
+def _capacity(limits: Limits, seen: Seen, memory: Memory) -> float:
+    """What one consumer gives: the median of those that were busy, smoothed over the looks.
+
+    It does not fall while a growth is judged: where the sink is the limit, more consumers each read less.
+    """
+    if not seen.busy:
+        return memory.capacity
+    found = median(seen.busy.values())
+    smoothed = (memory.capacity + found) / 2 if memory.capacity else found
+    judging = _recent(memory, seen.now, {Kind.GROW}, 2 * (limits.start_up_s + limits.window_s))
+    return max(memory.capacity, smoothed) if judging else smoothed
+
+
+def _need(limits: Limits, one: Load) -> float:
+    return one.rate / limits.utilisation + one.lag / limits.catch_up_s
+
+
+def _needs(limits: Limits, seen: Seen, memory: Memory) -> tuple[list[float], dict[str, float]]:
+    """What each partition needs, at most one consumer, and each owner for those that nobody can take from it.
+
+    With what piles up until a new consumer reads. What is pinned to one that is not there goes where the strategy puts it.
+    """
+    rates = sum(one.rate for one in seen.loads)
+    grows_by = max(0.0, rates - len(seen.consumers) * memory.capacity) * limits.start_up_s / limits.catch_up_s
+    needs = {one: _need(limits, one) for one in seen.loads}
+    whole = sum(needs.values())
+    factor = 1 + grows_by / whole if grows_by and whole else 1.0
+    free, kept, movable = list[float](), dict[str, float](), _movable(seen, memory)
+    for load, need in needs.items():
+        if load not in movable and (load.frozen or load.pin == load.owner):
+            kept[load.owner] = kept.get(load.owner, 0.0) + factor * need
+        else:
+            free.append(min(memory.capacity, factor * need))
+    return free, kept
+
+
+def _movable(seen: Seen, memory: Memory) -> set[Load]:
+    """The partitions that may go elsewhere: what a person has pinned, or has frozen with its topic, stays where it is."""
+    own = own_pins(memory.decisions)
+    return {one for one in seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))}
+
+
+def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
+    """The smallest number that can share these needs so that nobody has more than it gives, with the spare ones."""
+    most = max(1, min(limits.most, len(needs)))
+    first = max(1, min(most, ceil(sum(needs) / capacity - 1e-9)))
+    found = next((n for n in range(first, most + 1) if _fits(needs, n, capacity)), most)
+    return max(limits.least, min(limits.most, found + limits.spare))
+
+
+def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
+    """Whether so many consumers can share the needs: the largest first, each to who has least."""
+    loads = [0.0] * count
+    heapify(loads)
+    for one in sorted(needs, reverse=True):
+        heapreplace(loads, loads[0] + one)
+    return max(loads) <= capacity * (1 + 1e-9)
+
+
+def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) -> Decision | None:
+    """The way back from a growth that has brought no throughput, once that can be judged; or `None`."""
+    last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
+    if last is None or last.kind is not Kind.GROW or last.desired != len(seen.consumers):
+        return None
+    age, judged_at = seen.now - last.at, limits.start_up_s + limits.window_s
+    last = _first_of_row(memory, last, judged_at)
+    if not judged_at <= age < 2 * judged_at or sum(needs) <= last.count * memory.capacity:
+        return None
+    if 2 * len(seen.busy) < len(seen.consumers):
+        return None  # where the sink is the limit, they all have a backlog
+    more = len(seen.consumers) - last.count
+    hoped = last.throughput * (1 + RISE * more / max(1, last.count))
+    if seen.throughput >= hoped:
+        return None
+    count = max(limits.least, last.count)
+    why = (
+        f"adding consumers cannot help: {seen.throughput:,.0f} records/s are read with {len(seen.consumers)} consumers, "
+        f"{last.throughput:,.0f} were with {last.count}; the sink or the brokers are the limit"
+    )
+    return _left(Kind.UNDO, seen, count, why)
+
+
+def _first_of_row(memory: Memory, last: Decision, judged_at: float) -> Decision:
+    """The first growth of those that were decided before the one before them could be judged."""
+    for one in reversed(memory.decisions):
+        if one.kind is Kind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
+            last = one
+    return last
+
+
+def _more(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+    count, capacity = len(seen.consumers), memory.capacity
+    balance = _balance(needs, memory, count)
+    undone = sum(one.kind is Kind.UNDO and one.acted and seen.now - one.at < REMEMBERED_S for one in memory.decisions)
+    blocked_s = BLOCKED_WINDOWS * limits.window_s * 2 ** max(0, undone - 1)
+    if _recent(memory, seen.now, {Kind.UNDO}, blocked_s):
+        why = f"adding consumers cannot help: more of them have read no more within the last {blocked_s / 60:.0f} min ({balance})"
+        return _said(Kind.CANNOT_HELP, seen, count, why)
+    enough = sum(needs) <= count * capacity
+    moves = _due_moves(limits, seen, memory) if enough else ()
+    if moves and not _recent(memory, seen.now, {Kind.MOVE}, 3 * limits.window_s):
+        return replace(_said(Kind.MOVE, seen, count, f"{balance}, which is enough if it is shared better"), moves=moves)
+    if enough and _recent(memory, seen.now, {Kind.MOVE}, limits.window_s):
+        return _said(Kind.HOLD, seen, count, f"{balance}; the effect of the last moves is not known yet")
+    if _recent(memory, seen.now, {Kind.GROW}, max(limits.grow_pause_s, limits.start_up_s)):
+        return _said(Kind.HOLD, seen, count, f"{balance}; the last consumers have just been added")
+    return _said(Kind.GROW, seen, min(desired, max(2 * count, count + STEP)), balance)
+
+
+def _fewer(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+    count, capacity = len(seen.consumers), memory.capacity
+    balance = _balance(needs, memory, count)
+    since = [at for at, number in memory.wanted if number >= count]
+    first = memory.wanted[0][0] if memory.wanted else seen.now
+    calm_s = seen.now - max([first, *since])
+    if calm_s < limits.shrink_pause_s or _recent(memory, seen.now, CHANGES, limits.shrink_pause_s):
+        return _said(
+            Kind.HOLD, seen, count, f"{balance}; fewer would do for {calm_s:.0f} of {limits.shrink_pause_s:.0f} s"
+        )
+    recent = [number for at, number in memory.wanted if seen.now - at <= limits.shrink_pause_s]
+    left = max(desired, *recent)
+    while left < count and not _fits(needs, max(1, left - limits.spare), SLACK * capacity):
+        left += 1
+    if left >= count:
+        return _said(Kind.HOLD, seen, count, f"{balance}; one fewer would be close to its limit")
+    return _left(Kind.SHRINK, seen, left, balance)
+
+
+def hot(seen: Seen, memory: Memory) -> tuple[Load, ...]:
+    """The partitions that need more than one consumer gives: no number of consumers can help them."""
+    return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
+
+
+def _hot_texts(memory: Memory, too_hot: Sequence[Load]) -> Iterator[str]:
+    """A sentence for each topic; `MAX_MOVES` of them."""
+    topics: dict[str, list[Load]] = {}
+    for one in too_hot:
+        topics.setdefault(one.topic, []).append(one)
+    for topic, loads in islice(topics.items(), MAX_MOVES):
+        most = max(one.rate for one in loads)
+        gets = "it gets" if len(loads) == 1 else "each gets up to"
+        yield (
+            f"adding consumers cannot help {named([one.partition for one in loads])} of {topic}: {gets} {most:,.0f} records/s, "
+            f"and one consumer gives {memory.capacity:,.0f}; give the topic more partitions, or its consumers more cores"
+        )
+
+
+def _bounded(limits: Limits, seen: Seen, count: int, outside: int, why: str) -> Decision:
+    if outside == count:
+        return _said(Kind.HOLD, seen, count, why)
+    said = f"{_are(count)} outside of {limits.least} to {limits.most}"
+    if outside > count:
+        return _said(Kind.GROW, seen, outside, said)
+    return _left(Kind.SHRINK, seen, outside, said)
+
+
+def _left(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
+    """The way to `desired` consumers, or as near to it as frozen topics let it go."""
+    count = len(seen.consumers)
+    leaves = _cheapest(seen, count - desired)
+    if desired < count and not leaves:
+        why += "; none can leave: each keeps partitions of a frozen topic; unfreeze it"
+        return _said(Kind.HOLD, seen, count, why)
+    return replace(_said(kind, seen, count - len(leaves), why), leaves=leaves)
+
+
+def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
+    """At most so many consumers, those first whose partitions have the least backlog, then the fewest and slowest ones.
+
+    None that has partitions of a frozen topic: it would keep them.
+    """
+    kept = {one.owner for one in seen.loads if one.frozen}
+    costs = {one: (0.0, 0, 0.0) for one in seen.consumers if one not in kept}
+    for load in seen.loads:
+        if load.owner in costs:
+            lag, number, rate = costs[load.owner]
+            costs[load.owner] = (lag + load.lag, number + 1, rate + load.rate)
+    return tuple(sorted(sorted(costs, reverse=True), key=costs.__getitem__)[:count])
+
+
+def _due_moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
+    """The moves, unless the effect of the last ones, or of another number of consumers, is not known yet."""
+    settling = _recent(memory, seen.now, CHANGES, limits.start_up_s + limits.window_s)
+    moving = _recent(memory, seen.now, {Kind.MOVE}, limits.window_s)
+    return () if settling or moving else _moves(limits, seen, memory)
+
+
+def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
+    """Movable partitions from who has more than it gives to who has room; one of its own keeps what it has."""
+    capacity, found, free = memory.capacity, list[Move](), _movable(seen, memory)
+    mine: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
+    for load in seen.loads:
+        if load.owner in mine:
+            mine[load.owner][load] = min(capacity, _need(limits, load))
+    loads = {one: sum(held.values()) for one, held in mine.items()}
+    while len(found) < MAX_MOVES:
+        givers = [one for one, held in mine.items() if held.keys() & free]
+        giver = max(givers, key=lambda one: (loads[one], one), default="")
+        taker = min(loads, key=lambda one: (loads[one], one), default="")
+        if not giver or loads[giver] <= capacity or len(mine[giver]) < 2:
+            break
+        fitting = [
+            one for one, need in mine[giver].items() if one in free and need > 0 and loads[taker] + need <= capacity
+        ]
+        if not fitting:
+            break
+        over = loads[giver] - capacity
+        load = min(
+            fitting, key=lambda one: (mine[giver][one] < over, abs(mine[giver][one] - over), one.topic, one.partition)
+        )
+        need = mine[giver].pop(load)
+        mine[taker][load] = need
+        loads[giver] -= need
+        loads[taker] += need
+        found.append(Move(load.topic, load.partition, load.owner, taker))
+    return tuple(found)
+
+
+def own_pins(decisions: Sequence[Decision]) -> dict[tuple[str, int], str]:
+    """Topic and partition → to whom a move pinned it, since the last change of size: that one ended the pins before."""
+    found: dict[tuple[str, int], str] = {}
+    for past in decisions:
+        if past.acted and past.kind in CHANGES:
+            found.clear()
+        found |= {(one.topic, one.partition): one.taker for one in past.moves if past.acted}
+    return found
+
+
+def _recent(memory: Memory, now: float, kinds: frozenset[Kind] | set[Kind], within_s: float) -> bool:
+    last = max((one.at for one in memory.decisions if one.kind in kinds and one.acted), default=-inf)
+    return now - last < within_s
+
+
+def _balance(needs: Sequence[float], memory: Memory, count: int) -> str:
+    return f"{sum(needs):,.0f} records/s are needed, and {count} x {memory.capacity:,.0f} are there"
+
+
+def _are(count: int) -> str:
+    return f"{counted(count, 'consumer')} {agreed(count, 'is', 'are')}"
+
+
+def _said(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
+    return Decision(kind, seen.now, len(seen.consumers), desired, (why,), throughput=seen.throughput, lag=seen.lag)
+
+
+def _kept(decision: Decision, memory: Memory) -> tuple[Decision, Memory]:
+    """The decision, and the memory with it: one that changes something is among the past ones from then on."""
+    past = memory.decisions
+    if decision.kind not in (Kind.HOLD, Kind.CANNOT_HELP):
+        repeats = past and not decision.acted and not past[-1].acted and past[-1].kind is decision.kind
+        past = (*(past[:-1] if repeats else past), decision)[-MAX_KEPT:]
+    return decision, replace(memory, decisions=past, latest=decision)

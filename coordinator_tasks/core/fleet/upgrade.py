@@ -1,0 +1,466 @@
+"""An upgrade of a fleet: its record, and the next step of it from what is seen. Pure.
+
+Consumers of the new version start beside the old ones and get nothing. Then partitions move to them in steps. Each step is
+held for a time and judged. After the last one the old consumers leave. A step that fails moves everything back.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from math import ceil
+from typing import TypeAlias
+
+from coordinator_tasks.core.model import FleetVersion
+from coordinator_tasks.core.text.partition_text import agreed, because, counted, joined, named, shown
+
+BASELINE_S = 10.0
+"""So long the records of each partition are counted before anything moves."""
+CONFIRM_S = 10.0
+"""So long a failure has to last: what both versions depend on fails for both, but not in the same second."""
+MAX_EVENTS = 100
+_RATE_DIGITS = 3  # a record has a rate for each partition, and has to fit into a write
+ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
+"""Topic → partition → number."""
+
+
+class Phase(StrEnum):
+    """Where an upgrade stands."""
+
+    STARTING = "Starting"  # consumers of the new version start
+    MOVING = "Moving"  # the partitions of this step move to them
+    HOLDING = "Holding"  # the step is held and judged
+    DRAINING = "Draining"  # all steps have passed: the old consumers leave
+    RESTORING = "Restoring"  # back: old consumers that have left start again
+    RETURNING = "Returning"  # back: the new consumers give everything away and leave
+    FINISHING = "Finishing"  # the splits of the topics end
+    DONE = "Done"
+    ROLLED_BACK = "RolledBack"
+
+
+FOLLOWING: Mapping[Phase, frozenset[Phase]] = {
+    Phase.STARTING: frozenset({Phase.MOVING, Phase.RETURNING}),
+    Phase.MOVING: frozenset({Phase.HOLDING, Phase.RETURNING}),
+    Phase.HOLDING: frozenset({Phase.MOVING, Phase.DRAINING, Phase.RETURNING}),
+    Phase.DRAINING: frozenset({Phase.FINISHING, Phase.RESTORING}),
+    Phase.RESTORING: frozenset({Phase.RETURNING}),
+    Phase.RETURNING: frozenset({Phase.FINISHING}),
+    Phase.FINISHING: frozenset({Phase.DONE, Phase.ROLLED_BACK}),
+    Phase.DONE: frozenset(),
+    Phase.ROLLED_BACK: frozenset(),
+}
+OVER = frozenset({Phase.DONE, Phase.ROLLED_BACK})
+FORWARD = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING, Phase.DRAINING})
+"""The phases in which it can still be rolled back."""
+ENDURES = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING})
+"""The phases that wait for the end of an outage, with all their times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When a step fails, by the partitions that have moved.
+
+    `max_lag_s`: a lag of more seconds; `max_errors`: more errors of new consumers; `min_rate`: fewer records per second than
+    this share of what the same partition had before, while records wait (0 = not judged). `call`: a site's own rule.
+    """
+
+    max_lag_s: float = 60.0
+    max_errors: int = 0
+    min_rate: float = 0.0
+    call: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What the upgrade has done, as a sentence."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The position of each partition at one moment: topic → partition → the next offset to process."""
+
+    at: float
+    positions: Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What both versions depend on is away since `at`, as `text` says. `over_at`: since when it is back; 0 = it is not."""
+
+    at: float
+    text: str
+    over_at: float = 0.0
+
+    @property
+    def waits(self) -> str:
+        """What the upgrade waits for."""
+        return f"{self.text}; that is over, and what was behind is caught up first" if self.over_at else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """`/upgrades/[APP]`: one upgrade of a fleet.
+
+    - `old`, `new`: the versions, `old_consumers` and `new_consumers` who runs them.
+    - `steps`: percent of each topic's partitions; `step`: the index of the present one.
+    - `chosen`: topic → the partitions that are reserved for the new consumers.
+    - `hold_s`: how long a step is held; `patience_s`: how long consumers may take to start, and partitions to move.
+    - `mark`: the positions at the begin of what is measured; `baseline`: records per second before anything moved.
+      `incarnations`: of the new consumers, when they had started, or when a person continued it.
+    - `outage`: why no step begins and none is judged; `None` = there is none. `suspected_at`: since when the present step fails.
+      `away_at`: when new consumers alone first reported that the sink is away, in this step; 0 = they did not.
+    - `reason`: why it goes back; empty = it does not. `paused`: why nothing is done; empty = it goes on.
+    """
+
+    app: str
+    old: FleetVersion
+    new: FleetVersion
+    old_name: str
+    new_name: str
+    old_consumers: tuple[str, ...]
+    new_consumers: tuple[str, ...]
+    topics: tuple[str, ...]
+    steps: tuple[int, ...]
+    hold_s: float
+    patience_s: float
+    rule: Rule
+    by: str
+    why: str
+    began_at: float
+    since_at: float
+    phase: Phase = Phase.STARTING
+    step: int = 0
+    chosen: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    mark: Mark | None = None
+    baseline: ByPartition = field(default_factory=dict)
+    incarnations: Mapping[str, int] = field(default_factory=dict)
+    reason: str = ""
+    paused: str = ""
+    events: tuple[Event, ...] = ()
+    version: int = -1
+    outage: Outage | None = None
+    suspected_at: float = 0.0
+    away_at: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.phase in OVER
+
+    @property
+    def said(self) -> str:
+        """`upgrade of billing to v2`."""
+        return f"upgrade of {self.app} to {self.new_name}"
+
+    @property
+    def step_said(self) -> str:
+        """`step 2 of 3 (50 %)`."""
+        return f"step {self.step + 1} of {len(self.steps)} ({self.steps[self.step]} %)"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSeen:
+    """One topic now. `owners`: partition → consumer; `apart`: partitions that a person has pinned to others.
+
+    `paused`: those that a person has paused; `split`: whether the topic's configuration has this upgrade's split; `waits`:
+    why the topic does not move, if known.
+    """
+
+    owners: Mapping[int, str] = field(default_factory=dict)
+    stable: bool = True
+    apart: frozenset[int] = frozenset()
+    paused: frozenset[int] = frozenset()
+    split: bool = False
+    waits: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What there is now. `registered`: consumer → incarnation; `wanted`: the consumers that the fleet names.
+
+    `topics`: those of the upgrade that are still managed. `positions`: as their owners say.
+    """
+
+    now: float
+    registered: Mapping[str, int]
+    wanted: frozenset[str]
+    topics: Mapping[str, TopicSeen]
+    positions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+def advanced(
+    upgrade: Upgrade, seen: Seen, failures: Collection[str] = (), outage: str = "", *, away: str = ""
+) -> Upgrade:
+    """The upgrade after its next step; the same one if it has to wait.
+
+    `failures`: why the rule is broken, in Holding; `outage`: what both versions depend on and is away; `away`: what new
+    consumers alone call away. The latter counts as an outage for `patience_s` of each step; then a person decides.
+    """
+    if upgrade.paused or upgrade.over:
+        return upgrade
+    if upgrade.phase in ENDURES and away and not outage:
+        began_at = upgrade.away_at if 0 < upgrade.away_at <= seen.now else seen.now
+        if seen.now - began_at >= upgrade.patience_s:
+            remedy = f"`continue-upgrade {upgrade.app}` waits once more, `roll-back-upgrade {upgrade.app}` goes back"
+            return paused(upgrade, seen.now, f"{away}; first reported {seen.now - began_at:.0f} s ago; {remedy}")
+        upgrade, outage = replace(upgrade, away_at=began_at), away
+    if upgrade.phase in ENDURES and (outage or _endures(upgrade)):
+        return _endured(upgrade, seen, failures, outage)
+    return _STEPS[upgrade.phase](upgrade, seen, failures)
+
+
+def entered(upgrade: Upgrade, phase: Phase, now: float, text: str, **changes: object) -> Upgrade:
+    """The upgrade in another phase. Raises `ValueError` for a phase that does not follow."""
+    if phase not in FOLLOWING[upgrade.phase]:
+        raise ValueError(f"an upgrade does not go from {upgrade.phase} to {phase}")
+    outage = upgrade.outage if phase in ENDURES else None
+    fresh = replace(upgrade, phase=phase, since_at=now, mark=None, outage=outage, suspected_at=0.0)
+    return noted(replace(fresh, **changes), now, text)  # type: ignore[arg-type]
+
+
+def noted(upgrade: Upgrade, now: float, text: str) -> Upgrade:
+    """With one sentence more in what it has done."""
+    return replace(upgrade, events=(*upgrade.events, Event(now, text))[-MAX_EVENTS:])
+
+
+def back(upgrade: Upgrade, now: float, reason: str) -> Upgrade:
+    """Everything goes back, because of this. Old consumers that were drained have to be there first."""
+    text = f"everything goes back: {reason}"
+    if upgrade.phase is Phase.DRAINING:
+        return entered(upgrade, Phase.RESTORING, now, text, reason=reason)
+    return entered(upgrade, Phase.RETURNING, now, text, reason=reason, chosen={})
+
+
+def paused(upgrade: Upgrade, now: float, why: str) -> Upgrade:
+    """Nothing is done until somebody continues it."""
+    return noted(replace(upgrade, paused=why), now, f"paused: {why}")
+
+
+def continued(upgrade: Upgrade, now: float, by: str, why: str = "") -> Upgrade:
+    """It goes on, and what it measures or waits for begins again."""
+    again = replace(upgrade, paused="", since_at=now, mark=None, incarnations={})
+    resumed = replace(again, outage=None, suspected_at=0.0, away_at=0.0)
+    return noted(resumed, now, f"continued by {by}{because(why)}")
+
+
+def more(upgrade: Upgrade, seen: Seen, percent: int) -> dict[str, tuple[int, ...]]:
+    """Topic → the partitions of a step: those of the step before, and so many more of what the old consumers have."""
+    found = {}
+    for topic, one in seen.topics.items():
+        before = upgrade.chosen.get(topic, ())
+        old = {p: who for p, who in one.owners.items() if who in upgrade.old_consumers and p not in before}
+        wanted = ceil((len(before) + len(old)) * percent / 100) - len(before)
+        found[topic] = tuple(sorted((*before, *_evenly(topic, old, wanted))))
+    return found
+
+
+def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
+    """So many of these partitions: the next one is always of the owner that has most of them left."""
+    left: dict[str, list[int]] = {}
+    for partition in sorted(owners, key=lambda p: _lot(topic, p)):
+        left.setdefault(owners[partition], []).append(partition)
+    chosen: list[int] = []
+    while len(chosen) < count and left:
+        owner = max(sorted(left), key=lambda who: len(left[who]))
+        chosen.append(left[owner].pop())
+        if not left[owner]:
+            del left[owner]
+    return chosen
+
+
+def rates(mark: Mark, positions: Mapping[str, Mapping[int, int]], now: float) -> dict[str, dict[int, float]]:
+    """Records per second since the mark, of the partitions whose position is known then and now."""
+    spent = now - mark.at
+    if spent <= 0:
+        return {}
+    return {
+        topic: {
+            p: round(max(0.0, (after[p] - at) / spent), _RATE_DIGITS)
+            for p, at in mark.positions.get(topic, {}).items()
+            if p in after
+        }
+        for topic, after in positions.items()
+    }
+
+
+def _lot(topic: str, partition: int) -> str:
+    """The order in which partitions are chosen: it has nothing to do with their numbers or owners."""
+    return hashlib.sha256(f"{topic}/{partition}".encode()).hexdigest()
+
+
+def _starting(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+    if upgrade.mark is None or seen.now < upgrade.mark.at:  # a clock that has jumped back begins it again
+        return replace(upgrade, mark=Mark(seen.now, seen.positions), since_at=min(upgrade.since_at, seen.now))
+    missing = _missing(upgrade.new_consumers, seen)
+    if missing and _late(upgrade, seen):
+        return back(upgrade, seen.now, f"{shown(missing)} did not start within {upgrade.patience_s:g} s")
+    if missing or seen.now - upgrade.mark.at < BASELINE_S:
+        return upgrade
+    measured = rates(upgrade.mark, seen.positions, seen.now)
+    return _moving_on(replace(upgrade, baseline=measured), seen, 0)
+
+
+def _moving_on(upgrade: Upgrade, seen: Seen, step: int) -> Upgrade:
+    chosen = more(upgrade, seen, upgrade.steps[step])
+    count = counted(sum(map(len, chosen.values())), "partition")
+    text = f"{replace(upgrade, step=step).step_said}: {count} for {upgrade.new_name}"
+    known = upgrade.incarnations or _registered(upgrade, seen)
+    return entered(upgrade, Phase.MOVING, seen.now, text, step=step, chosen=chosen, incarnations=known, away_at=0.0)
+
+
+def _registered(upgrade: Upgrade, seen: Seen) -> dict[str, int]:
+    return {c: i for c, i in seen.registered.items() if c in upgrade.new_consumers}
+
+
+def _moving(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+    away = _not_arrived(upgrade, seen)
+    if not away and all(one.stable for one in seen.topics.values()):
+        text = f"{upgrade.step_said}: all of them have moved, it is held for {upgrade.hold_s:g} s"
+        return entered(upgrade, Phase.HOLDING, seen.now, text)
+    if not _late(upgrade, seen):
+        return upgrade
+    why = joined(f"{topic}: {which}" for topic, which in (away or _unstable(seen)).items())
+    reason = f"{upgrade.step_said} did not move within {upgrade.patience_s:g} s: {why}"
+    return back(upgrade, seen.now, reason)
+
+
+def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade:
+    if upgrade.mark is None or seen.now < upgrade.mark.at:  # a clock that has jumped back begins it again
+        known = upgrade.incarnations or _registered(upgrade, seen)
+        return replace(upgrade, mark=Mark(seen.now, seen.positions), since_at=seen.now, incarnations=known)
+    if failures or upgrade.suspected_at:
+        return _suspected(upgrade, seen, failures)
+    if not all(one.stable for one in seen.topics.values()):
+        return upgrade
+    if away := _not_arrived(upgrade, seen):
+        why = joined(f"{topic}: {which}" for topic, which in away.items())
+        return entered(upgrade, Phase.MOVING, seen.now, f"{upgrade.step_said} moves again: {why}")
+    if seen.now - upgrade.since_at < upgrade.hold_s:
+        return upgrade
+    if upgrade.step + 1 < len(upgrade.steps):
+        return _moving_on(upgrade, seen, upgrade.step + 1)
+    who = upgrade.old_consumers
+    give = agreed(len(who), "gives the rest away and leaves", "give the rest away and leave")
+    text = f"all steps have passed: {shown(who)} {give}"
+    return entered(upgrade, Phase.DRAINING, seen.now, text)
+
+
+def _suspected(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade:
+    """The step fails, or has failed at the last look: everything goes back when that has lasted."""
+    if not failures:
+        return replace(upgrade, suspected_at=0.0)
+    if not 0 < upgrade.suspected_at <= seen.now:
+        return replace(upgrade, suspected_at=seen.now)
+    if seen.now - upgrade.suspected_at < CONFIRM_S:
+        return upgrade
+    return back(upgrade, seen.now, f"{upgrade.step_said}: {joined(failures)}")
+
+
+def _endures(upgrade: Upgrade) -> bool:
+    """Whether an outage lasts, or what it has left is still looked at: that is judged while a step is held."""
+    before, judges = upgrade.outage, upgrade.phase is Phase.HOLDING and upgrade.mark is not None
+    return before is not None and (judges or not before.over_at)
+
+
+def _endured(upgrade: Upgrade, seen: Seen, failures: Collection[str], outage: str) -> Upgrade:
+    """An outage begins, lasts or is over. After it, failures may be what is left of it, for as long as the patience."""
+    now = seen.now
+    before = upgrade.outage or Outage(now, outage, over_at=now)
+    if outage:
+        if not before.over_at:
+            return upgrade
+        held = replace(upgrade, outage=Outage(before.at, outage), suspected_at=0.0)
+        return noted(held, now, f"no step begins, and none is judged: {outage}")
+    # Who was started again meanwhile is no error.
+    known = _registered(upgrade, seen) if upgrade.incarnations else {}
+    again = replace(upgrade, since_at=now, mark=Mark(now, seen.positions), incarnations=known)
+    if not before.over_at:
+        over = replace(again, outage=replace(before, over_at=now))
+        return noted(
+            over, now, f"goes on after {now - before.at:.0f} s, and all times begin again: what was away is back"
+        )
+    if failures and 0 <= now - before.over_at < upgrade.patience_s:
+        return upgrade
+    return noted(replace(again, outage=None), now, f"{upgrade.step_said}: it is held for {upgrade.hold_s:g} s")
+
+
+def _draining(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+    if _have_left(upgrade.old_consumers, seen):
+        return entered(upgrade, Phase.FINISHING, seen.now, _have_left_said(upgrade.old_consumers))
+    return upgrade
+
+
+def _restoring(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+    missing = _missing(upgrade.old_consumers, seen)
+    if missing and not _late(upgrade, seen):
+        return upgrade
+    lacking = f"; {shown(missing)} did not start" if missing else ""
+    give = agreed(len(upgrade.new_consumers), "gives everything away and leaves", "give everything away and leave")
+    text = f"{shown(upgrade.new_consumers)} {give}{lacking}"
+    return entered(upgrade, Phase.RETURNING, seen.now, text, chosen={})
+
+
+def _returning(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+    if _have_left(upgrade.new_consumers, seen):
+        return entered(upgrade, Phase.FINISHING, seen.now, _have_left_said(upgrade.new_consumers))
+    return upgrade
+
+
+def _finishing(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+    if any(one.split for one in seen.topics.values()):
+        return upgrade
+    if upgrade.reason:
+        return entered(upgrade, Phase.ROLLED_BACK, seen.now, f"{upgrade.app} runs {upgrade.old_name} as before")
+    return entered(upgrade, Phase.DONE, seen.now, f"{upgrade.app} runs {upgrade.new_name}")
+
+
+_STEPS: Mapping[Phase, Callable[[Upgrade, Seen, Collection[str]], Upgrade]] = {
+    Phase.STARTING: _starting,
+    Phase.MOVING: _moving,
+    Phase.HOLDING: _holding,
+    Phase.DRAINING: _draining,
+    Phase.RESTORING: _restoring,
+    Phase.RETURNING: _returning,
+    Phase.FINISHING: _finishing,
+}
+
+
+def _missing(consumers: Collection[str], seen: Seen) -> list[str]:
+    """Those that the fleet wants and that are not there; a person may have drained the others."""
+    return [one for one in consumers if one in seen.wanted and one not in seen.registered]
+
+
+def _late(upgrade: Upgrade, seen: Seen) -> bool:
+    return seen.now - upgrade.since_at >= upgrade.patience_s
+
+
+def _not_arrived(upgrade: Upgrade, seen: Seen) -> dict[str, str]:
+    """Topic → which of its chosen partitions no new consumer has, in words."""
+    found = {}
+    for topic, one in seen.topics.items():
+        away = [
+            p
+            for p in upgrade.chosen.get(topic, ())
+            if one.owners.get(p) not in upgrade.new_consumers and p not in one.apart
+        ]
+        if away:
+            found[topic] = f"{named(away)} {agreed(len(away), 'is', 'are')} with others{because(one.waits)}"
+    return found
+
+
+def _unstable(seen: Seen) -> dict[str, str]:
+    return {topic: one.waits or "not Stable" for topic, one in seen.topics.items() if not one.stable}
+
+
+def _have_left_said(consumers: Sequence[str]) -> str:
+    return f"{shown(consumers)} {agreed(len(consumers), 'has', 'have')} left"
+
+
+def _have_left(consumers: Collection[str], seen: Seen) -> bool:
+    """Whether none of them is registered or owns anything, and nothing moves any more."""
+    owning = {who for one in seen.topics.values() for who in one.owners.values()}
+    still = (owning | seen.registered.keys()) & set(consumers)
+    return not still and all(one.stable for one in seen.topics.values())

@@ -1,0 +1,173 @@
+"""How far every partition was behind at moments a minute apart, by the commits in Kafka, and Burrow's judgement of each. Pure.
+
+A moment is judged once, when it is made, so everybody who reads it sees the same status.
+"""
+
+from array import array
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coordinator_tasks.core.measure.lag import WINDOW, EndPoints, LagStatus, Look, group_status, partition_status
+
+EVERY_S = 60.0
+KEPT = 60
+"""Moments: those of an hour."""
+JUDGED_BY = 2 * WINDOW
+"""So many former moments: a window of commits, and a silence as long as a window."""
+FRESH_S = 3 * EVERY_S
+"""What an older moment says is not true any more."""
+MOST_PARTITIONS = 20_000
+NOBODY = -1
+UNKNOWN = -1
+_PARTS = 10  # of a second
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMoment:
+    """One topic in columns: the n-th entry of each is of the n-th partition.
+
+    `owners`: places in the moment's `consumers`, or `NOBODY`; `offsets`: what the group has committed; `lags`: from there to the
+    log's end; `late`: tenths of a second since which the next record has been in the log, -1 = unknown; `statuses`: Burrow's
+    numbers; `commits`: 1 = it counts as a commit.
+    """
+
+    group: str
+    partitions: Sequence[int] = field(default_factory=lambda: array("i"))
+    owners: Sequence[int] = field(default_factory=lambda: array("h"))
+    offsets: Sequence[int] = field(default_factory=lambda: array("q"))
+    lags: Sequence[int] = field(default_factory=lambda: array("q"))
+    late: Sequence[int] = field(default_factory=lambda: array("q"))
+    statuses: Sequence[int] = field(default_factory=lambda: array("b"))
+    commits: Sequence[int] = field(default_factory=lambda: array("b"))
+
+
+@dataclass(frozen=True, slots=True)
+class LagMoment:
+    """Every partition at one moment. `left_out`: partitions beyond `MOST_PARTITIONS`."""
+
+    at: float
+    consumers: tuple[str, ...] = ()
+    topics: Mapping[str, TopicMoment] = field(default_factory=dict)
+    left_out: int = 0
+
+    def owner(self, place: int) -> str:
+        """The name of an owner; empty = nobody."""
+        return "" if place == NOBODY else self.consumers[place]
+
+
+def statuses(moment: LagMoment | None) -> dict[tuple[str, int], LagStatus]:
+    """(Topic, partition) → Burrow's status."""
+    topics = moment.topics.items() if moment is not None else ()
+    return {
+        (topic, partition): LagStatus(status)
+        for topic, one in topics
+        for partition, status in zip(one.partitions, one.statuses, strict=True)
+    }
+
+
+def group_statuses(moment: LagMoment | None) -> dict[str, LagStatus]:
+    """Group → its status."""
+    found: dict[str, set[LagStatus]] = {}
+    for one in moment.topics.values() if moment is not None else ():
+        found.setdefault(one.group, set()).update(map(LagStatus, one.statuses))
+    return {group: group_status(every) for group, every in sorted(found.items())}
+
+
+class Seen(NamedTuple):
+    """One partition as Kafka and the plan say now; `owner` empty = nobody."""
+
+    group: str
+    topic: str
+    partition: int
+    owner: str
+    offset: int
+    end: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
+    def lag(self) -> int:
+        """Offsets from the commit to the log's end."""
+        return max(0, self.end - self.offset)
+
+
+class _Past(NamedTuple):
+    at: float
+    offset: int
+    lag: int
+    commit: int
+
+
+Track = dict[tuple[str, int], list[_Past]]
+
+
+def seconds(late: int) -> float | None:
+    """What an entry of the column `late` means; `None` = unknown."""
+    return None if late == UNKNOWN else late / _PARTS
+
+
+def slot_of(at: float) -> int:
+    """The place of a moment in the ring; one a minute."""
+    return int(at // EVERY_S) % KEPT
+
+
+def tracks(past: Sequence[LagMoment]) -> Track:
+    """(Topic, partition) → what the moments say of it, oldest first."""
+    found: Track = {}
+    for moment in past:
+        for topic, one in moment.topics.items():
+            for partition, offset, lag, commit in zip(one.partitions, one.offsets, one.lags, one.commits, strict=True):
+                found.setdefault((topic, partition), []).append(_Past(moment.at, offset, lag, commit))
+    return found
+
+
+def stand(seen: Collection[Seen], before: Track) -> list[Seen]:
+    """Partitions with lag whose committed offset is that of the last moment: only their owners can say whether they run."""
+    return [one for one in seen if one.lag and one.key in before and before[one.key][-1].offset == one.offset]
+
+
+def judged(at: float, seen: Sequence[Seen], before: Track, told: Collection[tuple[str, int]]) -> LagMoment:
+    """The moment. `told`: partitions of which their owner says that it runs them.
+
+    Our consumers commit only what has changed, and Burrow expects a commit at every turn. So who runs a partition counts as
+    committing, and so does who has nothing to commit.
+    """
+    names: dict[str, int] = {}
+    topics: dict[str, TopicMoment] = {}
+    for one in seen[:MOST_PARTITIONS]:
+        track = before.get(one.key, [])
+        commit = not track or track[-1].offset != one.offset or not one.lag or one.key in told
+        late_s, status = _judged(at, one, track, commit=commit) if one.lag else (0.0, LagStatus.OK)
+        of = topics.setdefault(one.topic, TopicMoment(one.group))
+        owner = names.setdefault(one.owner, len(names)) if one.owner else NOBODY
+        late = UNKNOWN if late_s is None else round(late_s * _PARTS)
+        for column, value in zip(
+            _columns(of), (one.partition, owner, one.offset, one.lag, late, status, commit), strict=True
+        ):
+            column.append(value)
+    return LagMoment(at, tuple(names), topics, max(0, len(seen) - MOST_PARTITIONS))
+
+
+def _columns(one: TopicMoment) -> tuple["array[int]", ...]:
+    return tuple(
+        getattr(one, name) for name in ("partitions", "owners", "offsets", "lags", "late", "statuses", "commits")
+    )
+
+
+def _judged(at: float, one: Seen, track: Sequence[_Past], *, commit: bool) -> tuple[float | None, LagStatus]:
+    points = EndPoints()
+    for past in track:
+        points.see(past.offset + past.lag, past.at)
+    points.see(one.end, at)
+    looks = [Look(past.at, past.offset, past.lag) for past in track if past.commit]
+    if commit:
+        looks.append(Look(at, one.offset, one.lag))
+    ends = [past.offset + past.lag for past in track[1 - WINDOW :]] + [one.end]
+    late_s = points.behind_s(one.offset, at)
+    if not looks:  # silent for longer than the moments reach back
+        return late_s, LagStatus.STOP
+    return late_s, partition_status(looks[-WINDOW:], ends, one.lag, at, WINDOW * EVERY_S)

@@ -1,0 +1,112 @@
+"""How long a moved partition will stand still, learned from earlier moves. Pure.
+
+A prediction is the median of earlier pauses of the same way of moving, with an interval that holds the next pause with a
+probability of at least 80 %, whatever the distribution: of n earlier pauses and the next one, each rank is as likely as
+any other. It takes nine of them to say that much. With fewer the prediction is rough: its interval reaches from a fraction of the
+shortest pause to a multiple of the longest.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil, floor
+from statistics import median
+
+from coordinator_tasks.core.measure.pauses import milliseconds
+from coordinator_tasks.core.model import MoveKind, Pause, Record
+
+SHARE = 0.8
+MIN_MOVES = 9
+"""With fewer, even the interval from the shortest to the longest pause holds less than 80 %: it is widened."""
+FEW_MOVES = 4
+WIDER, WIDEST = 2.0, 4.0
+"""By so much below the shortest and above the longest pause of fewer than `MIN_MOVES` and of fewer than `FEW_MOVES`."""
+MAX_MOVES = 500
+"""The newest count: consumers, batches and loads change."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastMove:
+    """One earlier move; `pause_s`: its total pause, 0 = none waited. `usual_s`: what was usual then (`None` = unknown)."""
+
+    kind: MoveKind
+    pause_s: float
+    usual_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Seconds."""
+
+    median_s: float
+    low_s: float
+    high_s: float
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        return f"{milliseconds(self.median_s)} ({milliseconds(self.low_s)} to {milliseconds(self.high_s)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Of the total pause and of the extra one; `moves`: how many earlier ones it is learned from.
+
+    `usual_s`: the median of what was usual; `None` = no earlier move tells it, nor the extra. `rough`: the moves are too few.
+    """
+
+    total: Interval
+    moves: int
+    rough: bool = False
+    extra: Interval | None = None
+    usual_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        total = f"total {self.total.text}"
+        if self.extra is None or self.usual_s is None:
+            return f"pause {total}"
+        return f"extra pause {self.extra.text}; {total}, usual {milliseconds(self.usual_s)}"
+
+
+def predict(past: Iterable[PastMove], kind: MoveKind) -> Prediction | None:
+    """The prediction for a move of this kind; `past` is the newest first. `None` = none of the kind is known."""
+    moves = list(islice((one for one in past if one.kind is kind), MAX_MOVES))
+    if not moves:
+        return None
+    known = [(one.pause_s, one.usual_s) for one in moves if one.usual_s is not None]
+    extra = _interval([max(0.0, pause_s - usual_s) for pause_s, usual_s in known]) if known else None
+    usual_s = median(usual_s for _, usual_s in known) if known else None
+    total = _interval([one.pause_s for one in moves])
+    return Prediction(total, len(moves), len(moves) < MIN_MOVES, extra, usual_s)
+
+
+def _interval(values: Iterable[float]) -> Interval:
+    found = sorted(values)
+    count = len(found)
+    if count < MIN_MOVES:
+        factor = WIDER if count >= FEW_MOVES else WIDEST
+        return Interval(median(found), found[0] / factor, found[-1] * factor)
+    tail = (1 - SHARE) / 2
+    # Rounded against the error of a product such as 10 * 0.1.
+    low, high = floor(round((count + 1) * tail, 9)), ceil(round((count + 1) * (1 - tail), 9))
+    return Interval(median(found), found[low - 1], found[high - 1])
+
+
+def learned(records: Iterable[Record]) -> tuple[PastMove, ...]:
+    """The moves with a known pause of these records of one topic, both the newest first.
+
+    Only a total that is known from both sides counts: not where nothing waited, nor where only its bounds are known.
+    """
+    found: list[PastMove] = []
+    waits: dict[str, dict[int, Pause]] = {}  # rebalance → partition → its pause; the record that ends it comes first
+    for record in records:
+        if record.pauses is not None:
+            known = (one for one in record.pauses.measured if one.wait_s is not None and not one.least)
+            waits[record.rebalance] = {one.partition: one for one in known}
+        left = waits.get(record.rebalance, {})
+        # Of a partition that was planned twice, the last move has the pause.
+        mine = [(m, left.pop(m.partition)) for m in record.moves if m.giver and m.partition in left]
+        found += [PastMove(move.kind, one.wait_s or 0.0, one.usual_s) for move, one in mine]
+    return tuple(found)

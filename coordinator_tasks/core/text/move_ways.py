@@ -1,0 +1,39 @@
+"""How the moves of a plan are told: in logs, on pages and by commands. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from coordinator_tasks.core.model import Move, MoveKind
+from coordinator_tasks.core.text.partition_text import agreed
+
+HOW: Mapping[MoveKind, tuple[str, str]] = {
+    MoveKind.START: ("start", "nobody else may run it, so its new owner starts at once"),
+    MoveKind.HANDOFF: ("hand-off", "its one possible owner releases it, and the new one continues from that offset"),
+    MoveKind.BARRIER: ("barrier", "several may run it, so each of them confirms first that it has stopped"),
+    MoveKind.STOP: ("stop", "it is closed and committed, and nobody gets it"),
+    MoveKind.ADOPT: ("adopt", "it runs there already, and stays"),
+    MoveKind.RESTART: ("restart", "its owner does not run it, and starts it again from the committed offset"),
+}
+"""The name of each way in which a partition changes hands, and what it means."""
+
+
+def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
+    """(Giver, taker, kind) → its partitions, all sorted, each once; an empty name is nobody's."""
+    found: dict[tuple[str, str, MoveKind], list[int]] = {}
+    for move in sorted(set(moves), key=lambda move: (move.giver, move.taker, move.kind, move.partition)):
+        found.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
+    return found
+
+
+def way(giver: str, taker: str, kind: MoveKind, count: int = 2) -> str:
+    """`from a to b by hand-off` or `start on a`: what follows so many partitions, or their number, in a sentence."""
+    verb = agreed(count, "starts", "start")
+    match kind:
+        case MoveKind.START:
+            return f"{verb} on {taker}" + (f", last owner {giver}" if giver else "")
+        case MoveKind.STOP:
+            return f"{agreed(count, 'stops', 'stop')} on {giver or 'nobody'}"
+        case MoveKind.ADOPT:
+            return f"{agreed(count, 'stays', 'stay')} on {taker}, which runs {agreed(count, 'it', 'them')} already"
+        case MoveKind.RESTART:
+            return f"{verb} again on {taker}"
+    return f"from {giver or 'nobody'} to {taker or 'nobody'} by {HOW[kind][0]}"

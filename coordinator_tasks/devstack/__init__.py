@@ -1,0 +1,1 @@
+"""Servers of one machine, and the demonstration on them. Neither is in the wheel."""

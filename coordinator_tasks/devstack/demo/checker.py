@@ -1,0 +1,306 @@
+"""The checks of the demonstration: pure functions over rows, records, releases and task runs.
+
+Nothing here trusts a consumer: a row counts as allowed only if ZooKeeper's history and the releases (`ownership`) gave
+its partition to that consumer and incarnation under that epoch, at that time and up to that offset.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from coordinator_tasks.core.model import MoveKind, Record
+from coordinator_tasks.core.text.partition_text import counted
+from coordinator_tasks.devstack.demo.evidence import Event, Evidence, Produced, Row, TaskRun
+from coordinator_tasks.devstack.demo.ownership import End, Holding, holdings, owners_at
+
+CLOCK_TOLERANCE_S = 0.005
+"""ZooKeeper cuts its times to milliseconds; all processes of the demonstration are on one host."""
+REPEATED_BATCHES_MAX = 1
+"""A killed consumer has at most this many uncommitted batches in the sink."""
+SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: its name, the finding in a sentence, and examples of problems (none = it holds)."""
+
+    name: str
+    found: str
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it holds."""
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All checks, and the numbers for the report."""
+
+    checks: tuple[Check, ...]
+    produced: int
+    consumed: int
+    lost: int
+    unowned: int
+    duplicated_by_clean_moves: int
+    duplicated_by_kills: int
+    held: tuple[Holding, ...] = field(repr=False, default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check holds."""
+        return all(check.ok for check in self.checks)
+
+
+def check(evidence: Evidence) -> Verdict:
+    """Run every check; no evidence makes it raise."""
+    held = tuple(holdings(evidence.records, evidence.releases))
+    lost, unowned = lost_records(evidence.produced, evidence.rows), unowned_rows(evidence.rows, held)
+    clean, by_kill, unbounded = repeated(evidence.rows, held, evidence.killed)
+    broken = disordered(evidence.rows, held)
+    consumed = {(row.partition, row.offset) for row in evidence.rows}
+    checks = (
+        _tasks_check(evidence.records, evidence.tasks),
+        Check("no loop process lived", counted(len(evidence.loops), "coordinator loop"), evidence.loops),
+        Check(
+            "nothing is lost", f"{len(evidence.produced)} produced, {len(lost)} of them not in the sink", _some(lost)
+        ),
+        _invented_check(evidence.produced, evidence.rows),
+        Check(
+            "every record was processed by its owner",
+            counted(len(unowned), "row") + " without the right to it",
+            _some(unowned),
+        ),
+        Check("nothing was repeated by a clean move", counted(len(clean), "repeated record"), _some(clean)),
+        Check(
+            "a crash repeats at most one batch of a partition",
+            f"{counted(len(by_kill), 'record')} repeated after the kill",
+            _some(unbounded),
+        ),
+        Check(
+            "no partition went back or skipped a range",
+            counted(len(broken), "place") + " where offsets go back or skip some",
+            _some(broken),
+        ),
+        _moves_check(evidence.events, evidence.records, held, evidence.partitions),
+        _clean_leave_check(evidence.events, held),
+    )
+    return Verdict(
+        checks, len(evidence.produced), len(consumed), len(lost), len(unowned), len(clean), len(by_kill), held
+    )
+
+
+def lost_records(produced: Sequence[Produced], rows: Sequence[Row]) -> list[str]:
+    """The produced records that are not in the sink."""
+    there = {(row.partition, row.offset) for row in rows}
+    return [f"partition {p.partition} offset {p.offset}" for p in produced if (p.partition, p.offset) not in there]
+
+
+def unowned_rows(rows: Sequence[Row], held: Sequence[Holding]) -> list[str]:
+    """The rows whose consumer did not own the partition, each with the reason."""
+    granted = _by_grant(held)
+    found = []
+    for row in rows:
+        reason = _why_unowned(row, granted.get((row.partition, row.consumer, row.incarnation, row.epoch)))
+        if reason:
+            found.append(f"{_shown(row)}: {reason}")
+    return found
+
+
+def _why_unowned(row: Row, holding: Holding | None) -> str:
+    if holding is None:
+        return "this incarnation was never granted this partition under this epoch"
+    if row.processed_at < holding.from_at - CLOCK_TOLERANCE_S:
+        return f"{holding.from_at - row.processed_at:.3f} s before it was granted"
+    if row.processed_at > holding.until_at + CLOCK_TOLERANCE_S:
+        return f"{row.processed_at - holding.until_at:.3f} s after it was {holding.end}"
+    if 0 <= holding.until_offset <= row.offset:
+        return f"it released the partition at offset {holding.until_offset}"
+    return ""
+
+
+def repeated(
+    rows: Sequence[Row], held: Sequence[Holding], killed: frozenset[tuple[str, int]]
+) -> tuple[list[str], list[str], list[str]]:
+    """Repeated processings: without a kill, by kills, and those by kills that exceed the bound.
+
+    A kill is the cause only if the first processing was under the lost holding of a killed incarnation, and the next one
+    under another holding. It is within the bound if the first was in the last batches of the killed incarnation.
+    """
+    granted = _by_grant(held)
+    last_batches = _last_batches(rows, killed)
+    clean, by_kill, unbounded = [], [], []
+    for same in _processings(rows):
+        for first, again in pairwise(same):
+            holding = granted.get((first.partition, first.consumer, first.incarnation, first.epoch))
+            text = f"{_shown(first)} and again by {again.consumer} under epoch {again.epoch}"
+            crashed = (first.consumer, first.incarnation) in killed and holding is not None and holding.end is End.LOST
+            if not crashed or again.epoch == first.epoch:
+                clean.append(text)
+                continue
+            by_kill.append(text)
+            if first.processed_at not in last_batches[first.consumer, first.incarnation, first.partition]:
+                unbounded.append(text)
+    return clean, by_kill, unbounded
+
+
+def _processings(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """The rows of each record with more than one row, in the order of epochs and times."""
+    counted = Counter((row.partition, row.offset) for row in rows)
+    several: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        if counted[row.partition, row.offset] > 1:
+            several.setdefault((row.partition, row.offset), []).append(row)
+    for _, same in sorted(several.items()):
+        yield sorted(same, key=lambda r: (r.epoch, r.processed_at))
+
+
+def _last_batches(
+    rows: Sequence[Row], killed: frozenset[tuple[str, int]]
+) -> Mapping[tuple[str, int, int], frozenset[float]]:
+    times: dict[tuple[str, int, int], set[float]] = {}
+    for row in rows:
+        if (row.consumer, row.incarnation) in killed:
+            times.setdefault((row.consumer, row.incarnation, row.partition), set()).add(row.processed_at)
+    return {key: frozenset(sorted(found)[-REPEATED_BATCHES_MAX:]) for key, found in times.items()}
+
+
+def disordered(rows: Sequence[Row], held: Sequence[Holding]) -> list[str]:
+    """Where offsets go back or skip some: within a holding, and from one holding of a partition to the next.
+
+    Only after a lost owner may the next one begin before the last processed offset; another check bounds its repetitions.
+    """
+    found: list[str] = []
+    by_partition: dict[int, dict[tuple[int, str, int], list[Row]]] = {}
+    for row in rows:
+        runs = by_partition.setdefault(row.partition, {})
+        runs.setdefault((row.epoch, row.consumer, row.incarnation), []).append(row)
+    granted = _by_grant(held)
+    for partition, runs in sorted(by_partition.items()):
+        next_offset, after_loss = -1, False
+        for key in sorted(runs):
+            run = runs[key]
+            found.extend(_breaks(run))
+            begins = run[0].offset
+            if next_offset >= 0 and (begins > next_offset or (begins < next_offset and not after_loss)):
+                found.append(
+                    f"{_shown(run[0])}: epoch {key[0]} begins at {begins}, the one before ended before {next_offset}"
+                )
+            next_offset = max(next_offset, *(row.offset + 1 for row in run))
+            holding = granted.get((partition, key[1], key[2], key[0]))
+            after_loss = holding is not None and holding.end in (End.LOST, End.RESTARTED)
+    return found
+
+
+def _breaks(run: Sequence[Row]) -> Iterator[str]:
+    for before, row in pairwise(run):
+        if row.offset != before.offset + 1:
+            way = "back" if row.offset <= before.offset else "forward"
+            yield f"{_shown(row)}: {way} from offset {before.offset} under one epoch"
+
+
+def _invented_check(produced: Sequence[Produced], rows: Sequence[Row]) -> Check:
+    real = {(one.partition, one.offset): one.sequence for one in produced}
+    wrong = [_shown(row) for row in rows if real.get((row.partition, row.offset)) != row.sequence]
+    return Check("every row is a produced record", counted(len(wrong), "row") + " of another content", _some(wrong))
+
+
+def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> Check:
+    states = {(one.dag, one.run, one.task, one.attempt): one.state for one in tasks}
+    wrong: list[str] = []
+    users: dict[tuple[str, str, str, int], Record] = {}
+    for record in records:
+        actor, what = record.actor, f"{record.source} -> {record.target} at epoch {record.epoch}"
+        key = (actor.dag, actor.run, actor.task, actor.attempt)
+        if actor.kind != "airflow":
+            wrong.append(f"{what} was run by {actor.kind or 'nobody'} {actor.who}".rstrip())
+        elif states.get(key) != "success":
+            wrong.append(f"{what}: try {actor.attempt} of {actor.task} in {actor.run} is {states.get(key, 'unknown')}")
+        elif key in users and _changes_something(record):
+            wrong.append(f"{what} shares {actor.task} in {actor.run} with {users[key].source} -> {users[key].target}")
+        if _changes_something(record):
+            users.setdefault(key, record)
+    if not records:
+        wrong.append("there is no transition at all")
+    return Check(
+        "every transition ran in its own successful Airflow task", counted(len(records), "transition"), _some(wrong)
+    )
+
+
+def _changes_something(record: Record) -> bool:
+    """A record that only notes the inputs of the last plan is no transition: it may stand beside one."""
+    return record.source is not record.target or bool(record.moves)
+
+
+def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
+    """Partition → first giver, last taker and last kind of its moves between the event and its Stable."""
+    found: dict[int, tuple[str, str, MoveKind]] = {}
+    for record in sorted(records, key=lambda r: r.sequence):
+        if event.began_at <= record.at <= event.stable_at:
+            for move in record.moves:
+                if move.partition in found:
+                    found[move.partition] = (found[move.partition][0], move.taker, move.kind)
+                elif move.taker != move.giver:
+                    found[move.partition] = (move.giver, move.taker, move.kind)
+    return found
+
+
+def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Sequence[Holding], partitions: int) -> Check:
+    wrong, said = _unasked(events, records), []
+    for event in events:
+        moves, before = moves_of(event, records), owners_at(held, event.began_at)
+        takers = {taker for _, taker, _ in moves.values()}
+        said.append(f"{event.kind} {len(moves)}")
+        if event.kind == "join":
+            due = partitions // (len(set(before.values())) + 1)
+            fits = len(moves) == due and takers == {event.consumer}
+            expected = f"exactly {due} to {event.consumer}"
+        else:
+            owned = {partition for partition, owner in before.items() if owner == event.consumer}
+            fits = moves.keys() == owned and event.consumer not in takers
+            expected = f"exactly {sorted(owned)} to others"
+        if not fits:
+            found = f"{sorted(moves)} to {', '.join(sorted(takers)) or 'nobody'}"
+            wrong.append(f"the {event.kind} of {event.consumer} moved {found}, expected {expected}")
+    return Check("each change moved exactly what it had to", "moved: " + ", ".join(said), _some(wrong))
+
+
+def _unasked(events: Sequence[Event], records: Sequence[Record]) -> list[str]:
+    """The moves since the first event that belong to none."""
+    return [
+        f"partition {move.partition} moved from {move.giver} to {move.taker}, and no change asked for it"
+        for record in records
+        if events and record.at > events[0].began_at
+        if not any(event.began_at <= record.at <= event.stable_at for event in events)
+        for move in record.moves
+        if move.taker != move.giver
+    ]
+
+
+def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Check:
+    """A drained consumer gives everything by release or confirmation; nothing is taken from it as from a lost one."""
+    wrong: list[str] = []
+    drained = [event for event in events if event.kind == "drain"]
+    for event in drained:
+        wrong.extend(
+            f"partition {h.partition} of {event.consumer} is {h.end}"
+            for h in held
+            if h.consumer == event.consumer and h.end in (End.LOST, End.OPEN)
+        )
+    return Check("the drained consumer left cleanly", counted(len(drained), "drain"), _some(wrong))
+
+
+def _by_grant(held: Iterable[Holding]) -> dict[tuple[int, str, int, int], Holding]:
+    return {(h.partition, h.consumer, h.incarnation, h.epoch): h for h in held}
+
+
+def _shown(row: Row) -> str:
+    who = f"{row.consumer} (incarnation {row.incarnation}, epoch {row.epoch})"
+    return f"partition {row.partition} offset {row.offset} by {who}"
+
+
+def _some(problems: Sequence[str]) -> tuple[str, ...]:
+    rest = len(problems) - SHOWN
+    return (*problems[:SHOWN], *([f"and {rest} more"] if rest > 0 else []))

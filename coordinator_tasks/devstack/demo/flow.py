@@ -1,0 +1,262 @@
+"""The demonstration: one phase after the other, each awaited, measured and reported in one line."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.model import Actor, Ending, Fleet, Member, Record
+from coordinator_tasks.devstack.demo import kept, sink
+from coordinator_tasks.devstack.demo.checker import Verdict, check
+from coordinator_tasks.devstack.demo.display import Display
+from coordinator_tasks.devstack.demo.evidence import Event, Evidence
+from coordinator_tasks.devstack.demo.producer import read_journal
+from coordinator_tasks.devstack.demo.report import as_json, event_reports, write
+from coordinator_tasks.devstack.demo.stack import PROJECT, DemoFailed, Folders, Stack
+from coordinator_tasks.devstack.demo.watching import Watcher
+from coordinator_tasks.java import QUICK_START_OPTIONS
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet, topics
+from coordinator_tasks.wiring import open_coordinator
+
+# The names of docs/howto, so that the commands there can be typed beside what the demonstration leaves running.
+TOPIC, GROUP, APP = "orders", "orders-billing", "billing"
+PARTITIONS = 12
+PIPELINE = "spark_apps.pipelines.audit:build"
+RATE = 1000.0
+FIRST, THIRD = ("billing-1", "billing-2"), "billing-3"
+DRAINED, KILLED = "billing-2", "billing-1"
+
+# Several short-lived drivers on a small machine.
+SPARK_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": " ".join(QUICK_START_OPTIONS),
+}
+# Three drivers, Airflow and the servers share the machine; more batches per second would use up two cores.
+BATCH_INTERVAL_S = 0.5
+# Limits after which the demonstration fails: long, because a busy machine is no failure.
+LAUNCH_LIMIT_S = 180.0
+STABLE_LIMIT_S = 120.0
+LEAVE_LIMIT_S = 90.0
+CONSUME_LIMIT_S = 120.0
+QUIET_S = 6.0
+CAUGHT_UP_S = 3.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """The events so far, for the checks."""
+
+    events: list[Event] = field(default_factory=list)
+    killed: set[tuple[str, int]] = field(default_factory=set)
+    quiet: tuple[float, float] = (0.0, 0.0)
+
+
+class Demo:
+    """One demonstration on running servers."""
+
+    def __init__(self, stack: Stack, c: Coordinator, display: Display) -> None:
+        self.stack, self.c, self.display = stack, c, display
+        self.watch = Watcher(stack, c, TOPIC, PARTITIONS, display)
+        self.progress = Progress()
+
+    def run(self) -> Verdict:
+        """All phases, the checks and the report."""
+        self.prepare()
+        self.begin()
+        self.join()
+        self.drain()
+        self.kill()
+        self.finish()
+        return self.judge()
+
+    def prepare(self) -> None:
+        """Topic and fleet, while Airflow starts."""
+        self.display.doing("topic and fleet")
+        self.stack.create_topic(TOPIC, PARTITIONS)
+        topics.add_topic(self.c, TOPIC, GROUP, actor=Actor("command", "demo"))
+        self.set_fleet(FIRST)
+        self.display.done(f"{TOPIC} with {PARTITIONS} partitions; wanted consumers: {', '.join(FIRST)}")
+        self.display.doing("starting Airflow")
+        self.watch.wait("the start of Airflow", LAUNCH_LIMIT_S, lambda: self.stack.airflow_is_up)
+        self.display.done(f"Airflow serves at {sign_in(self.stack)}")
+
+    def set_fleet(self, consumers: Sequence[str]) -> None:
+        """Write the desired consumers, which wakes Airflow."""
+        arguments = (
+            *("--pipeline", f"{TOPIC}={PIPELINE}", "--set", f"auditFolder={self.stack.folders.audit}"),
+            *("--batch-interval", str(BATCH_INTERVAL_S)),
+        )
+        application = str(PROJECT / "spark_apps" / "main.py")
+        fleet.set_fleet(self.c, Fleet(APP, application, tuple(consumers), arguments, SPARK_CONF))
+
+    def begin(self) -> None:
+        """Airflow launches the first consumers; Initial to Stable."""
+        self.display.doing("launching two consumers")
+        self.stack.start_producer(TOPIC, PARTITIONS, RATE)
+        for consumer in FIRST:
+            self.registered(consumer)
+        self.display.done(f"{', '.join(FIRST)} registered, launched by Airflow; {RATE:.0f} records/s are produced")
+        self.display.doing("Initial to Stable")
+        record = self.stable(0.0, set(FIRST))
+        self.display.done(f"Initial -> Starting -> Stable at epoch {record.epoch}")
+        self.rest()
+
+    def join(self) -> None:
+        """A third consumer is launched and gets its share."""
+        self.display.doing("launching a third consumer")
+        self.set_fleet((*FIRST, THIRD))
+        self.registered(THIRD)
+        began_at = self.watch.registered_at(THIRD)
+        self.display.done(f"{THIRD} registered, launched by Airflow")
+        self.display.doing("join")
+        self.happened("join", THIRD, began_at, self.stable(began_at, {*FIRST, THIRD}))
+        self.rest()
+
+    def drain(self) -> None:
+        """A person drains a consumer; it gives everything away, and leaves."""
+        self.display.doing("drain")
+        member = self.member(DRAINED)
+        began_at = time.time()
+        conf = {"consumer": DRAINED, "why": "shown in the demonstration", "dry_run": False}
+        self.stack.airflow.client.trigger("drain", conf)
+        self.happened("drain", DRAINED, began_at, self.stable(began_at, {*FIRST, THIRD} - {DRAINED}))
+        self.display.doing("clean leave")
+        self.watch.wait(f"the end of {DRAINED}", LEAVE_LIMIT_S, lambda: self.watch.gone(DRAINED))
+        ending = self.watch.ending(DRAINED, member.incarnation)
+        if ending is not Ending.LEFT or self.watch.run_folder(DRAINED).exit_code() != 0:
+            raise DemoFailed(
+                f"{DRAINED} did not leave cleanly: {ending}; its log is {self.watch.run_folder(DRAINED).log}"
+            )
+        self.display.done(f"{DRAINED} left cleanly, none of its processes is left")
+        self.rest()
+
+    def kill(self) -> None:
+        """Kill -9 of a whole consumer; its partitions recover. Airflow is paused, or would launch it again at once."""
+        self.display.doing("kill")
+        member = self.member(KILLED)
+        self.stack.airflow.client.set_paused("consumers", True)
+        self.progress.killed.add((KILLED, member.incarnation))
+        began_at = self.watch.kill(KILLED)
+        self.happened("kill", KILLED, began_at, self.stable(began_at, {THIRD}))
+
+    def finish(self) -> None:
+        """The producer stops, and everything is consumed."""
+        self.display.doing("consuming the rest")
+        self.watch.wait("catching up with the producer", CONSUME_LIMIT_S, self.caught_up)
+        self.stack.stop_producer()
+        produced, ended = read_journal(self.stack.folders.journal)
+        if not ended:
+            log = self.stack.folders.producer_log
+            raise DemoFailed(f"the producer ended before every record was confirmed; its log is {log}")
+        last = {one.partition: one.offset for one in produced}
+        audit = self.stack.folders.audit
+        self.watch.wait("the end of all partitions", CONSUME_LIMIT_S, lambda: sink.last_offsets(audit) == last)
+        self.display.done(f"the producer has stopped, all {len(produced)} records are consumed")
+
+    def judge(self) -> Verdict:
+        """Run the checks, write the report and show both."""
+        self.display.doing("checking")
+        records = self.watch.records()
+        evidence = Evidence(
+            produced=read_journal(self.stack.folders.journal)[0],
+            rows=sink.rows(self.stack.folders.audit),
+            records=records,
+            releases=self.watch.releases(),
+            tasks=self.watch.tasks(records),
+            killed=frozenset(self.progress.killed),
+            loops=self.watch.loops(),
+            partitions=PARTITIONS,
+            events=self.progress.events,
+        )
+        verdict = check(evidence)
+        events = event_reports(evidence, verdict)
+        self.display.done("checked the sink's rows against ZooKeeper's history and Airflow's tasks")
+        write(self.stack.folders.report, as_json(evidence, verdict, events, self.display.phases_s))
+        self.display.results(verdict, events)
+        return verdict
+
+    def member(self, consumer: str) -> Member:
+        """The registration of a consumer; raises `DemoFailed` if there is none."""
+        found = self.watch.member(consumer)
+        if found is None:
+            raise DemoFailed(f"{consumer} is not registered any more ({self.watch.standing()})")
+        return found
+
+    def registered(self, consumer: str) -> None:
+        """Wait for a registration; raises `DemoFailed` at once if the consumer ends before."""
+        folder = self.watch.run_folder(consumer)
+
+        def there() -> bool:
+            if folder.exit_code() is not None:
+                raise DemoFailed(f"{consumer} ended before it had registered; its log is {folder.log}")
+            return self.watch.member(consumer) is not None
+
+        self.watch.wait(f"the registration of {consumer}", LAUNCH_LIMIT_S, there)
+
+    def stable(self, after: float, owners: set[str]) -> Record:
+        """Wait until these own everything and the topic is Stable."""
+        found: list[Record] = []
+
+        def there() -> bool:
+            record = self.watch.stable_after(after, owners)
+            found.extend([record] if record is not None else [])
+            return record is not None
+
+        self.watch.wait(f"Stable with {', '.join(sorted(owners))}", STABLE_LIMIT_S, there)
+        self.watch.loops()
+        self.watch.releases()
+        return found[-1]
+
+    def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:
+        """Note an event that is over, and report it."""
+        self.progress.events.append(Event(kind, consumer, began_at, record.at, *self.progress.quiet))
+        self.display.done(
+            f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}"
+        )
+
+    def rest(self) -> None:
+        """Let the consumers catch up, then work undisturbed: the next event is compared with this window."""
+        self.display.doing("undisturbed")
+        self.watch.wait("catching up with the producer", CONSUME_LIMIT_S, self.caught_up)
+        self.progress.quiet = self.watch.quiet(QUIET_S)
+        self.display.passed()
+
+    def caught_up(self) -> bool:
+        """Whether every partition is processed within `CAUGHT_UP_S` after the producer; raises `DemoFailed` if that has ended."""
+        if self.stack.producer is not None and not self.stack.producer.running:
+            raise DemoFailed(f"the producer has ended by itself; its log is {self.stack.folders.producer_log}")
+        newest = sink.newest(self.stack.folders.audit)
+        return len(newest) == PARTITIONS and time.time() - min(newest.values()) < CAUGHT_UP_S
+
+
+def sign_in(stack: Stack) -> str:
+    """The address for a person, with user and password."""
+    airflow = stack.airflow
+    return f"{airflow.base_url} (user {airflow.username}, password {airflow.password})"
+
+
+def demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: bool) -> Verdict:
+    """Start everything, run the demonstration, and end everything or, with `keep`, leave it running."""
+    display.doing("starting ZooKeeper and Kafka")
+    stack = Stack(folders, ensemble=ensemble)
+    keeps = False
+    try:
+        stack.wait_for_servers()
+        display.done("three ZooKeeper servers and three brokers serve" if ensemble else "ZooKeeper and Kafka serve")
+        with open_coordinator(stack.settings) as c:
+            demo = Demo(stack, c, display)
+            verdict = demo.run()
+            if keep:
+                stack.airflow.client.set_paused("consumers", False)
+        if keep:
+            kept.write_settings(folders.settings, stack.settings)
+            stack.keep()
+            keeps = True
+            display.line()
+            for line in kept.lines(folders.settings, sign_in(stack), TOPIC, APP, DRAINED):
+                display.line(line)
+        return verdict
+    finally:
+        if not keeps:
+            stack.end()

@@ -1,0 +1,176 @@
+"""Who was allowed to process what, and when: derived only from ZooKeeper's history and the releases.
+
+Rules (those of the hand-off in docs/architecture.md, read from the outside):
+- A `start` move begins a holding at its record's epoch and time; the holder before was lost by then.
+- A `hand-off` move names its epoch E. The giver's holding ends, and the taker's begins, with the release of this epoch,
+  giver and generation: at ZooKeeper's time of its write, at its offset. If a record that confirms that the giver closed,
+  or that takes it for lost, comes before the release, both happen with the record. The taker's epoch is E in each case.
+- A `barrier` move begins the new holding with the record that confirms the last possible owner closed, at that
+  record's epoch. A `stop` move ends the holding with such a record.
+- A `restart` move ends the holding and begins the next of the same consumer, at its record's epoch.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import inf
+
+from coordinator_tasks.core.model import Move, MoveKind, Record
+from coordinator_tasks.devstack.demo.evidence import SeenRelease
+
+
+class End(StrEnum):
+    """How a holding ended."""
+
+    OPEN = "open"  # it has not
+    RELEASED = "released"  # by the owner's release
+    CONFIRMED = "confirmed"  # closed, and confirmed to the coordinator
+    LOST = "lost"  # the owner was gone or isolated: its last work may be repeated
+    RESTARTED = "restarted"  # the same owner started again from the committed position
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The right of one incarnation to process one partition under one epoch.
+
+    `from_at` and `until_at` bound the times of its rows, `until_offset` is the first offset after it (-1 = unknown).
+    `kind` is the move that began it, `giver` the holder before.
+    """
+
+    partition: int
+    consumer: str
+    incarnation: int
+    epoch: int
+    kind: MoveKind
+    giver: str
+    from_at: float
+    until_at: float = inf
+    until_offset: int = -1
+    end: End = End.OPEN
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A move that waits for its partition to be closed by `owners`: consumer → incarnation.
+
+    `release` is the giver's, whenever it was written; `granted` are the incarnations of the move's own record.
+    """
+
+    move: Move
+    epoch: int
+    owners: dict[str, int]
+    granted: Mapping[str, int]
+    release: SeenRelease | None = None
+
+
+class _Partition:
+    """Follows one partition through the records."""
+
+    def __init__(self, releases: Iterable[SeenRelease]) -> None:
+        self.releases = {(seen.release.epoch, seen.release.by): seen for seen in releases}
+        self.done: list[Holding] = []
+        self.current: Holding | None = None
+        self.pending: _Pending | None = None
+
+    def move(self, move: Move, record: Record) -> None:
+        self.released()  # also a release that came while this was planned: its taker may have begun
+        match move.kind:
+            case MoveKind.START | MoveKind.ADOPT:
+                self._end(record.at, End.LOST)
+                self._begin(move, move.taker, record.epoch, record.incarnations, record.at)
+            case MoveKind.RESTART:
+                self._end(record.at, End.RESTARTED)
+                self._begin(move, move.taker, record.epoch, record.incarnations, record.at)
+            case MoveKind.HANDOFF:
+                self._hand_off(move, record)
+            case MoveKind.BARRIER | MoveKind.STOP:
+                self.pending = _pending(move, record, {move.giver})
+                if self.current is not None:  # the holding's incarnation: by now the id may have another one
+                    self.pending.owners[self.current.consumer] = self.current.incarnation
+
+    def released(self, until_at: float = inf) -> None:
+        """Apply the giver's release, if it was written by then."""
+        pending = self.pending
+        seen = pending.release if pending is not None else None
+        if pending is not None and seen is not None and seen.written_at <= until_at:
+            self._end(seen.written_at, End.RELEASED, seen.release.offset)
+            self._begin(pending.move, pending.move.taker, pending.epoch, pending.granted, seen.written_at)
+
+    def confirmed(self, closed: set[str], record: Record) -> None:
+        """These consumers have confirmed to the coordinator that they closed the partition."""
+        if self.pending is None:
+            return
+        self.pending.owners = {who: life for who, life in self.pending.owners.items() if who not in closed}
+        if not self.pending.owners:
+            self._go_on(record, End.CONFIRMED)
+
+    def absent(self, record: Record) -> None:
+        """An owner that is no longer among the record's grants, or with another incarnation, is lost and counts as closed."""
+        if self.pending is not None and not self.pending.owners.items() & record.incarnations.items():
+            self._go_on(record, End.LOST)
+
+    def _hand_off(self, move: Move, record: Record) -> None:
+        self.pending = _pending(move, record, {move.giver})
+        seen = self.releases.get((record.epoch, move.giver))
+        if seen is not None and seen.release.generation == record.generation:
+            self.pending.release = seen
+
+    def _go_on(self, record: Record, end: End) -> None:
+        pending, self.pending = self.pending, None
+        if pending is None:
+            return
+        late = pending.release if end is End.CONFIRMED else None
+        self._end(record.at, end, late.release.offset if late is not None else -1)
+        if pending.move.taker:
+            epoch = pending.epoch if pending.move.kind is MoveKind.HANDOFF else record.epoch
+            self._begin(pending.move, pending.move.taker, epoch, record.incarnations, record.at)
+
+    def _end(self, at: float, end: End, offset: int = -1) -> None:
+        if self.current is not None:
+            self.done.append(replace(self.current, until_at=at, until_offset=offset, end=end))
+        self.current, self.pending = None, None
+
+    def _begin(self, move: Move, taker: str, epoch: int, incarnations: Mapping[str, int], at: float) -> None:
+        # Incarnations count from 1: 0, for a consumer that the record does not name, matches no row.
+        incarnation = incarnations.get(taker, 0)
+        self.current = Holding(move.partition, taker, incarnation, epoch, move.kind, move.giver, at)
+
+    def all(self) -> list[Holding]:
+        self.released()
+        return [*self.done, self.current] if self.current is not None else self.done
+
+
+def _pending(move: Move, record: Record, owners: set[str]) -> _Pending:
+    lives = {owner: record.incarnations.get(owner, 0) for owner in owners}
+    return _Pending(move, record.epoch, lives, record.incarnations)
+
+
+def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list[Holding]:
+    """All holdings, by partition and in the order in which they began."""
+    numbers = {move.partition for record in records for move in record.moves}
+    found = {p: _Partition([seen for seen in releases if seen.partition == p]) for p in sorted(numbers)}
+    for record in sorted(records, key=lambda r: r.sequence):
+        for followed in found.values():
+            followed.released(record.at)
+        closed = _closed(record)
+        for partition, who in closed.items():
+            if partition in found:
+                found[partition].confirmed(who, record)
+        for followed in found.values():
+            followed.absent(record)
+        for move in record.moves:
+            found[move.partition].move(move, record)
+    return [holding for followed in found.values() for holding in followed.all()]
+
+
+def _closed(record: Record) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = {}
+    for consumer, partitions in record.confirmed.items():
+        for partition in partitions:
+            found.setdefault(partition, set()).add(consumer)
+    return found
+
+
+def owners_at(held: Iterable[Holding], at: float) -> dict[int, str]:
+    """Partition → who may process it at this moment."""
+    return {h.partition: h.consumer for h in held if h.from_at <= at < h.until_at}

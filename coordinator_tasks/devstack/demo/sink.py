@@ -1,0 +1,66 @@
+"""Reads the audit sink: one SQLite file per consumer and incarnation, one row per processing. Never blocks a writer."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from coordinator_tasks.devstack.demo.evidence import Row
+
+BUSY_TIMEOUT_S = 10.0
+QUESTION = "SELECT consumer, incarnation, epoch, partition, offset, sequence, produced_at, processed_at FROM audit ORDER BY rowid"
+
+LAST_QUESTION = (
+    "SELECT partition, MAX(produced_at) FROM (SELECT partition, produced_at FROM audit ORDER BY rowid DESC LIMIT 5000) "
+    "GROUP BY partition"
+)
+
+
+def rows(folder: Path) -> list[Row]:
+    """All rows, in the order of each writer."""
+    return [Row(*values) for database in _files(folder) for values in _ask(database, QUESTION)]
+
+
+def processed(folder: Path) -> dict[str, int]:
+    """Consumer → how many rows it has written."""
+    found: dict[str, int] = {}
+    for database in _files(folder):
+        consumer = database.stem.rpartition("-")[0]
+        for (count,) in _ask(database, "SELECT COALESCE(MAX(rowid), 0) FROM audit"):
+            found[consumer] = found.get(consumer, 0) + int(count)
+    return found
+
+
+def last_offsets(folder: Path) -> dict[int, int]:
+    """Partition → the largest offset in the sink."""
+    found: dict[int, int] = {}
+    for database in _files(folder):
+        for partition, offset in _ask(database, "SELECT partition, MAX(offset) FROM audit GROUP BY partition"):
+            found[partition] = max(found.get(partition, -1), offset)
+    return found
+
+
+def newest(folder: Path) -> dict[int, float]:
+    """Partition → production time of its newest processed record, from the last rows of each writer."""
+    found: dict[int, float] = {}
+    for database in _files(folder):
+        for partition, produced_at in _ask(database, LAST_QUESTION):
+            found[partition] = max(found.get(partition, 0.0), produced_at)
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.sqlite"))
+
+
+def _ask(database: Path, question: str) -> Iterator[tuple[Any, ...]]:
+    with closing(
+        sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
+    ) as connection:
+        try:
+            yield from connection.execute(question).fetchall()
+        except sqlite3.OperationalError as error:
+            # A new file has no table yet.
+            if "no such table" not in str(error):
+                raise

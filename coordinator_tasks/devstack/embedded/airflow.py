@@ -1,0 +1,203 @@
+"""Airflow on one machine: api-server, scheduler, dag-processor and triggerer under our own supervision, on SQLite.
+
+``airflow standalone`` is not used: when it ends it leaves its children behind, and it cannot restart one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+import coordinator_tasks
+from coordinator_tasks.devstack.embedded import airflow_home
+from coordinator_tasks.devstack.embedded.airflow_client import AirflowClient
+from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
+from coordinator_tasks.java import OPTIONS_VARIABLES
+
+READY_TIMEOUT_S = 180.0
+READY_POLL_S = 0.2
+# The triggerer needs 10 s to notice that its child has ended, and signs off only then. If it does not sign off, the next
+# one takes over its triggers a heartbeat threshold later.
+STOP_TIMEOUT_S = 15.0
+LEAVE_TIMEOUT_S = 3.0
+"""At the end of a ``with`` block: nothing is started afterwards, so no service needs to sign off."""
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+NOT_INHERITED = (
+    "AIRFLOW",
+    "_AIRFLOW",
+    "COORDINATOR_",
+    "OPENLINEAGE_",
+    *OPTIONS_VARIABLES,
+    *PROXIES,
+    *map(str.upper, PROXIES),
+)
+"""The first three go before airflow.cfg, and may be those of another Airflow: its database, connections and clusters.
+By OpenLineage's, consumers would report what they read and write here to the lineage of the site.
+A proxy does not reach this machine's own loopback address, by which the tasks report to the api-server."""
+
+
+class Service(StrEnum):
+    """The four services; the value is Airflow's own name of each."""
+
+    API_SERVER = "api-server"
+    SCHEDULER = "scheduler"
+    DAG_PROCESSOR = "dag-processor"
+    TRIGGERER = "triggerer"
+
+
+API_SERVER_MODULE = "coordinator_tasks.devstack.embedded.api_server"
+# These would start log servers for other machines: here the api-server reads the files itself.
+LOG_SERVERS = (Service.SCHEDULER, Service.TRIGGERER)
+
+
+class EmbeddedAirflow:
+    """Airflow's services; ``home`` keeps its database, logs and password over restarts.
+
+    ``env`` is added to the environment of all services, ``connections`` maps ids to connection fields (``conn_type``,
+    ``host``, ``port``, ``extra``, ...), ``settings`` maps ``section.option`` to values, and the start waits for
+    ``expected_dags``. ``port`` 0 takes a free one. ``base_url`` is the address of the UI and the API; ``username`` and
+    ``password`` are those of the only user, an administrator; ``environment`` is all that is added to the services'.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        dags_folder: Path,
+        plugins_folder: Path | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        connections: Mapping[str, Mapping[str, Any]] | None = None,
+        settings: Mapping[str, str] | None = None,
+        expected_dags: Collection[str] = (),
+        port: int = 0,
+    ) -> None:
+        self.home, port = home.absolute(), port or free_port()
+        self.base_url, self.username = f"http://{HOST}:{port}", airflow_home.USERNAME
+        self.password = airflow_home.prepare(self.home, port, dags_folder, plugins_folder, settings or {})
+        self.expected_dags = frozenset(expected_dags)
+        self.environment = {
+            **self._base_environment(),
+            **airflow_home.connection_variables(connections or {}),
+            **(env or {}),
+        }
+        self.client = AirflowClient(self.base_url, self.username, self.password)
+        self.services = {service: self._process(service) for service in Service}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(timeout_s=LEAVE_TIMEOUT_S)
+
+    def start(self, *services: Service, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Starts the services (all by default) and waits until they are healthy and the expected DAGs are parsed.
+
+        The api-server tells the health of all: start it before, or together with, any other.
+        """
+        chosen = services or tuple(Service)
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            for service in chosen:
+                self.services[service].spawn()
+            for service in chosen:
+                self.services[service].wait_ready(max(0.0, deadline_s - time.monotonic()))
+            if Service.API_SERVER in chosen:
+                self.client.warm_up()
+            if Service.DAG_PROCESSOR in chosen:
+                self.wait_for_dags(self.expected_dags, max(0.0, deadline_s - time.monotonic()))
+        except BaseException:
+            self.kill(*chosen)
+            raise
+
+    def stop(self, *services: Service, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Ends the services (all by default) within ``timeout_s``; a scheduler's tasks that still run then are killed."""
+        chosen = services or tuple(Service)
+        deadline_s = time.monotonic() + timeout_s
+        for service in chosen:
+            self.services[service].terminate()
+        for service in chosen:
+            self.services[service].stop(max(0.0, deadline_s - time.monotonic()))
+        self._drop_connections(chosen)
+
+    def kill(self, *services: Service) -> None:
+        """Kill -9 of the services (all by default) and of the tasks they run."""
+        chosen = services or tuple(Service)
+        for service in chosen:
+            self.services[service].kill()
+        self._drop_connections(chosen)
+
+    def wait_for_dags(self, dag_ids: Collection[str], timeout_s: float) -> None:
+        """Waits until all these DAGs are parsed; AirflowUnavailable at once if a file cannot be imported."""
+        deadline_s = time.monotonic() + timeout_s
+        while missing := set(dag_ids) - self.client.dag_ids():
+            for file_name, trace in self.client.import_errors().items():
+                reason = trace.strip().splitlines()[-1:]
+                raise AirflowUnavailable(
+                    f"Airflow cannot import the DAG file {file_name}: {' '.join(reason)}; correct it and start again"
+                )
+            if time.monotonic() > deadline_s:
+                raise AirflowUnavailable(
+                    f"Airflow has not parsed {', '.join(sorted(missing))} within {timeout_s:g} s: check the DAG folder, "
+                    f"and see {self._log_path(Service.DAG_PROCESSOR)}"
+                )
+            time.sleep(READY_POLL_S)
+
+    def _drop_connections(self, ended: Collection[Service]) -> None:
+        if Service.API_SERVER in ended:
+            self.client.close()
+
+    def _healthy(self, service: Service) -> bool:
+        try:
+            health = self.client.health()
+        except AirflowUnavailable:
+            return False
+        if service is Service.API_SERVER:
+            return True
+        name = service.value.replace("-", "_")
+        heartbeat = health[name][f"latest_{name}_heartbeat"]
+        if health[name]["status"] != "healthy" or heartbeat is None:
+            return False
+        # For a while after a crash, the last heartbeat of the former process still counts as healthy.
+        return datetime.fromisoformat(heartbeat).timestamp() >= self.services[service].started_s
+
+    def _process(self, service: Service) -> ManagedProcess:
+        module = API_SERVER_MODULE if service is Service.API_SERVER else "airflow"
+        spec = ProcessSpec(
+            name=f"Airflow's {service}",
+            argv=(
+                sys.executable,
+                "-m",
+                module,
+                service.value,
+                *(["--skip-serve-logs"] if service in LOG_SERVERS else []),
+            ),
+            log_path=self._log_path(service),
+            env=self.environment,
+            not_inherited=NOT_INHERITED,
+            cwd=self.home,
+            stop_timeout_s=STOP_TIMEOUT_S,
+        )
+        return ManagedProcess(spec, ready=lambda: self._healthy(service))
+
+    def _log_path(self, service: Service) -> Path:
+        return self.home / f"{service.value}.log"
+
+    def _base_environment(self) -> dict[str, str]:
+        # DAGs and plugins import this project from its place of installation or its checkout.
+        project = str(Path(coordinator_tasks.__file__).parent.parent)
+        inherited = os.environ.get("PYTHONPATH")
+        return {
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW_CONFIG": str(self.home / "airflow.cfg"),
+            "COORDINATOR_LAUNCH_POOL": airflow_home.LAUNCH_POOL,
+            "PYTHONPATH": os.pathsep.join(filter(None, (project, inherited))),
+        }

@@ -1,0 +1,292 @@
+"""A managed process: own session, log file, readiness, clean stop, faults for tests; never outlives its owner.
+
+Rules:
+- A process leads its own session, so that a Ctrl-C at the terminal reaches only its owner, which then stops it.
+- It carries its owner's mark; a guard process ends everything with that mark once the owner is gone, for any reason.
+- :meth:`ManagedProcess.stop` and :meth:`ManagedProcess.kill` end the session, but not processes that left it on purpose
+  (Spark drivers that Airflow detached); the guard and :func:`reap_all` end those too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, Self, TypeVar
+
+import psutil
+
+from coordinator_tasks.devstack.embedded import reaper
+from coordinator_tasks.devstack.embedded.errors import ProcessFailed
+
+READY_TIMEOUT_S = 60.0
+READY_POLL_S = 0.05
+STOP_TIMEOUT_S = 15.0
+KILL_TIMEOUT_S = 10.0
+LOG_TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """What to run. After SIGTERM the process has ``stop_timeout_s``.
+
+    ``env`` is added to this process's own environment without the variables whose names begin as one of ``not_inherited``.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    log_path: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    not_inherited: tuple[str, ...] = ()
+    cwd: Path | None = None
+    ready_timeout_s: float = READY_TIMEOUT_S
+    stop_timeout_s: float = STOP_TIMEOUT_S
+
+
+class Guard:
+    """One per owner process: draws the mark, and runs the guard process (:mod:`coordinator_tasks.devstack.embedded.reaper`)."""
+
+    _current: Guard | None = None
+
+    def __init__(self) -> None:
+        self.owner_pid = os.getpid()
+        self.mark = secrets.token_hex(12)
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(reaper.__file__).resolve()), str(self.owner_pid), self.mark],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    @classmethod
+    def current(cls) -> Guard:
+        """The guard of this process; a forked child gets one of its own."""
+        if cls._current is None or cls._current.owner_pid != os.getpid():
+            cls._current = cls()
+        return cls._current
+
+    def disarm(self) -> None:
+        """Lets this owner's processes outlive it; later processes get a new guard."""
+        self._process.communicate(reaper.DISARM, timeout=KILL_TIMEOUT_S)
+        Guard._current = None
+
+
+def marked_environment(extra: Mapping[str, str], not_inherited: tuple[str, ...] = ()) -> dict[str, str]:
+    """This process's environment with ``extra`` and the owner's mark, for processes that must not be left behind.
+
+    Without the variables whose names begin as one of ``not_inherited``.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(not_inherited)}
+    environment = {**inherited, **extra}
+    outer = extra.get(reaper.MARK_VARIABLE, os.environ.get(reaper.MARK_VARIABLE, ""))
+    environment[reaper.MARK_VARIABLE] = f"{outer},{Guard.current().mark}".lstrip(",")
+    # Without this, setproctitle overwrites the environment that other processes see.
+    environment["SPT_NOENV"] = "1"
+    return environment
+
+
+def run_to_end(
+    command: Sequence[str],
+    timeout_s: float,
+    environment: Mapping[str, str],
+    *,
+    failure: str,
+    advice: str,
+    cwd: Path | None = None,
+) -> None:
+    """Runs a command; ProcessFailed, whose text is the sentence ``failure`` with the reason and the ``advice``."""
+    try:
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            env=environment,
+            cwd=cwd,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ProcessFailed(f"{failure} within {timeout_s:g} s: the machine is too busy; start again") from error
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip() or error.stdout.strip()).splitlines()[-1:]
+        raise ProcessFailed(f"{failure}: {' '.join(last)!r}; {advice}") from error
+
+
+def reap_all(*, grace_s: float = reaper.GRACE_S) -> int:
+    """Ends all processes with this process's mark, in any session; returns how many there were."""
+    return reaper.reap(Guard.current().mark, grace_s=grace_s)
+
+
+class ManagedProcess:
+    """One process that can be started, stopped, paused and killed, and started again on the same ports and data.
+
+    As a context manager it starts and stops. ``ready`` is called until it returns True: it returns quickly, and does not
+    raise while the service is not up. Not thread-safe.
+    """
+
+    def __init__(self, spec: ProcessSpec, ready: Callable[[], bool]) -> None:
+        self.spec = spec
+        self._ready = ready
+        self._process: subprocess.Popen[bytes] | None = None
+        self._mark = ""
+        self._terminated = False
+        self.started_s = 0.0
+        """Wall-clock time of the last start, in seconds since 1970."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is also the id of its session; an error before the first start."""
+        if self._process is None:
+            raise ProcessFailed(f"{self.spec.name} has not been started: call start() first")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process itself is alive (a paused one is)."""
+        return self._process is not None and self._process.poll() is None
+
+    def spawn(self) -> None:
+        """Starts the process without waiting for it; no effect if it runs."""
+        if self.running:
+            return
+        self.spec.log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._mark = Guard.current().mark
+        self.started_s = time.time()
+        self._terminated = False
+        with self.spec.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.spec.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.spec.cwd,
+                env=marked_environment(self.spec.env, self.spec.not_inherited),
+                start_new_session=True,
+            )
+
+    def wait_ready(self, timeout_s: float | None = None) -> None:
+        """Waits at most ``timeout_s`` (else the specification's) until the process is ready; else raises ProcessFailed."""
+        timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
+        deadline_s = time.monotonic() + timeout_s
+        while not self._ready():
+            if not self.running:
+                code = self._process.returncode if self._process is not None else None
+                raise self._failure(f"ended with exit code {code} before it was ready")
+            if time.monotonic() > deadline_s:
+                raise self._failure(f"was not ready within {timeout_s:g} s")
+            time.sleep(READY_POLL_S)
+
+    def start(self, timeout_s: float | None = None) -> None:
+        """Starts the process and waits until it is ready, as :meth:`wait_ready` does; kills it if it does not get ready."""
+        self.spawn()
+        try:
+            self.wait_ready(timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def terminate(self) -> None:
+        """Asks the process to end and returns at once; follow it with :meth:`stop`.
+
+        It asks only once: some servers take a second SIGTERM as "do not clean up".
+        """
+        if self.running and not self._terminated:
+            self._terminated = True
+            self._signal_session(signal.SIGCONT)
+            os.kill(self.pid, signal.SIGTERM)
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """SIGTERM, at most ``timeout_s`` (else the specification's), then SIGKILL for the rest of its session. Idempotent."""
+        if self._process is None:
+            return
+        self.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(self.spec.stop_timeout_s if timeout_s is None else timeout_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL for the whole session, as a crash of its host would. Idempotent."""
+        if self._process is None:
+            return
+        members = self._signal_session(signal.SIGKILL)
+        self._process.wait(KILL_TIMEOUT_S)
+        reaper.wait_gone(members, timeout_s=KILL_TIMEOUT_S)
+
+    def release(self) -> None:
+        """Gives up the process: it runs on, and this object can no longer stop or kill it."""
+        self._process = None
+
+    def pause(self) -> None:
+        """SIGSTOP: the process keeps its sockets and answers nothing."""
+        self._signal_session(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        self._signal_session(signal.SIGCONT)
+
+    def _signal_session(self, signal_number: signal.Signals) -> list[psutil.Process]:
+        members = list(reaper.session_members(self.pid, self._mark))
+        reaper.send(members, signal_number)
+        return members
+
+    def _failure(self, what: str) -> ProcessFailed:
+        return ProcessFailed(f"{self.spec.name} {what}: {self._last_log_line()!r}; its log is {self.spec.log_path}")
+
+    def _last_log_line(self) -> str:
+        if not self.spec.log_path.exists():
+            return ""
+        with self.spec.log_path.open("rb") as log:
+            log.seek(max(0, self.spec.log_path.stat().st_size - LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+Server = TypeVar("Server", bound=ManagedProcess)
+
+
+class ServerGroup(Generic[Server]):
+    """Servers of one cluster, in ``servers``; as a context manager it starts and stops."""
+
+    def __init__(self, servers: Iterable[Server]) -> None:
+        self.servers = tuple(servers)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the servers that do not run, all at once since none serves alone, and waits until each serves."""
+        Guard.current()  # made here, before several threads ask for it
+        try:
+            with ThreadPoolExecutor(len(self.servers)) as pool:
+                list(pool.map(lambda server: server.spawn(), self.servers))
+            for server in self.servers:
+                server.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends all servers."""
+        for server in self.servers:
+            server.terminate()
+        for server in self.servers:
+            server.stop()

@@ -1,0 +1,122 @@
+"""What an action is: one declaration, from which its form in Airflow and its command are made."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.names import check_app, check_consumer, check_topic, check_words, spelled
+from coordinator_tasks.service.actions import parameters as p
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.action_log import done_by, recording
+
+Given: TypeAlias = Mapping[str, Any]
+"""The parameters by name, as the form or the command gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done, or would be: for a program (`found`), for the terminal (`text`), for the form's task (`lines`).
+
+    `partial`: something is left out of it, which the lines name.
+    """
+
+    found: Any
+    text: str
+    lines: tuple[str, ...] = ()
+    partial: bool = False
+
+
+NOTHING = Done(None, "")
+ONCE = "another try of this task has done it; start a new run to do it again"
+_ONCE = Done(None, ONCE, (ONCE,))
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
+
+    `reads`: it changes nothing, so that it has no dry run. `destructive`: what is lost, as a sentence; a person at a terminal is asked before it is done.
+
+    `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both, and what
+    a dry run of the command says where there is no `preview`; it refuses what `do` refuses. Both speak in the conditional.
+    `watch`: what a second task of the form repeats until it returns True: it does what is due after the action, and says it.
+    """
+
+    name: str
+    help: str
+    form: str
+    parameters: tuple[p.Parameter, ...]
+    do: Callable[[Coordinator, Given, Actor], Done]
+    preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
+    before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
+    reads: bool = False
+    destructive: str = ""
+    watch: Callable[[Coordinator, Given], tuple[bool, Iterable[str]]] | None = None
+
+    @property
+    def words(self) -> str:
+        """The command as it is typed."""
+        return spelled(self.name)
+
+    def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
+        """What the command does. What it changes is recorded in the same transaction, with the actor.
+
+        A task of Airflow that is tried again does not do again what its earlier try has done, and is not refused for it.
+        """
+        check_names(given)
+        why = check_words(given.get("why", ""), "reason")
+        if dry_run:
+            return self.preview(c, given)
+        about = about_of(given)
+        if done_by(c, self.name, about, actor):
+            return _ONCE
+        try:
+            return self.do(recording(c, self.name, about, actor, why), given, actor)
+        except Refused:
+            if not done_by(c, self.name, about, actor):  # an earlier try may still run
+                raise
+            return _ONCE
+
+    def would(self, c: Coordinator, given: Given, actor: Actor) -> Done:
+        """What a dry run of the command says."""
+        found = self.run(c, given, actor, dry_run=True)
+        if found is not NOTHING:
+            return found
+        said = tuple(self.before(c, given))
+        return Done(said, "\n".join(said), said)
+
+    def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
+        """What the form's task does; returns what it logs. Parameters that are no fields of the form are left out."""
+        fields = {one.name for one in self.parameters if one.form is not None}
+        given = {name: value for name, value in given.items() if name in fields}
+        check_names(given)
+        if not dry_run and done_by(c, self.name, about_of(given), actor):
+            return [ONCE]
+        return [*self.before(c, given), *self.run(c, given, actor, dry_run=dry_run).lines]
+
+
+def will(lines: Iterable[str]) -> tuple[str, ...]:
+    """What a dry run says as `would`, once it is asked for: the next plan does it."""
+    return tuple(re.sub(r"\bwould\b", "will", line) for line in lines)
+
+
+def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
+    """Names with values. A form gives JSON values: numbers and booleans become their JSON text."""
+    found = parameters or {}
+    return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+
+
+def about_of(given: Given) -> str:
+    """The topic, consumer or fleet that an action is about, as its record names it; empty = none."""
+    return next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
+
+
+def check_names(given: Given) -> None:
+    """Raises `InvalidName` for a topic, consumer or fleet that cannot be one."""
+    for name, check in (("topic", check_topic), ("consumer", check_consumer), ("app", check_app)):
+        if given.get(name) or (name in given and name != "app"):
+            check(given[name])

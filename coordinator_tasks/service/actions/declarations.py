@@ -1,0 +1,436 @@
+"""What a person may ask for: each action once, for the form in Airflow and for the command at a terminal.
+
+A new action is one `Action` here, and the service function that it calls. Its form and its command are made from it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, LookAgain
+from coordinator_tasks.core.machine.rollback import duration
+from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
+from coordinator_tasks.core.text.partition_text import counted, named
+from coordinator_tasks.service.actions import parameters as p
+from coordinator_tasks.service.actions.action import Action, Done, Given, texts, will
+from coordinator_tasks.service.actions.approval_actions import APPROVAL_ACTIONS
+from coordinator_tasks.service.actions.fleet_actions import FLEET_ACTIONS, given_away, kept_until
+from coordinator_tasks.service.actions.growth_actions import GROWTH_ACTIONS
+from coordinator_tasks.service.actions.offset_actions import OFFSET_ACTIONS
+from coordinator_tasks.service.actions.upgrade_actions import UPGRADE_ACTIONS
+from coordinator_tasks.service.actions.what_if_actions import WHAT_IF_ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import autoscale, redeployment, upgrades
+from coordinator_tasks.service.nodes import directives, fleet, store, topics
+from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.plan import overrides
+from coordinator_tasks.service.watch import overview
+
+# Topics --------------------------------------------------------------------------------------------------------------
+
+
+def _described(c: Coordinator, given: Given) -> Iterator[str]:
+    topic = given["topic"]
+    wanted, present = topics.would_add(c, *_added(given), **_how(given))
+    size = counted(wanted.initial_partitions, "partition")
+    if present is not None and not present[0].removed:
+        yield f"{topic} is managed already, with {size}; group {wanted.group_id}, start {wanted.start}: nothing would change"
+    else:
+        yield f"{topic} would be managed, with {size}; group {wanted.group_id}, start {wanted.start}"
+
+
+def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic = given["topic"]
+    # The configuration keeps the first number of partitions, and Kafka may have more by now.
+    wanted, present = topics.would_add(c, *_added(given), **_how(given))
+    config = topics.add_topic(c, *_added(given), **_how(given), actor=actor)
+    size = counted(wanted.initial_partitions, "partition")
+    text = f"topic {topic} is managed with {size}; the next plan assigns those without an owner"
+    new = present is None or present[0].removed
+    return Done(config, text, (f"{topic} {'is managed from now on' if new else 'stays as it is'}",))
+
+
+def _added(given: Given) -> tuple[str, str]:
+    return given["topic"], given["group_id"]
+
+
+def _how(given: Given) -> dict[str, Any]:
+    return {
+        "start": StartRule(given["start"]),
+        "strategy": given["strategy"],
+        "parameters": texts(given.get("parameters")),
+        "properties": given.get("properties"),
+        "force": bool(given.get("force")),
+    }
+
+
+def _compared(c: Coordinator, given: Given) -> Iterator[str]:
+    topic = given["topic"]
+    config = topics.changeable(c, topic)
+    now = c.policy.strategies.effective(config)
+    wanted = replace(now, strategy=given["strategy"], parameters=texts(given.get("parameters")))
+    c.policy.strategies.check(wanted)
+    has, gets = _named(now), _named(c.policy.strategies.effective(wanted))
+    if has == gets:
+        yield f"{topic} has strategy {has} already: nothing would change"
+    else:
+        yield f"{topic} has strategy {has} now, and would get {gets}"
+    if config.frozen:
+        yield _stays(topic)
+
+
+def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic = given["topic"]
+    config = topics.set_strategy(c, topic, given["strategy"], texts(given.get("parameters")), actor)
+    name = c.policy.strategies.effective(config).strategy
+    (then,) = will([_stays(topic)]) if config.frozen else ("the next plan uses it",)
+    return Done(config, f"topic {topic} has strategy {name}; {then}", (then,))
+
+
+def _stays(topic: str) -> str:
+    return f"{topic} is frozen, so its partitions would stay where they are until it is unfrozen"
+
+
+def _named(config: TopicConfig) -> str:
+    listed = ", ".join(f"{name}={value}" for name, value in sorted(config.parameters.items()))
+    return f"{config.strategy!r} ({listed or 'its defaults'})"
+
+
+def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
+    topic = given["topic"]
+    topics.configuration(c, topic)
+    try:
+        held = overview.at_stake_of(store.load(c.zk, c.paths, topic).view)
+    except (*UNREADABLE, LookAgain) as error:
+        yield f"who reads {topic} is not known: {error}"
+        return
+    for consumer, partitions in held.items():
+        yield f"{consumer} would stop and commit {counted(len(partitions), 'partition')} of {topic}"
+    if not held:
+        yield f"nobody reads {topic}, so nobody would stop"
+
+
+def _remove_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
+    config, said = topics.remove_topic(c, given["topic"], actor=actor), f"{given['topic']} is marked removed"
+    return Done(config, f"topic {said}; the next plan stops its consumers", (said,))
+
+
+def _would_pause(paused: bool, c: Coordinator, given: Given) -> Done:
+    topic = given["topic"]
+    changes = positions.would_pause(c, topic, given.get("partitions") or (), paused=paused)
+    state = "paused" if paused else "read again"
+    line = f"{named(changes)} of {topic} would be {state}" if changes else f"no partition of {topic} would change"
+    return Done(changes, line, (line,))
+
+
+def _set_paused(paused: bool, c: Coordinator, given: Given, actor: Actor) -> Done:
+    changes, topic = _would_pause(paused, c, given), given["topic"]
+    positions.set_paused(c, topic, given.get("partitions") or (), paused=paused, actor=actor)
+    which = f"{named(changes.found) if changes.found else 'nothing'} of topic {topic}"
+    text = f"the next plan {'pauses' if paused else 'resumes'} {which}"
+    return Done(changes.found, text, (text,))
+
+
+def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
+    topic = given["topic"]
+    state = "frozen" if frozen else "planned for all consumers"
+    if topics.changeable(c, topic).frozen == frozen:
+        yield f"{topic} is {state} already: nothing would change"
+    else:
+        yield f"{topic} would be {state}"
+
+
+def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic = given["topic"]
+    return Done(overrides.set_frozen(c, topic, frozen=frozen, actor=actor), f"topic {topic} is {text}")
+
+
+def _would_pin(c: Coordinator, given: Given) -> Done:
+    return _would_be_pinned(given, overrides.would_pin(c, *_pins(given)), overrides.would_end(c, *_pins(given)))
+
+
+def _set_pins(c: Coordinator, given: Given, actor: Actor) -> Done:
+    ended = overrides.would_end(c, *_pins(given))
+    would = _would_be_pinned(given, overrides.set_pins(c, *_pins(given), actor=actor), ended)
+    text, *lines = will(one.replace(" would be ", " is ") for one in (would.text, *would.lines))
+    return Done(would.found, text, tuple(lines))
+
+
+def _pins(given: Given) -> tuple[str, str, list[int]]:
+    """Topic, consumer and partitions; without a consumer the partitions lose their pins."""
+    return given["topic"], given.get("consumer", ""), list(given.get("partitions") or ())
+
+
+def _would_be_pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
+    topic, said = given["topic"], [*(one.text for one in pins), *filter(None, [ended])]
+    lines = tuple(f"{topic}: {text}" for text in said) or (f"no pin of {topic} would change",)
+    return Done(pins, "\n".join(said) or "no pin would change", lines)
+
+
+# Consumers -----------------------------------------------------------------------------------------------------------
+
+
+def _loses_at_once(c: Coordinator, given: Given) -> Iterator[str]:
+    consumer = given["consumer"]
+    directives.check_isolation(_isolated_s(given))
+    directives.check_known(c, consumer)
+    problems: dict[str, CoordinatorError] = {}
+    held = overview.at_stake(c, consumer, problems)
+    alone = directives.without_taker(c, consumer, held)
+    for topic, partitions in held.items():
+        taken = ", and nobody else is there to take what it loses" if topic in alone else ""
+        yield f"{consumer} would lose at once {counted(len(partitions), 'partition')} of {topic}{taken}"
+    yield from overview.not_known(consumer, problems)
+    if not held and not problems:
+        yield f"{consumer} holds nothing, so it would lose nothing"
+
+
+def _gives_away(c: Coordinator, given: Given) -> Iterator[str]:
+    consumer = given["consumer"]
+    directives.check_known(c, consumer)
+    yield from given_away(c, directives.registered(c), consumer, [consumer])
+
+
+def _isolated_s(given: Given) -> float:
+    return float(given.get("for_s") or 60 * float(given.get("minutes") or 0))
+
+
+def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
+    consumer, effect = given["consumer"], will(_gives_away(c, given))
+    found = directives.drain(c, consumer, by=actor.named, why=given["why"])
+    said = f"{consumer} is draining"
+    return Done(found, "\n".join((said, *effect)), (said,))
+
+
+def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
+    consumer, minutes = given["consumer"], float(given.get("minutes") or 0)
+    for_s = _isolated_s(given)
+    effect = will(_loses_at_once(c, given))
+    until_at = c.clock.now() + for_s if for_s else 0.0
+    found = directives.isolate(c, consumer, by=actor.named, why=given["why"], until_at=until_at)
+    how_long = f" for {minutes:g} minutes" if minutes else f" for {for_s:g} s" if for_s else ""
+    said = f"{consumer} is isolated{how_long}"
+    return Done(found, "\n".join((said, *effect)), (said,))
+
+
+def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
+    consumer = given["consumer"]
+    directives.check_known(c, consumer)
+    isolated = directives.read_directive(c, consumer).isolation is not None
+    once = "would be readmitted once it has confirmed that it runs nothing"
+    yield f"{consumer} {once if isolated else 'is not isolated: nothing would change'}"
+
+
+def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
+    consumer = given["consumer"]
+    found = directives.readmit(c, consumer, by=actor.named)
+    if found.isolation is None:
+        return Done(found, f"{consumer} is not isolated")
+    return Done(found, f"{consumer} is readmitted as soon as it confirms that it runs nothing")
+
+
+def _admits(c: Coordinator, given: Given) -> Iterator[str]:
+    consumer, app = given["consumer"], given.get("app") or ""
+    directives.check_known(c, consumer)
+    drains = directives.read_directive(c, consumer).draining is not None
+    yield f"{consumer} {'would get partitions again' if drains else 'is not drained: nothing would change'}"
+    if app:
+        fleet.with_consumer(c, app, consumer)
+        before = fleet.fleet_of(c, app).consumers
+        yield f"{consumer} {'would stay in' if consumer in before else 'would return to'} the fleet {app}"
+        yield from autoscale.may_shrink(c, app, len({*before, consumer}))
+    yield from redeployment.drains_again(c, consumer)
+    yield from upgrades.drains_again(c, consumer)
+
+
+def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
+    said = will(_admits(c, given))
+    return Done(directives.undrain(c, given["consumer"], given.get("app") or ""), "\n".join(said))
+
+
+def _would_restart(c: Coordinator, given: Given) -> Done:
+    consumer, (within_s, moves) = given["consumer"], _restart(given)
+    wanted = directives.would_expect_restart(
+        c, consumer, within_s, moves=moves, by="nobody yet", why=given.get("why", "")
+    )
+    problems: dict[str, CoordinatorError] = {}
+    return _restarts(c, consumer, wanted, overview.held(c, consumer, problems), problems)
+
+
+def _expect_restart(c: Coordinator, given: Given, actor: Actor) -> Done:
+    consumer, (within_s, moves) = given["consumer"], _restart(given)
+    problems: dict[str, CoordinatorError] = {}
+    held, why = overview.held(c, consumer, problems), given.get("why", "")
+    found = directives.expect_restart(c, consumer, within_s, moves=moves, by=actor.named, why=why)
+    would = _restarts(c, consumer, found.restart, held, problems)
+    text, *lines = will(one.replace(" would be ", " is ") for one in (would.text, *would.lines))
+    return Done(would.found, text, tuple(lines))
+
+
+def _restart(given: Given) -> tuple[float, bool]:
+    return 60 * float(given["within"]), bool(given.get("move"))
+
+
+def _restarts(
+    c: Coordinator,
+    consumer: str,
+    wanted: PlannedRestart | None,
+    held: Mapping[str, tuple[int, ...]],
+    problems: Mapping[str, CoordinatorError],
+) -> Done:
+    if wanted is None:
+        line = f"{consumer} would be not expected to restart any more"
+        return Done(None, line, (line,))
+    lines = [f"{consumer} would be expected to restart within {duration(wanted.until_at - wanted.at)}"]
+    lives = directives.registered(c) if wanted.moves else {}
+    for topic, which in held.items():
+        until = kept_until(c, lives, topic, [consumer]) if wanted.moves else ""
+        lines.append(f"{consumer}: {named(which)} of {topic} would {_meanwhile(until, moves=wanted.moves)}")
+    lines += overview.not_known(consumer, problems)
+    lines += [] if held or problems else [f"{consumer} holds nothing, so nothing would wait"]
+    return Done(wanted, "\n".join(lines), tuple(lines))
+
+
+def _meanwhile(until: str, *, moves: bool) -> str:
+    """What partitions do until the restart. `until`: how long they do not move."""
+    if until:
+        return f"stay{until}"
+    return "move away, and return" if moves else "wait for it"
+
+
+# All of them ---------------------------------------------------------------------------------------------------------
+
+TOPIC_ACTIONS = (
+    Action(
+        "add_topic",
+        "Manage a topic from now on; the same call again changes nothing.",
+        "Manage a Kafka topic: from now on its partitions are assigned to the consumers.",
+        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.FORCE, p.REASON, p.DRY_RUN, p.BY),
+        do=_add_topic,
+        before=_described,
+    ),
+    Action(
+        "set_strategy",
+        "Give a topic another strategy, with all of its parameters; `plan --dry-run` shows what that moves.",
+        "Give a topic another strategy and all of its parameters; a dry run of `rebalance` then shows what that moves.",
+        (p.TOPIC, p.STRATEGY, p.PARAMETERS, p.REASON, p.DRY_RUN, p.BY),
+        do=_set_strategy,
+        before=_compared,
+    ),
+    Action(
+        "remove_topic",
+        "Stop managing a topic: its consumers stop and commit with the next plan. Offsets and history stay.",
+        "Stop managing a topic: its consumers stop and commit. The topic and its committed offsets stay.",
+        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY, p.YES),
+        do=_remove_topic,
+        before=_stopped,
+        destructive="nobody reads the topic any more",
+    ),
+    Action(
+        "pause",
+        "Stop reading partitions; they stay with their consumers, which commit their present positions.",
+        "Stop reading partitions. Their consumers keep them, commit their present positions, and read the others.",
+        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
+        do=partial(_set_paused, True),
+        preview=partial(_would_pause, True),
+    ),
+    Action(
+        "resume",
+        "Read paused partitions again, from their present positions.",
+        "Read paused partitions again, from their present positions.",
+        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
+        do=partial(_set_paused, False),
+        preview=partial(_would_pause, False),
+    ),
+    Action(
+        "freeze",
+        "Move nothing when consumers join or leave; partitions that nobody runs are still assigned.",
+        "Move nothing of a topic when consumers join or leave. Partitions that nobody runs are still assigned.",
+        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY),
+        do=partial(_set_frozen, True, overrides.FROZEN),
+        before=partial(_frozen, True),
+    ),
+    Action(
+        "unfreeze",
+        "Plan a frozen topic again; `plan --dry-run` shows what that moves.",
+        "Plan a frozen topic again; a dry run of `rebalance` then shows what that moves.",
+        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY),
+        do=partial(_set_frozen, False, "not frozen; the next plan uses all consumers"),
+        before=partial(_frozen, False),
+    ),
+    Action(
+        "pin",
+        "Keep partitions with one consumer while it is there; they move to it with the next plan.",
+        "Keep partitions with one consumer while it is there. They move to it with the next plan.",
+        (p.TOPIC, p.CONSUMER, p.PINNED, p.REASON, p.DRY_RUN, p.BY),
+        do=_set_pins,
+        preview=_would_pin,
+    ),
+    Action(
+        "unpin",
+        "Let the strategy place pinned partitions again; without --partition all of them, and a roll back ends.",
+        "Let the strategy place pinned partitions again; without partitions all of them, and a roll back ends.",
+        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
+        do=_set_pins,
+        preview=_would_pin,
+    ),
+)
+CONSUMER_ACTIONS = (
+    Action(
+        "isolate",
+        "Treat a consumer as closed: it may run nothing, and others get its partitions with the next plan.",
+        "Take everything from a consumer at once, without its confirmation; it may run nothing until it is readmitted.",
+        (p.CONSUMER, p.WHY, p.DRY_RUN, p.BY, p.MINUTES, p.FOR_S, p.YES),
+        do=_isolate,
+        destructive="the consumer loses its partitions without its word; if it still lives, a batch may be processed twice",
+        before=_loses_at_once,
+    ),
+    Action(
+        "readmit",
+        "Admit an isolated consumer again, as soon as it confirms that it runs nothing.",
+        "Admit an isolated consumer again, as soon as it confirms that it runs nothing.",
+        (p.CONSUMER, p.REASON, p.DRY_RUN, p.BY),
+        do=_readmit,
+        before=_awaits,
+    ),
+    Action(
+        "drain",
+        "Make a consumer give everything away by hand-offs, and take it out of its fleet.",
+        "Make a consumer give everything away by hand-offs, and take it out of its fleet.",
+        (p.CONSUMER, p.WHY, p.DRY_RUN, p.BY),
+        do=_drain,
+        before=_gives_away,
+    ),
+    Action(
+        "undrain",
+        "Let a drained consumer get partitions again, and put it back into its fleet with --fleet.",
+        "Let a drained consumer get partitions again. With a fleet, it returns to it in the same step, and is launched.",
+        (p.CONSUMER, p.FLEET, p.REASON, p.DRY_RUN, p.BY),
+        do=_undrain,
+        before=_admits,
+    ),
+    Action(
+        "expect_restart",
+        "Keep the partitions of a consumer for its next process, which is there within some minutes.\n\n"
+        "They wait for it, or with --move-meanwhile others have them until it is back. Restart it yourself, after this.",
+        "Keep the partitions of a consumer for its next process: they wait for it, or others have them until it is back. "
+        "Restart it yourself, after this. When the time is over, it is as if nobody had asked.",
+        (p.CONSUMER, p.WITHIN, p.MOVE, p.REASON, p.DRY_RUN, p.BY),
+        do=_expect_restart,
+        preview=_would_restart,
+    ),
+)
+ACTIONS: Mapping[str, Action] = {
+    one.name: one
+    for one in (
+        *TOPIC_ACTIONS,
+        *APPROVAL_ACTIONS,
+        *OFFSET_ACTIONS,
+        *WHAT_IF_ACTIONS,
+        *CONSUMER_ACTIONS,
+        *FLEET_ACTIONS,
+        *GROWTH_ACTIONS,
+        *UPGRADE_ACTIONS,
+    )
+}

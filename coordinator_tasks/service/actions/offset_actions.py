@@ -1,0 +1,113 @@
+"""The actions for committed offsets: a reset to a position, a reset to the offsets of a file, and taking a reset back."""
+
+from collections.abc import Iterable
+
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.text.partition_text import named
+from coordinator_tasks.service.actions import parameters as p
+from coordinator_tasks.service.actions.action import ONCE, Action, Done, Given
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.topics import list_topics
+from coordinator_tasks.service.offsets import offset_undo, positions
+from coordinator_tasks.service.offsets.position_rules import offsets_of
+from coordinator_tasks.service.offsets.positions import Reset, Shift, Wish
+
+
+def wishes_of(c: Coordinator, text: str) -> list[Wish]:
+    """A reset of each topic in a file as Kafka's tool writes it. Raises `Refused`."""
+    unreadable: dict[str, CoordinatorError] = {}
+    groups = {one.topic: one.group_id for one in list_topics(c, unreadable)}
+    groups |= dict.fromkeys(unreadable, "")  # the reset of such a topic raises what is wrong with it
+    return [Wish(topic, offsets) for topic, offsets in sorted(offsets_of(text, groups).items())]
+
+
+def _would_reset(c: Coordinator, given: Given) -> Done:
+    topic = given["topic"]
+    shifts = positions.preview(c, topic, given["to"], given.get("partitions") or ())
+    lines = tuple(f"{topic}: {one.would}" for one in shifts)
+    return Done(shifts, "\n".join(one.would for one in shifts) or "nothing would change", lines)
+
+
+def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic, partitions = given["topic"], given.get("partitions") or ()
+    shifts = positions.reset(c, topic, given["to"], partitions, why=given["why"], actor=actor)
+    return _moved(topic, shifts, ONCE)
+
+
+def _moved(topic: str, shifts: tuple[Shift, ...], none: str = "") -> Done:
+    lines = tuple(f"{topic}: {one.text}" for one in shifts) or tuple(filter(None, [none]))
+    return Done(shifts, "\n".join(one.text for one in shifts) or "nothing to do", lines)
+
+
+def _would_import(c: Coordinator, given: Given) -> Done:
+    resets = list(positions.preview_all(c, wishes_of(c, given["offsets"])))
+    lines = tuple(f"{one.topic}: {shift.would}" for one in resets for shift in one.shifts)
+    return Done(resets, "\n".join(lines), lines)
+
+
+def _import_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
+    return _imported(positions.reset_all(c, wishes_of(c, given["offsets"]), why=given["why"], actor=actor))
+
+
+def _imported(found: Iterable[Reset]) -> Done:
+    resets = list(found)
+    lines = tuple(f"{one.topic}: {shift.text}" for one in resets for shift in one.shifts)
+    lines += tuple(f"{one.topic}: {ONCE}" for one in resets if not one.shifts)
+    return Done(resets, "\n".join(lines), lines)
+
+
+def _would_undo(c: Coordinator, given: Given) -> Done:
+    return _undone(given["topic"], offset_undo.preview(c, given["topic"], given.get("rebalance", "")), would=True)
+
+
+def _undo_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic, rebalance = given["topic"], given.get("rebalance", "")
+    return _undone(topic, offset_undo.undo(c, topic, rebalance, why=given["why"], actor=actor))
+
+
+def _undone(topic: str, found: offset_undo.Undo, *, would: bool = False) -> Done:
+    if not found.offsets:
+        return Done(found, ONCE, (ONCE,))
+    if not found.shifts:
+        nothing = "nothing would change" if would else "nothing to do"
+        text = f"{nothing}: the reset {found.rebalance} is taken back already"
+        return Done(found, text, (f"{topic}: {text}",))
+    does = "would take" if would else "takes"
+    said = [f"this {does} back {found.rebalance}", *(one.would if would else one.text for one in found.shifts)]
+    if found.left_out:
+        be = "would be " if would else ""
+        said.append(f"{named(found.left_out)}: {be}left out, nothing was committed before that reset")
+    return Done(found, "\n".join(said), tuple(f"{topic}: {text}" for text in said))
+
+
+OFFSET_ACTIONS = (
+    Action(
+        "reset_offsets",
+        "Move partitions to another position; without --execute it is only shown. `offsets reset` does the same with the options "
+        "of Kafka's tool.\n\nTheir owners stop them, commit, and start again there. `offsets undo` takes it back.",
+        "Move partitions to another position: their consumers stop them, commit, and start again there. The history keeps "
+        "their former offsets, and `offsets undo` takes it back.",
+        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.EXECUTE, p.BY),
+        do=_reset_offsets,
+        preview=_would_reset,
+    ),
+    Action(
+        "import_offsets",
+        "Move partitions to the offsets of a file.",
+        "Move partitions to the offsets of a file that `offsets reset --export` or Kafka's `kafka-consumer-groups` has "
+        "written. Topics follow each other; all of them are checked before the first one.",
+        (p.OFFSETS, p.WHY, p.BY),
+        do=_import_offsets,
+        preview=_would_import,
+    ),
+    Action(
+        "undo_offsets",
+        "Take a reset back: its partitions continue where they were before it. Without --execute, only show it.",
+        "Take a reset of offsets back: its partitions continue where they were before it. Records in between are read "
+        "again, or are left out.",
+        (p.TOPIC, p.REBALANCE, p.REASON, p.DRY_RUN, p.EXECUTE, p.BY),
+        do=_undo_offsets,
+        preview=_would_undo,
+    ),
+)

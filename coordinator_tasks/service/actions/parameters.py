@@ -1,0 +1,299 @@
+"""The parameters of the actions: each one once, as a field of a form and as an option of a command."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_tasks.core.model import StartRule
+from coordinator_tasks.core.names import MAX_PARTITION, MAX_WORDS_CHARS
+from coordinator_tasks.core.text.json_fields import MAX_NUMBER
+
+REQUIRED: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A parameter of a command; without a `flag` it is an argument.
+
+    `pairs`: repeatable name=value, a mapping for the action. `words`: it must not be blank.
+    """
+
+    type: Any
+    help: str
+    flag: str = ""
+    default: Any = REQUIRED
+    minimum: int | None = None
+    pairs: bool = False
+    words: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter; the action gets it under its `name`.
+
+    `form` is the field: a JSON schema with `title`, `description` and, if it is optional, `default`. `None` = the form, or
+    the command, does not have it.
+    """
+
+    name: str
+    form: Mapping[str, Any] | None = None
+    option: Option | None = None
+
+
+def _field(kind: str, title: str, description: str, **rest: Any) -> Mapping[str, Any]:
+    return {"type": kind, "title": title, "description": description, **rest}
+
+
+def _object(title: str, description: str) -> Mapping[str, Any]:
+    """Names with values. Airflow starts no task for a number beyond 64 bits."""
+    values = {"minimum": -MAX_NUMBER - 1, "maximum": MAX_NUMBER}
+    return _field("object", title, description, additionalProperties=values, default={})
+
+
+def _partitions(description: str, option: Option, **rest: Any) -> Parameter:
+    items = {"type": "integer", "minimum": 0, "maximum": MAX_PARTITION}
+    return Parameter("partitions", _field("array", "Partitions", description, items=items, **rest), option)
+
+
+def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int) -> Parameter:
+    """A number from 0 on, 0 by default."""
+    field = _field("integer" if kind is int else "number", title, text, default=0, minimum=0, maximum=most)
+    return Parameter(name, field, Option(kind, text, flag, kind(0), minimum=0))
+
+
+def _text(
+    name: str,
+    title: str,
+    text: str,
+    flag: str = "",
+    default: Any = REQUIRED,
+    *,
+    kind: Any = str,
+    words: bool = False,
+    **rules: Any,
+) -> Parameter:
+    """A text with the same description in the form and the command; `rules` are those of the field."""
+    rules |= {} if default is REQUIRED else {"default": str(default)}
+    return Parameter(name, _field("string", title, text, **rules), Option(kind, text, flag, default, words=words))
+
+
+TOPIC = _text("topic", "Topic", "A topic of Kafka.", minLength=1, maxLength=249, pattern="^[A-Za-z0-9._-]+$")
+_ID = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
+CONSUMER = _text("consumer", "Consumer", "The id of a consumer.", minLength=1, maxLength=64, pattern=_ID)
+_APP = "The name of the fleet."
+APP = _text("app", "Fleet", _APP, minLength=1, maxLength=64, pattern=_ID)
+ANY_APP = Parameter("app", option=Option(str, "The name of a fleet; empty = all.", default=""))
+_PATH = "Path of the Spark application; {code} stands for the version of the code."
+APPLICATION = _text("application", "Application", _PATH, "--application", minLength=1)
+
+
+def _texts(name: str, title: str, text: str, one: str, flag: str, default: Any = REQUIRED) -> Parameter:
+    """Several texts; `one` says of the option what a single one is."""
+    rules: dict[str, Any] = {} if default is REQUIRED else {"default": []}
+    option = Option(list[str] if default is REQUIRED else list[str] | None, f"{one}; repeatable.", flag, default)
+    return Parameter(name, _field("array", title, text, items={"type": "string"}, **rules), option)
+
+
+def _pairs(name: str, title: str, text: str, flag: str, option: str) -> Parameter:
+    given = Option(list[str] | None, f"name=value, {option}; repeatable.", flag, None, pairs=True)
+    return Parameter(name, _object(title, text), given)
+
+
+CONSUMERS = _texts("consumers", "Consumers", "The ids of the consumers.", "The id of a consumer", "--consumer")
+ARGUMENTS = _texts(
+    "arguments",
+    "Arguments",
+    "Arguments of the application, one a line.",
+    "An argument of the application",
+    "--argument",
+    None,
+)
+_CONF = 'Settings for spark-submit, such as {"spark.driver.memory": "1g"}.'
+CONF = _pairs("conf", "Spark settings", _CONF, "--conf", "a Spark setting")
+_ENV = 'Variables of the consumers\' processes, such as {"TZ": "UTC"}; everybody who reads the fleet sees them.'
+ENVIRONMENT = _pairs("environment", "Environment", _ENV, "--env", "a variable of the consumers' processes, not secret")
+_CODE = "The version of the code: consumers register with it, and {code} in the application and its arguments stands for it."
+CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
+_SIZE = "How many consumers the fleet should have."
+COUNT = Parameter(
+    "count", _field("integer", "Consumers", _SIZE, minimum=0, maximum=1_000), Option(int, _SIZE, minimum=0)
+)
+_NEW_IDS = "Pattern of new ids, with {} for the number; empty = as for the present ids."
+PATTERN = _text("pattern", "Pattern of ids", _NEW_IDS, "--pattern", "", maxLength=64)
+_BACK = "The fleet that it returns to; empty = none."
+FLEET = _text("app", "Fleet", _BACK, "--fleet", "", maxLength=64)
+_REASON = "The reason, in one line; it is kept in the history."
+WHY = _text("why", "Why", _REASON, "--why", words=True, minLength=1, maxLength=MAX_WORDS_CHARS, pattern=r"\S")
+_COMMITS = "The consumer group that offsets are committed for."
+GROUP = _text("group_id", "Group id", _COMMITS, "--group", minLength=1, maxLength=255)
+_BEGINS = "Where a partition without a committed offset begins; none = an error."
+_RULES = [rule.value for rule in StartRule]
+START = _text("start", "Start", _BEGINS, "--start", StartRule.EARLIEST, kind=StartRule, enum=_RULES)
+_ASSIGNS = "How partitions are assigned to consumers; by default, the cluster's strategy."
+STRATEGY = _text("strategy", "Strategy", _ASSIGNS, "--strategy", "")
+REASON = _text("why", "Why", _REASON, "--why", "", maxLength=MAX_WORDS_CHARS)
+"""The same, where it may be left out."""
+_POSITION = (
+    "earliest, latest, current, an offset, a shift (-100, +100), a duration back from now (PT1H), "
+    "or a time such as 2026-11-21T08:15:00Z."
+)
+_PLACES = ["earliest", "latest", "current", "-100", "PT1H"]
+TO = _text("to", "To", _POSITION, "--to", minLength=1, examples=_PLACES)
+_PAIRS: Any = list[str] | None
+_LINES = "Lines of topic,partition,offset, as `kafka-consumer-groups --export` writes them."
+OFFSETS = Parameter("offsets", _field("string", "Offsets", _LINES, minLength=1, format="multiline"))
+_WHICH = "The rebalance of the reset, as the history names it; empty = the newest reset."
+REBALANCE = _text("rebalance", "Rebalance", _WHICH, "--rebalance", "", maxLength=100)
+PARAMETERS = Parameter(
+    "parameters",
+    _object("Parameters", 'All parameters of the strategy, such as {"measure": "lag"}.'),
+    Option(_PAIRS, "name=value, a parameter of the strategy; repeatable.", "--parameter", None, pairs=True),
+)
+PROPERTIES = Parameter(
+    "properties",
+    option=Option(_PAIRS, "name=value, a consumer property, not secret; repeatable.", "--property", None, pairs=True),
+)
+_PARTITION = Option(list[int] | None, "A partition, repeatable; none = all.", "--partition", None, minimum=0)
+PARTITIONS = _partitions("None means all.", _PARTITION, default=[])
+_PINNED = Option(list[int], "A partition; repeatable.", "--partition", minimum=0)
+PINNED = _partitions("At least one.", _PINNED, minItems=1)
+_HOW_LONG = "How long the isolation lasts; 0 = until a person readmits the consumer."
+MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0, minimum=0, maximum=527_040))
+_FOR_S = Option(float, "Readmit it after this many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0)
+FOR_S = Parameter("for_s", option=_FOR_S)
+_UNDONE = "The rebalance to undo, as the history names it, such as 7-de8cc71b; all later ones are undone as well."
+BEFORE = _text("rebalance", "Before rebalance", _UNDONE, minLength=1, maxLength=100)
+_HOLD = "Minutes to hold the assignment while consumers join or leave; 0 = until the next change of membership."
+HOLD = _number("minutes", "Hold for minutes", _HOLD, "--minutes", float, 527_040)
+_BACK_IN = "Minutes within which the next process of this id starts; 0 = no process is expected any more."
+WITHIN = Parameter(
+    "within",
+    _field("number", "Within minutes", _BACK_IN, default=10, minimum=0, maximum=1_440),
+    Option(float, _BACK_IN, "--within", minimum=0),
+)
+_MEANWHILE = "Lend its partitions to other consumers meanwhile; by default the partitions wait."
+MOVE = Parameter(
+    "move",
+    _field("boolean", "Move meanwhile", _MEANWHILE, default=False),
+    Option(bool, _MEANWHILE, "--move-meanwhile", False),
+)
+_PLAN = "The plan, as `plan --dry-run` names it: a digest of its inputs and moves."
+DIGEST = Parameter("digest", option=Option(str, _PLAN))
+FORCE = Parameter(
+    "force",
+    _field("boolean", "Force", "Do it although it is refused by default; the refusal says why.", default=False),
+    Option(bool, "Do it although it is refused by default; the refusal says why.", "--force", False),
+)
+REJECT = Parameter("reject", option=Option(bool, "Reject it instead.", "--reject", False))
+
+
+def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind: Any = float) -> Parameter:
+    """A limit of a fleet's growth; the service checks it."""
+    field = _field("integer" if kind is int else "number", title, text, default=default, minimum=0, maximum=86_400)
+    return Parameter(name, field, Option(kind, text, flag, default))
+
+
+_MOST = "Maximum number of consumers; 0 = remove the limits."
+GROWTH = (
+    _limit("least", "At least", "Minimum number of consumers.", "--min", 1, kind=int),
+    Parameter(
+        "most",
+        _field("integer", "At most", _MOST, minimum=0, maximum=1_000),
+        Option(int, _MOST, "--max"),
+    ),
+    _limit("spare", "Warm spares", "Warm consumers beyond the number needed.", "--spare", 0, kind=int),
+    _limit(
+        "utilisation",
+        "Utilisation",
+        "Share of a consumer's read capacity that its partitions may use, such as 0.7.",
+        "--utilisation",
+        0.7,
+    ),
+    _limit("catch_up_s", "Catch up, s", "Seconds within which a backlog has to be read.", "--catch-up", 300.0),
+    _limit("start_up_s", "Start-up, s", "Seconds from the launch of a consumer until it reads.", "--start-up", 60.0),
+    _limit("window_s", "Window, s", "Seconds after which the effect of a step is judged.", "--window", 180.0),
+    _limit("grow_pause_s", "Pause of growth, s", "Seconds between two growths.", "--grow-pause", 60.0),
+    _limit(
+        "shrink_pause_s",
+        "Pause of shrinking, s",
+        "Seconds for which fewer consumers must be enough before the fleet shrinks.",
+        "--shrink-pause",
+        300.0,
+    ),
+    Parameter(
+        "act",
+        _field(
+            "boolean",
+            "Act",
+            "Act on the policy's decisions; the default only reports them (shadow mode).",
+            default=False,
+        ),
+        Option(bool, "Act on the policy's decisions; the default only reports them (shadow mode).", "--act", False),
+    ),
+)
+"""The fields of `core.growth.Limits`."""
+TOPICS = Parameter(
+    "topics",
+    _field("array", "Topics", "Managed topics, one per line; none = all.", items={"type": "string"}, default=[]),
+    Option(list[str] | None, "Managed topics; none = all.", default=None),
+)
+JOIN = _number("join", "Consumers more", "Number of additional consumers, of capacity 1.", "--join", int, 1_000)
+LEAVE = Parameter(
+    "leave",
+    _field("array", "Without consumers", "Their ids, one per line.", items={"type": "string"}, default=[]),
+    Option(list[str] | None, "Without this consumer; repeatable.", "--leave", None),
+)
+_OTHER = "Another strategy, with all of its parameters; empty = unchanged."
+OTHER_STRATEGY = _text("strategy", "Strategy", _OTHER, "--strategy", "")
+_SIZE = "Number of partitions; 0 = unchanged."
+SIZE = _number("size", "Number of partitions", _SIZE, "--partitions", int, 100_000)
+_VERSION = "The name of the version that the fleet gets: of a new one, or of one that it has had."
+VERSION = _text("version", "Version", _VERSION, minLength=1, maxLength=64, pattern=_ID)
+_OTHER_PATH = "Path of another application; empty = unchanged. {code} stands for the version of the code."
+OTHER_APPLICATION = _text("application", "Application", _OTHER_PATH, "--application", "")
+_ONLY = "Only these topics; none = all topics of which the fleet owns partitions."
+SOME_TOPICS = Parameter(
+    "topics",
+    _field("array", "Topics", _ONLY, items={"type": "string"}, default=[]),
+    Option(list[str] | None, f"{_ONLY} Repeatable.", "--topic", None),
+)
+_PERCENT = "Percent of each topic's partitions that have moved after each step; the last is 100."
+STEPS = Parameter(
+    "steps",
+    _field("array", "Steps", _PERCENT, items={"type": "integer", "minimum": 1, "maximum": 100}, default=[5, 50, 100]),
+    Option(list[int] | None, f"{_PERCENT} Repeatable; by default 5, 50 and 100.", "--step", None),
+)
+
+
+def _up_to(name: str, title: str, text: str, flag: str, kind: Any, default: float, most: float) -> Parameter:
+    """A number from 0 to `most`."""
+    field = _field("integer" if kind is int else "number", title, text, default=kind(default), minimum=0, maximum=most)
+    return Parameter(name, field, Option(kind, text, flag, kind(default), minimum=0))
+
+
+_HELD = "Minutes for which each step is held and judged before the next one."
+HOLD_MINUTES = _up_to("hold_minutes", "Hold for minutes", _HELD, "--hold-minutes", float, 5, 43_200)
+_WAIT = "Minutes after which consumers that have not started, or partitions that have not moved, roll the upgrade back."
+PATIENCE = _up_to("patience_minutes", "Patience in minutes", _WAIT, "--patience-minutes", float, 10, 43_200)
+_LAG = "Lag of a moved partition, in seconds, above which the upgrade is rolled back."
+MAX_LAG = _up_to("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", float, 60, 2_592_000)
+_ERRORS = "Errors of new consumers above which the upgrade is rolled back; a restarted consumer counts as an error."
+MAX_ERRORS = _up_to("max_errors", "Errors that may be", _ERRORS, "--max-errors", int, 0, 1_000)
+_SLOW = (
+    "Share of its former records per second below which a moved partition with waiting records rolls the upgrade back; "
+    "0 = not judged."
+)
+MIN_RATE = _up_to("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 0, 1)
+_RULE = "One of the site's own rules, by its name in the setting rules; empty = none."
+RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
+_NEW = "How many new consumers start; 0 = as many as there are now."
+NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, 1_000)
+BY = Parameter("by", option=Option(str, "For whom you ask; your user name is kept as well.", "--by", ""))
+EXECUTE = Parameter("execute", option=Option(bool, "Make the change; the default only shows it.", "--execute", False))
+"""For commands that begin with a dry run, as those of Kafka's tool do."""
+YES = Parameter(
+    "yes", option=Option(bool, "Do it without a question; a script without a terminal has to say it.", "--yes", False)
+)
+"""For commands whose action is destructive; a form begins with a dry run instead."""
+DRY_RUN = Parameter("dry_run", option=Option(bool, "Show what would be done, change nothing.", "--dry-run", False))
+"""For commands only: every form has its own dry run."""

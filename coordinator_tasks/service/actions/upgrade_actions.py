@@ -1,0 +1,171 @@
+"""The actions for upgrades of fleets: begin, look at, pause, continue and roll back."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade
+from coordinator_tasks.core.model import Actor, FleetVersion
+from coordinator_tasks.core.text.partition_text import shown
+from coordinator_tasks.service.actions import parameters as p
+from coordinator_tasks.service.actions.action import Action, Done, Given, texts, will
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import upgrade_report, upgrades
+from coordinator_tasks.service.fleets.upgrade_begin import STEPS, Beginning, Wish, begin, would_begin
+from coordinator_tasks.service.nodes import fleet, upgrade_store
+
+_DEFINES = ("application", "arguments", "conf", "environment", "code")
+
+
+def _wish(c: Coordinator, given: Given) -> Wish:
+    rule = Rule(float(given["max_lag_s"]), int(given["max_errors"]), float(given["min_rate"]), given.get("rule") or "")
+    return Wish(
+        given["app"],
+        given["version"],
+        _version(c, given),
+        tuple(given.get("topics") or ()),
+        tuple(int(one) for one in given.get("steps") or STEPS),
+        60.0 * float(given["hold_minutes"]),
+        60.0 * float(given["patience_minutes"]),
+        rule,
+        int(given.get("count") or 0),
+        given.get("pattern") or "",
+    )
+
+
+def _version(c: Coordinator, given: Given) -> FleetVersion | None:
+    """The version that is given: what is left out is as the fleet has it now. `None` = nothing is given."""
+    if not any(given.get(name) for name in _DEFINES):
+        return None
+    now = fleet.version_of(fleet.fleet_of(c, given["app"]))
+    return FleetVersion(
+        given.get("application") or now.application,
+        tuple(given.get("arguments") or now.arguments),
+        texts(given.get("conf")) or now.conf,
+        texts(given.get("environment")) or now.environment,
+        given.get("code") or now.code,
+    )
+
+
+def _would_begin(c: Coordinator, given: Given) -> Done:
+    return _would_be_begun(c, would_begin(c, _wish(c, given)))
+
+
+def _begin(c: Coordinator, given: Given, actor: Actor) -> Done:
+    would = _would_be_begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
+    return Done(would.found, "\n".join(will([would.text])), will(would.lines))
+
+
+def _would_be_begun(c: Coordinator, found: Beginning) -> Done:
+    asked = (
+        ("its steps, and the way back, would need no approval, whatever the budget says",) if c.budget.is_set else ()
+    )
+    lines = (*found.lines, *asked)
+    return Done(found.upgrade, "\n".join(lines), lines)
+
+
+def _changed(change: Callable[..., Upgrade], c: Coordinator, given: Given, actor: Actor) -> Done:
+    found = change(c, given["app"], by=actor.named, why=given.get("why", ""))
+    said = upgrade_report.told(found)
+    return Done(found, said, (said,))
+
+
+def _would(
+    find: Callable[[Coordinator, str], Upgrade], would: Callable[[Upgrade], str], c: Coordinator, given: Given
+) -> Done:
+    found = find(c, given["app"])
+    lines = (upgrade_report.told(found), would(found) or "nothing would change")
+    return Done(None, "\n".join(lines), lines)
+
+
+def _would_pause(found: Upgrade) -> str:
+    return "" if found.paused else "it would be paused: nothing more moves until it is continued or rolled back"
+
+
+def _would_continue(found: Upgrade) -> str:
+    return "it would continue" if found.paused else ""
+
+
+def _would_roll_back(found: Upgrade) -> str:
+    if found.reason:
+        return "it would continue to go back" if found.paused else ""
+    return f"everything would move back to {shown(found.old_consumers)}, and {shown(found.new_consumers)} would leave"
+
+
+def _report(c: Coordinator, given: Given, _: Actor | None = None) -> Done:
+    found = upgrade_report.report(c, given["app"])
+    return Done(found, "\n".join(found.lines), found.lines)
+
+
+def watch(c: Coordinator, given: Given) -> tuple[bool, Iterable[str]]:
+    """Do the next steps of this upgrade. Returns whether it is over or waits for a person, and what was done."""
+    problems: list[str] = []
+    lines = [*upgrades.advance(c, problems, [given["app"]]), *problems]
+    found = upgrade_store.read(c, given["app"])
+    ended = found.over or bool(found.paused)
+    return ended, [*lines, *(upgrade_report.report(c, given["app"]).lines if ended else ())]
+
+
+UPGRADE_ACTIONS = (
+    Action(
+        "upgrade",
+        "Upgrade a fleet to another version without a gap: partitions move to new consumers in steps, each is judged.\n\n"
+        "A new version is given by what differs from the present one; without that, the fleet has to have one of this name. "
+        "The DAG reconcile, or `run`, does the steps; `upgrade-report` says how far it is.",
+        "Upgrade a fleet to another version without a gap. Consumers of the new version start beside the old ones, partitions "
+        "move to them in steps, and each step is held and judged. If one fails, everything moves back. At the end the old "
+        "consumers leave. The run follows the upgrade to its end.",
+        (
+            *(
+                p.APP,
+                p.VERSION,
+                p.CODE,
+                p.OTHER_APPLICATION,
+                p.ARGUMENTS,
+                p.CONF,
+                p.ENVIRONMENT,
+                p.SOME_TOPICS,
+                p.STEPS,
+            ),
+            *(p.HOLD_MINUTES, p.PATIENCE, p.MAX_LAG, p.MAX_ERRORS, p.MIN_RATE, p.RULE, p.NEW_COUNT, p.PATTERN),
+            *(p.REASON, p.DRY_RUN, p.BY),
+        ),
+        do=_begin,
+        preview=_would_begin,
+        watch=watch,
+    ),
+    Action(
+        "upgrade_report",
+        "Show the last upgrade of a fleet: its steps, why it goes back, and how long each moved partition stood still.",
+        "Show the last upgrade of a fleet: what it has done, why it goes back if it does, how long each partition that moved "
+        "stood still, and the longest stall of those that did not.",
+        (p.APP,),
+        do=_report,
+        reads=True,
+    ),
+    Action(
+        "pause_upgrade",
+        "Pause the upgrade of a fleet: nothing more moves until it is continued or rolled back.",
+        "Pause the upgrade of a fleet. What has moved stays where it is, until it is continued or rolled back.",
+        (p.APP, p.REASON, p.DRY_RUN, p.BY),
+        do=partial(_changed, upgrades.pause),
+        preview=partial(_would, upgrades.under_way, _would_pause),
+    ),
+    Action(
+        "continue_upgrade",
+        "Continue a paused upgrade; a step that was held is held and judged from its beginning.",
+        "Continue a paused upgrade. A step that was held is held and judged from its beginning.",
+        (p.APP, p.REASON, p.DRY_RUN, p.BY),
+        do=partial(_changed, upgrades.go_on),
+        preview=partial(_would, upgrades.under_way, _would_continue),
+        watch=watch,
+    ),
+    Action(
+        "roll_back_upgrade",
+        "Move everything back to the old version of a fleet; the new consumers leave.",
+        "Move everything back to the old version of a fleet, at any moment before the end. The new consumers leave.",
+        (p.APP, p.REASON, p.DRY_RUN, p.BY),
+        do=partial(_changed, upgrades.roll_back),
+        preview=partial(_would, upgrades.to_roll_back, _would_roll_back),
+        watch=watch,
+    ),
+)

@@ -1,0 +1,71 @@
+"""The actions of the way back and of what would happen: a roll back, and a preview that changes nothing."""
+
+from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.service.actions import parameters as p
+from coordinator_tasks.service.actions.action import Action, Done, Given, texts, will
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.plan import preview, rollback
+
+
+def _would_roll_back(c: Coordinator, given: Given) -> Done:
+    found = rollback.preview(c, given["topic"], given["rebalance"], for_s=_for_s(given), why=given["why"])
+    return Done(found, "\n".join(found.lines), found.lines)
+
+
+def _roll_back(c: Coordinator, given: Given, actor: Actor) -> Done:
+    topic, for_s = given["topic"], _for_s(given)
+    found = rollback.roll_back(c, topic, given["rebalance"], for_s=for_s, why=given["why"], actor=actor)
+    lines = (*will(found.lines), f"{topic}: {_result(found)}")
+    return Done(found, "\n".join(lines), lines)
+
+
+def _result(found: rollback.Way) -> str:
+    if found.standing:
+        return "this roll back is in force already, nothing was changed"
+    if found.preview.moves:
+        return "the next plan moves them" + (", once it is approved" if found.preview.over else "")
+    return "nothing differs, and it is held" if found.wanted.for_s else "nothing differs, so nothing was changed"
+
+
+def _for_s(given: Given) -> float:
+    return 60 * float(given.get("minutes") or 0)
+
+
+def _preview(c: Coordinator, given: Given) -> Done:
+    strategy, parameters = given.get("strategy") or "", texts(given.get("parameters"))
+    change = Change(
+        join=int(given.get("join") or 0),
+        leave=tuple(given.get("leave") or ()),
+        strategy=strategy,
+        parameters=parameters,
+        partitions=int(given.get("size") or 0),
+    )
+    found = preview.preview(c, change, given.get("topics") or ())
+    lines = tuple(line for one in found for line in one.lines) or ("no topic is managed, so nothing would move",)
+    return Done(found, "\n".join(lines), lines, partial=any(one.problem for one in found))
+
+
+WHAT_IF_ACTIONS = (
+    Action(
+        "roll_back",
+        "Go back to a topic's assignment before an earlier rebalance, as far as its consumers are there.\n\n"
+        "`history` names the rebalances. The assignment holds until the next change of membership, or for --minutes.",
+        "Go back to the assignment that a topic had before an earlier rebalance. Partitions of consumers that are gone stay "
+        "where they are. It holds until the next change of membership, or for a time.",
+        (p.TOPIC, p.BEFORE, p.WHY, p.HOLD, p.DRY_RUN, p.BY),
+        do=_roll_back,
+        preview=_would_roll_back,
+    ),
+    Action(
+        "preview",
+        "Show what would move, why, the backlog behind it and its pause, if something were different; changes nothing.\n\n"
+        "Without an option: what is due now. Options can be combined; all of it happens at once. Exit code 1 if a topic is "
+        "left out, because it cannot be read.",
+        "What would move if something were different: more consumers, fewer, another strategy, more partitions, or all of "
+        "it at once. Each move has its reason, the records behind it, and the pause that earlier moves let expect.",
+        (p.TOPICS, p.JOIN, p.LEAVE, p.OTHER_STRATEGY, p.PARAMETERS, p.SIZE),
+        do=lambda c, given, _actor: _preview(c, given),
+        reads=True,
+    ),
+)

@@ -1,0 +1,373 @@
+"""Measures a fleet, asks the policy of growth (`core.growth`), and does what it says if a person lets it act.
+
+What is kept stands in one node for each fleet. A step and the memory of it are one transaction, so a process that dies
+between two writes has done both or none. Moves are pins, which the next step of the fleet's size ends.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from coordinator_tasks.core.codecs.codec import decode_config
+from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
+from coordinator_tasks.core.errors import UNREADABLE, BadGrowth, LookAgain, Malformed, NotManaged, Refused
+from coordinator_tasks.core.fleet.growth import Decision, Kind, Limits, Load, Seen, decide, own_pins
+from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member, TopicConfig
+from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.core.ports import Check, Delete, Operation
+from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put
+from coordinator_tasks.core.text.partition_text import counted
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import redeployment, scaling
+from coordinator_tasks.service.fleets.redeployment import all_stable
+from coordinator_tasks.service.nodes import fleet as fleets
+from coordinator_tasks.service.nodes import growth_store, store
+from coordinator_tasks.service.nodes.action_log import recording
+from coordinator_tasks.service.nodes.observe import load_directives
+from coordinator_tasks.service.nodes.topics import changeable
+from coordinator_tasks.service.plan import overrides
+
+MEASURE_S = 15.0
+"""Between the two answers of which rates are made: several batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One look at one fleet: what was decided, and in which mode."""
+
+    app: str
+    decision: Decision
+    act: bool
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        return f"{self.app}: {self.decision.text}" if self.act else self.would
+
+    @property
+    def would(self) -> str:
+        """What is done or would be, in shadow mode and in a dry run."""
+        holds = self.decision.kind in (Kind.HOLD, Kind.CANNOT_HELP)
+        return f"{self.app}: {'' if holds else 'would '}{self.decision.text}"
+
+
+def last_decisions(c: Coordinator) -> dict[str, Decision]:
+    """Fleet → what its policy has decided last, in shadow mode too: `desired` consumers, found right at `at`.
+
+    For metrics and for other scalers. A fleet without a look yet, or with an unreadable node, is left out.
+    """
+    latest = {growth.app: growth.memory.latest for growth in growth_store.readable(c)}
+    return {app: one for app, one in latest.items() if one is not None and one.desired}
+
+
+def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
+    """What `set_growth` would write; raises what it raises."""
+    limits.check()
+    found = _fleet_or_pods(c, app)
+    if limits.act and not found.application:
+        raise BadGrowth(
+            f"{found.consumers[0]} and the others of {app!r} are in no fleet, so `autoscale` cannot set their number; leave --act out, "
+            "and let Kubernetes set it"
+        )
+    return replace(growth_store.find(c, app) or Growth(app), limits=limits)
+
+
+def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
+    """Set the limits of a fleet's growth, or of a StatefulSet's; what was measured stays. The same again changes nothing.
+
+    Raises `NotManaged` (no such fleet, and no such pods), and `BadGrowth` for limits that cannot be.
+    """
+    if would_set(c, app, limits).version < 0:
+        c.zk.ensure(c.paths.growths)
+
+    def attempt() -> tuple[list[Operation], Growth]:
+        wanted = would_set(c, app, limits)
+        same = wanted.version >= 0 and growth_store.find(c, app) == wanted
+        return [] if same else [_put(c, wanted)], wanted
+
+    return compare_and_set(c.zk, c.paths.growth(app), attempt)
+
+
+def would_end(c: Coordinator, app: str) -> Growth | None:
+    """What `end_growth` would take away; raises what it raises."""
+    found = growth_store.find(c, app)
+    if found is None:
+        _fleet_or_pods(c, app)
+    return found
+
+
+def end_growth(c: Coordinator, app: str) -> None:
+    """Take away the limits of a fleet's growth, with what was measured and decided. Without limits it changes nothing.
+
+    Raises `NotManaged` if there is neither the growth, nor such a fleet, nor such pods.
+    """
+
+    def attempt() -> tuple[list[Operation], None]:
+        found = would_end(c, app)
+        return [] if found is None else [Delete(c.paths.growth(app), found.version)], None
+
+    compare_and_set(c.zk, c.paths.growth(app), attempt)
+
+
+def may_shrink(c: Coordinator, app: str, count: int) -> Iterator[str]:
+    """That growth may drain one of this fleet's consumers, once they are so many. Limits that cannot be read are left out."""
+    with suppress(*UNREADABLE):
+        growth = growth_store.find(c, app)
+        if growth is not None and growth.limits.act and growth.limits.least < count:
+            yield (
+                f"{app} shrinks by its load: `autoscale` may drain one of its {counted(count, 'consumer')} again; limits of growth with "
+                f"a --min of {count} keep them"
+            )
+
+
+def pinned_by_growth(c: Coordinator, growth: Growth) -> dict[str, list[int]]:
+    """Topic → the partitions that are still pinned by moves of this growth. A topic that cannot be read is left out."""
+    found: dict[str, list[int]] = {}
+    for (topic, partition), taker in sorted(own_pins(growth.memory.decisions).items()):
+        with suppress(Refused, *UNREADABLE):
+            if changeable(c, topic).pins.get(partition) == taker:
+                found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _put(c: Coordinator, growth: Growth) -> Operation:
+    return put(c.paths.growth(growth.app), encode_growth(growth), growth.version)
+
+
+def look(
+    c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str] | None = None, *, write: bool = True
+) -> Iterator[Looked]:
+    """Look at these fleets (none = all with limits), and do what is to be done. What stops one of all of them is a problem.
+
+    Without `write` it is only said, and nothing is kept of the look.
+
+    Raises the `Unavailable` errors; for a fleet that is named all that stops it, `NotManaged` if it has no limits.
+    """
+    problems = problems if problems is not None else []
+    for app in apps or growth_store.growing(c):
+        try:
+            yield _looked(c, growth_store.read(c, app), actor, write=write)
+        except NotManaged:
+            if apps:
+                raise
+        except (Malformed, Refused, LookAgain) as error:
+            if apps:
+                raise
+            problems.append(f"the fleet {app} is left as it is: {error}")
+
+
+def _fleet_or_pods(c: Coordinator, app: str) -> Fleet:
+    """The fleet; or else the pods of a StatefulSet of this name, `app`-0 and so on, which nobody here launches.
+
+    Those have no application. They are registered, or still own something. Raises what `fleet_of` raises.
+    """
+    try:
+        return fleets.fleet_of(c, app)
+    except NotManaged as error:
+        nodes = store.load_nodes(c.zk, c.paths, children(c.zk, c.paths.configs))
+        known = {*c.discovery.members(), *(owner for node in nodes.values() for owner in node.assignments.values())}
+        of_fleets = {consumer for fleet in fleets.fleets(c) for consumer in fleet.consumers}
+        found = {one: re.fullmatch(rf"{re.escape(app)}-(0|[1-9]\d*)", one) for one in known - of_fleets}
+        numbers = sorted(int(pod[1]) for pod in found.values() if pod)
+        if not numbers:
+            raise NotManaged(f"{error}; and no consumer {app}-0 of a StatefulSet is registered") from error
+        return Fleet(app, "", tuple(f"{app}-{number}" for number in numbers))
+
+
+def _looked(c: Coordinator, growth: Growth, actor: Actor, *, write: bool) -> Looked:
+    fleet = _fleet_or_pods(c, growth.app)
+    seen = measure(c, fleet)
+    decision, memory = decide(growth.limits, seen, growth.memory)
+    kept = replace(growth, memory=memory)
+    if not write:
+        return Looked(growth.app, decision, act=False)
+    if decision.acted:
+        _do(recording(c, "autoscale", growth.app, actor, decision.said), kept, fleet, decision, actor)
+    elif fleet.application or not seen.unsure:  # of pods, how many are there now is not how many there should be
+        c.zk.transact([_put(c, kept)])
+    return Looked(growth.app, decision, growth.limits.act)
+
+
+def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: Actor) -> None:
+    """The step and its memory, in one transaction; of several moves each is its own, and the memory comes first.
+
+    Raises `LookAgain` if the fleet is no longer the one that was measured.
+    """
+
+    def remembered() -> list[Operation]:
+        return [_put(c, kept)]
+
+    who, version = actor.named or "autoscale", fleet.version
+    if decision.kind is Kind.MOVE:
+        c.zk.transact([Check(c.paths.fleet(kept.app), version), *remembered()])
+        for move in decision.moves:
+            overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
+        return
+    left_out = _drained_by_persons(c, kept)
+    # What is refused ends no pins.
+    scaling.would_scale(c, kept.app, decision.desired, version=version, left_out=left_out)
+    _end_pins(c, kept, actor)
+    if decision.desired > len(fleet.consumers):
+        grow = partial(scaling.scale, c, kept.app, decision.desired, left_out=left_out)
+        grow(by=who, why=decision.said, beside=remembered, version=version)
+    else:
+        scaling.drain_of(c, kept.app, decision.leaves, by=who, why=decision.said, beside=remembered, version=version)
+
+
+def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
+    """The consumers that neither a fleet's upgrade or redeployment nor its growth has drained: a person lets them in again."""
+    apps = {one.app for one in fleets.fleets(c)}
+    said = {one.said for one in growth.memory.decisions}
+    asked = {consumer: one.draining for consumer, one in load_directives(c, {}).items()}
+    return {
+        consumer
+        for consumer, one in asked.items()
+        if one is not None and not one.incarnation and one.by not in apps and one.why not in said
+    }
+
+
+def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
+    """End the pins of moves that still stand as they were set, so that the strategy shares among all of them.
+
+    The last decision is the change of size that ends them.
+    """
+    for (topic, partition), taker in own_pins(kept.memory.decisions[:-1]).items():
+        try:
+            config = changeable(c, topic)
+        except Refused:
+            continue
+        if config.pins.get(partition) == taker:
+            overrides.set_pins(c, topic, "", [partition], actor=actor)
+
+
+# Measurements --------------------------------------------------------------------------------------------------------
+
+
+def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> Seen:
+    """Rates, lag and busy consumers of a fleet, from two answers of each; `unsure` says why they do not count."""
+    if unsure := _unsure(c, fleet):
+        return _not_sure(c, fleet, unsure)
+    first = _answers(c, fleet)
+    began = c.clock.monotonic()
+    c.clock.sleep(measure_s)
+    second = _answers(c, fleet)
+    seconds = c.clock.monotonic() - began
+    silent = [one for one in fleet.consumers if one not in first or one not in second]
+    if silent:
+        return _not_sure(c, fleet, f"{silent[0]} does not answer, so its measurements are old")
+    if unsure := _unsure(c, fleet):
+        return _not_sure(c, fleet, unsure)
+    configs, loads, busy = _configs(c, second), list[Load](), dict[str, float]()
+    for consumer in fleet.consumers:
+        mine = _loads(consumer, first[consumer], second[consumer], seconds, configs)
+        if mine is None:
+            return _not_sure(c, fleet, f"{consumer} does not know the lag of its partitions, or they move")
+        loads += mine
+        read = sum(one.read for one in mine)
+        if read > 0 and sum(one.lag for one in mine) >= read * seconds:
+            busy[consumer] = read
+    return Seen(c.clock.now(), fleet.consumers, tuple(loads), busy)
+
+
+def _not_sure(c: Coordinator, fleet: Fleet, why: str) -> Seen:
+    return Seen(c.clock.now(), fleet.consumers, unsure=why)
+
+
+def _unsure(c: Coordinator, fleet: Fleet) -> str:
+    members = c.discovery.members()
+    try:
+        fleets.check_no_upgrade(fleet)
+    except Refused as error:
+        return str(error)
+    if pending := redeployment.pending(c, fleet):
+        return f"the fleet is being redeployed: {redeployment.still_run(pending)}"
+    absent = [one for one in fleet.consumers if one not in members]
+    if absent:
+        return f"{absent[0]} is wanted and not there yet"
+    if not fleet.consumers:
+        return "the fleet has no consumers"
+    if away := _away(c, fleet, members):
+        return away
+    return "" if all_stable(c) else "a rebalance is not finished"
+
+
+def _away(c: Coordinator, fleet: Fleet, members: Mapping[str, Member]) -> str:
+    """Which consumer keeps nothing, or not for long, and why; empty = none."""
+    unclear: dict[str, str] = {}
+    directives = load_directives(c, unclear)
+    for one in fleet.consumers:
+        life = Life(one, members[one].incarnation, directive=directives.get(one), now=c.clock.now())
+        if one in unclear:
+            return unclear[one]
+        if life.isolation is not None:
+            return f"{one} is isolated; readmit it, or take it out of the fleet"
+        if life.restart is not None:
+            return f"{one} is to restart"
+        if life.draining is not None:
+            return f"{one} gives its partitions away"
+    return ""
+
+
+def _answers(c: Coordinator, fleet: Fleet) -> dict[str, ConsumerStatus]:
+    members = c.discovery.members()
+    asked = [members[one] for one in fleet.consumers if one in members]
+    found = c.statuses.ask(asked)
+    return {
+        one.consumer: answer
+        for one in asked
+        if isinstance(answer := found.get(one.consumer), ConsumerStatus) and answer.incarnation == one.incarnation
+    }
+
+
+def _configs(c: Coordinator, answers: Mapping[str, ConsumerStatus]) -> dict[str, TopicConfig]:
+    """The configurations of what these consumers run; a topic that nobody manages any more is left out."""
+    names = {topic for one in answers.values() for topic in one.topics if is_topic(topic)}
+    found = find_many(c.zk, {name: c.paths.config(name) for name in names})
+    return {name: decode_config(c.paths.config(name), node.data) for name, node in found.items()}
+
+
+def _loads(
+    consumer: str,
+    first: ConsumerStatus,
+    second: ConsumerStatus,
+    seconds: float,
+    configs: Mapping[str, TopicConfig],
+) -> list[Load] | None:
+    """The loads of what the consumer ran all the time; `None` = something of it is not known.
+
+    A paused partition has none; of a frozen topic it has one of nothing, because it keeps its owner.
+    """
+    took = second.answered_s - first.answered_s if first.answered_s and second.answered_s else seconds
+    if took <= 0 or first.incarnation != second.incarnation:
+        return None
+    found = []
+    for topic, status in second.topics.items():
+        before = first.topics[topic].running if topic in first.topics else {}
+        if before.keys() != status.running.keys():
+            return None
+        config = configs.get(topic)
+        for partition, now in status.running.items():
+            if config is None or config.removed:
+                continue
+            if partition in config.paused:
+                if config.frozen:
+                    found.append(Load(topic, partition, consumer, 0.0, 0.0, 0.0, frozen=True))
+                continue
+            past = before[partition]
+            if now.lag_records is None or past.lag_records is None or now.token != past.token:
+                return None
+            read = max(0, now.position - past.position)
+            written = max(0, read + now.lag_records - past.lag_records)
+            pin, lag = config.pins.get(partition, ""), float(now.lag_records)
+            found.append(Load(topic, partition, consumer, written / took, lag, read / took, pin, config.frozen))
+    return found
+
+
+def limits_of(given: Mapping[str, Any]) -> Limits:
+    """Limits from the parameters of a form or a command."""
+    known = {name: given[name] for name in Limits.__dataclass_fields__ if given.get(name) is not None}
+    return Limits(**known)

@@ -1,0 +1,206 @@
+"""Replaces the processes of a fleet, one at a time: each is drained, leaves, and is launched again as the fleet says now.
+
+The fleet keeps which incarnations are to end, so every call continues where the last one stopped, whoever makes it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
+from coordinator_tasks.core.errors import BadFleet, DiscoveryUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.model import Directive, Draining, Fleet, Member, State
+from coordinator_tasks.core.names import check_words, is_topic
+from coordinator_tasks.core.ports import Check, Operation, SetData
+from coordinator_tasks.core.protocol.znodes import compare_and_set, find_many, written
+from coordinator_tasks.core.text.partition_text import agreed, shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet as fleets
+from coordinator_tasks.service.nodes import frozen_topics
+from coordinator_tasks.service.nodes.directives import put_request, read_directive
+from coordinator_tasks.service.nodes.observe import load_claims
+from coordinator_tasks.service.plan import transitions
+
+LEAST = 2
+"""Live consumers of a fleet: the last one that may have a partition keeps it, so it would never leave."""
+_WHY = "redeployment"
+
+
+@dataclass(frozen=True, slots=True)
+class Redeployed:
+    """`replaced`: consumer → the incarnation that ends."""
+
+    fleet: Fleet
+    replaced: dict[str, int]
+
+
+def would_redeploy(c: Coordinator, app: str) -> Redeployed:
+    """What `redeploy` would begin; raises what it raises."""
+    found = fleets.fleet_of(c, app)
+    fleets.check_no_upgrade(found)
+    if left := sorted(pending(c, found)):
+        raise BadFleet(
+            f"the fleet {app!r} is being redeployed: {still_run(left)}; wait for it, or remove "
+            f"{agreed(len(left), 'it', 'them')} from the fleet"
+        )
+    members = c.discovery.members()
+    live = {one: members[one].incarnation for one in found.consumers if one in members}
+    if problem := fleets.why_not_launched(c, found):
+        raise BadFleet(problem)
+    if 0 < len(live) < LEAST:
+        missing = [one for one in found.consumers if one not in live]
+        when = f"ask again when {shown(missing)} {agreed(len(missing), 'is', 'are')} there; `status` says why not"
+        first = when if missing else f"scale the fleet to {LEAST} first"
+        raise BadFleet(
+            f"{next(iter(live))} is the only live consumer of the fleet {app!r}: it keeps its partitions until another one is "
+            f"there, so it cannot be replaced; {first}"
+        )
+    if problem := frozen_topics.why_kept(c, live):
+        raise BadFleet(problem)
+    return Redeployed(found, live)
+
+
+def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
+    """Begin to replace all live consumers of a fleet; `advance` does it, one consumer at a time.
+
+    Raises `NotManaged`, and `BadFleet` if it is under way, if only one consumer lives, if a topic of it is frozen, or if this
+    host may not launch it.
+    """
+    check_words(by, "name"), check_words(why, "reason")
+
+    def attempt() -> tuple[list[Operation], Redeployed]:
+        found = would_redeploy(c, app)
+        wanted = replace(found.fleet, replaced=found.replaced)
+        if wanted == found.fleet:
+            return [], found
+        return [SetData(c.paths.fleet(app), encode_fleet(wanted), found.fleet.version)], replace(found, fleet=wanted)
+
+    return compare_and_set(c.zk, c.paths.fleet(app), attempt)
+
+
+def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
+    """Do the next step of every redeployment, at most one consumer of each fleet; a line for each step.
+
+    What one waits for is added to `problems`.
+    """
+    for fleet in fleets.fleets(c):
+        if fleet.replaced and not fleet.problem:
+            try:
+                yield from _step(c, fleet)
+                _, waits = why_waits(c, fleet)
+            except (Malformed, Refused, LookAgain) as error:
+                waits = str(error)
+            if waits and problems is not None:
+                problems.append(f"the redeployment of {fleet.app} waits: {waits}")
+
+
+def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
+    """Who is replaced next, and whom or what that waits for and what to do; no reason = it goes on, or is over.
+
+    Raises `Malformed`.
+    """
+    left = pending(c, fleet)
+    if not left:
+        return "", ""
+    consumer = min(left)
+    return consumer, _why_not_next(c, fleet, c.discovery.members(), consumer) or _why_long(c, fleet, consumer)
+
+
+def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], consumer: str) -> str:
+    """Why this consumer is not drained, and what to do; empty = it is, as soon as nothing moves."""
+    if absent := sorted(set(fleet.consumers) - members.keys()):
+        who = f"{shown(absent)} {agreed(len(absent), 'is', 'are')}"
+        return f"{who} not registered; `status` says why, and it goes on when {who} there"
+    if len(fleet.consumers) < LEAST:
+        return f"{consumer} is the only consumer of the fleet, so it keeps its partitions; scale the fleet to {LEAST}"
+    return frozen_topics.why_kept(c, [consumer])
+
+
+def _why_long(c: Coordinator, fleet: Fleet, consumer: str) -> str:
+    """What has been waited for so long that a person should look; empty = nothing."""
+    long_s, directive = c.policy.stuck_after_s, read_directive(c, consumer)
+    before = c.clock.now() - long_s
+    if is_ours(directive, fleet.app):
+        late = directive.draining is not None and directive.draining.at <= before
+        return f"{consumer} has not left for {long_s:g} s; `topics` and `status` say what it still has" if late else ""
+    moving = sorted(topic for topic, since_at in _moving(c).items() if since_at <= before)
+    has = agreed(len(moving), "has", "have")
+    return f"{shown(moving)} {has} not been Stable for {long_s:g} s; `topics` says what is waited for" if moving else ""
+
+
+def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
+    mine = {one: read_directive(c, one) for one in fleet.replaced if one in fleet.consumers}
+    drained = [one for one, directive in mine.items() if is_ours(directive, fleet.app)]
+    claims = load_claims(c, list(mine), {})
+    members = c.discovery.members()
+    for consumer in drained:
+        old, claim = fleet.replaced[consumer], claims.get(consumer)
+        last = Life(consumer, old, claim=claim, directive=mine[consumer])
+        lost = consumer not in members and fleets.is_given_up(c, last)
+        if lost or (claim is not None and (claim.incarnation > old or old in claim.ended)):
+            if _end_draining(c, mine[consumer]):
+                yield f"{consumer} has left: it is launched again as the fleet {fleet.app} says now"
+            return
+    left = pending(c, fleet)
+    if drained or not left:
+        return
+    consumer = min(left)
+    if _why_not_next(c, fleet, members, consumer) or not all_stable(c):
+        return
+    wanted = replace(mine[consumer], draining=Draining(fleet.app, _WHY, c.clock.now()))
+    guards = [Check(c.paths.fleet(fleet.app), fleet.version)]
+    before = mine[consumer].draining
+    free = before is None or before.incarnation not in (0, members[consumer].incarnation)
+    if free and written(c.zk, [*guards, *put_request(c, wanted)]):
+        yield f"{consumer} gives its partitions away and ends, to be launched again as the fleet {fleet.app} says now"
+
+
+def pending(c: Coordinator, fleet: Fleet) -> set[str]:
+    """The consumers of the fleet that run under an incarnation that is to end, or that are not let in again yet."""
+    members = c.discovery.members()
+
+    def is_old(one: str, incarnation: int) -> bool:
+        if one in members:
+            return members[one].incarnation <= incarnation
+        return is_ours(read_directive(c, one), fleet.app)
+
+    return {one for one, old in fleet.replaced.items() if one in fleet.consumers and is_old(one, old)}
+
+
+def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
+    """That a redeployment drains this consumer again, if somebody undrains it now; nothing while the registry does not answer."""
+    member = None
+    with suppress(DiscoveryUnavailable):
+        member = c.discovery.members().get(consumer)
+    for fleet in fleets.fleets(c):
+        if consumer in fleet.consumers and member is not None and member.incarnation <= fleet.replaced.get(consumer, 0):
+            yield f"the redeployment of {fleet.app} is not over: it drains {consumer}, and launches it again when it has left"
+
+
+def still_run(consumers: Collection[str]) -> str:
+    """The end of a sentence about a fleet that is being redeployed."""
+    return f"{shown(sorted(consumers))} still {agreed(len(consumers), 'runs', 'run')} as before"
+
+
+def is_ours(directive: Directive, app: str) -> bool:
+    """Whether the redeployment of this fleet has drained the consumer, and lets it in again."""
+    draining = directive.draining
+    return draining is not None and not draining.incarnation and (draining.by, draining.why) == (app, _WHY)
+
+
+def _end_draining(c: Coordinator, directive: Directive) -> bool:
+    return written(c.zk, put_request(c, replace(directive, draining=None)))
+
+
+def all_stable(c: Coordinator) -> bool:
+    """Whether no topic moves; one that was never planned has nothing to move."""
+    return not _moving(c)
+
+
+def _moving(c: Coordinator) -> dict[str, float]:
+    """The topics that are not Stable, each with the time since when it is in its present state."""
+    paths = {topic: c.paths.state(topic) for topic in transitions.topics(c) if is_topic(topic)}
+    found = {topic: codec.decode_state(paths[topic], node.data) for topic, node in find_many(c.zk, paths).items()}
+    return {topic: state.since_at for topic, state in found.items() if state.state is not State.STABLE}

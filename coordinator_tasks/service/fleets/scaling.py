@@ -1,0 +1,177 @@
+"""The size of a fleet: more consumers by the pattern of their ids, or fewer by draining."""
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
+from coordinator_tasks.core.errors import BadFleet, LookAgain
+from coordinator_tasks.core.model import Draining, Fleet
+from coordinator_tasks.core.names import check_consumer, check_words
+from coordinator_tasks.core.ports import Check, Operation, SetData
+from coordinator_tasks.core.protocol.znodes import compare_and_set
+from coordinator_tasks.core.text.partition_text import shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet as fleets
+from coordinator_tasks.service.nodes.directives import drained, put_request, read_directive
+
+MAX_CONSUMERS = 1_000
+NUMBER = "{}"
+"""Stands for the number in a pattern of ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """`joins`: ids that are launched, or let in again; `leaves`: ids that are drained, and taken out of the fleet."""
+
+    fleet: Fleet
+    joins: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+
+
+def would_scale(
+    c: Coordinator, app: str, count: int, pattern: str = "", version: int = -1, left_out: Collection[str] = ()
+) -> Scaled:
+    """What `scale` would do; raises what it raises."""
+    return _planned(c, _fleet(c, app, version), count, pattern, left_out)
+
+
+def scale(
+    c: Coordinator,
+    app: str,
+    count: int,
+    pattern: str = "",
+    *,
+    by: str,
+    why: str,
+    beside: Callable[[], list[Operation]] = list,
+    version: int = -1,
+    left_out: Collection[str] = (),
+) -> Scaled:
+    """Bring a fleet to so many consumers in one transaction, with its application, arguments and settings as they are.
+
+    New ids follow the `pattern` (`billing-{}`), by default that of the fleet's ids; an id that is drained is let in again,
+    and none of those `left_out`. The highest numbers leave first. The same again changes nothing. What `beside` returns is
+    written in the same transaction. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
+    Raises `NotManaged`, and `BadFleet` for a size or a pattern that cannot be, and `LookAgain`.
+    """
+    return _scaled(c, app, lambda found: _planned(c, found, count, pattern, left_out), by, why, beside, version)
+
+
+def drain_of(
+    c: Coordinator,
+    app: str,
+    leaves: Collection[str],
+    *,
+    by: str,
+    why: str,
+    beside: Callable[[], list[Operation]] = list,
+    version: int = -1,
+) -> Scaled:
+    """Drain these consumers of a fleet and take them out of it, in one transaction with what `beside` returns.
+
+    `version` as for `scale`.
+    """
+
+    def planned(found: Fleet) -> Scaled:
+        fleets.check_no_upgrade(found)
+        mine = tuple(one for one in found.consumers if one in leaves)
+        kept = tuple(one for one in found.consumers if one not in leaves)
+        return Scaled(replace(found, consumers=kept) if mine else found, leaves=mine)
+
+    return _scaled(c, app, planned, by, why, beside, version)
+
+
+def _scaled(
+    c: Coordinator,
+    app: str,
+    plan: Callable[[Fleet], Scaled],
+    by: str,
+    why: str,
+    beside: Callable[[], list[Operation]],
+    version: int,
+) -> Scaled:
+    by, why = check_words(by, "name"), check_words(why, "reason")
+
+    def attempt() -> tuple[list[Operation], Scaled]:
+        found = _fleet(c, app, version)
+        planned = plan(found)
+        if planned.fleet == found:
+            return beside(), planned
+        others = [one for one in fleets.fleets(c) if one.app != app]
+        guards = [Check(c.paths.fleet(one.app), one.version) for one in others]
+        write = SetData(c.paths.fleet(app), encode_fleet(planned.fleet), found.version)
+        draining = Draining(by, why, c.clock.now())
+        return [*guards, write, *_directives(c, planned, draining), *beside()], planned
+
+    return compare_and_set(c.zk, c.paths.fleet(app), attempt)
+
+
+def _fleet(c: Coordinator, app: str, version: int) -> Fleet:
+    found = fleets.fleet_of(c, app)
+    if version not in (-1, found.version):
+        raise LookAgain(f"the fleet {app!r} was changed by somebody else meanwhile; do it again")
+    return found
+
+
+def _directives(c: Coordinator, planned: Scaled, draining: Draining) -> Iterator[Operation]:
+    for consumer in planned.joins:
+        old = read_directive(c, consumer)
+        if old.draining is not None:
+            yield from put_request(c, replace(old, draining=None))
+    for consumer in planned.leaves:
+        old = read_directive(c, consumer)
+        if (new := drained(old, draining)) != old:
+            yield from put_request(c, new)
+
+
+def _planned(c: Coordinator, found: Fleet, count: int, pattern: str, left_out: Collection[str]) -> Scaled:
+    if not 0 <= count <= MAX_CONSUMERS:
+        raise BadFleet(f"a fleet has 0 to {MAX_CONSUMERS} consumers, and not {count}; give such a number")
+    fleets.check_no_upgrade(found)
+    now = found.consumers
+    if count <= len(now):
+        leaves = sorted(now, key=_by_number, reverse=True)[: len(now) - count]
+        kept = tuple(one for one in now if one not in leaves)
+        return Scaled(replace(found, consumers=kept) if leaves else found, leaves=tuple(leaves))
+    taken = {*left_out, *(one for fleet in fleets.fleets(c) for one in fleet.consumers)}
+    joins = tuple(free_ids(c, pattern or pattern_of(found), taken, count - len(now)))
+    wanted = replace(found, consumers=(*now, *joins))
+    if problem := fleets.why_not_launched(c, wanted):
+        raise BadFleet(problem)
+    return Scaled(wanted, joins=joins)
+
+
+def pattern_of(found: Fleet) -> str:
+    """The common form of the fleet's ids: what stands before their last number."""
+    stems = {re.sub(r"[0-9]+$", "", one) for one in found.consumers if one[-1:].isdigit()}
+    if len(stems) != 1 or not all(one[-1:].isdigit() for one in found.consumers):
+        said = shown(found.consumers) or "none"
+        raise BadFleet(
+            f"the ids of the fleet {found.app!r} ({said}) have no common form that ends in a number; say how new ids look, "
+            f"with {NUMBER} for the number: --pattern {found.app}-{NUMBER}"
+        )
+    return stems.pop() + NUMBER
+
+
+def free_ids(c: Coordinator, pattern: str, taken: Collection[str], wanted: int) -> Iterator[str]:
+    """The lowest free ids; those of isolated consumers are left out, since nobody launches them."""
+    if pattern.count(NUMBER) != 1:
+        raise BadFleet(
+            f"the pattern {pattern[:80]!r} needs {NUMBER} once, where the number stands; write it like app-{NUMBER}"
+        )
+    found = 0
+    for number in range(1, MAX_CONSUMERS + len(taken) + wanted + 1):
+        consumer = check_consumer(pattern.replace(NUMBER, str(number)))
+        if consumer in taken or read_directive(c, consumer).isolation is not None:
+            continue
+        yield consumer
+        found += 1
+        if found == wanted:
+            return
+    raise BadFleet(f"there are not enough free ids of the form {pattern!r}; readmit consumers, or give another pattern")
+
+
+def _by_number(consumer: str) -> list[tuple[int, str]]:
+    """`b-2` before `b-10`."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", consumer)]

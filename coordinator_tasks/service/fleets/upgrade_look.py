@@ -1,0 +1,124 @@
+"""What an upgrade needs to know: its consumers, its topics, and how the partitions that have moved do."""
+
+from collections.abc import Mapping
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.errors import BadRule, KafkaUnavailable, NotManaged
+from coordinator_tasks.core.fleet.upgrade import ENDURES, Phase, Seen, TopicSeen, Upgrade
+from coordinator_tasks.core.fleet.upgrade_rule import Facts, SiteRule, facts_of, failures, runs_any, shared, sinks_away
+from coordinator_tasks.core.machine.life import interfaces
+from coordinator_tasks.core.model import Answer, ConsumerStatus, State, TopicConfig, TopicNode
+from coordinator_tasks.core.protocol.znodes import find_many
+from coordinator_tasks.core.text.partition_text import joined
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet, store, topics
+
+
+def look(c: Coordinator, upgrade: Upgrade) -> tuple[Seen, Mapping[str, Answer]]:
+    """What there is now, and what the upgrade's consumers answer. Raises `Malformed` and the `Unavailable` kinds."""
+    every = (*upgrade.old_consumers, *upgrade.new_consumers)
+    c.zk.sync()
+    members = {one: member for one, member in c.discovery.members().items() if one in every}
+    answers = c.statuses.ask(interfaces([one for one in every if one in members], members, {}))
+    nodes: dict[str, TopicNode] = {}
+    seen: dict[str, TopicSeen] = {}
+    for topic, config in configurations(c, upgrade).items():
+        path = c.paths.topic(topic)
+        node = store.read_node(path, c.zk.find(path))
+        if node is not None:
+            nodes[topic] = node
+        seen[topic] = _topic(c, upgrade, config, node)
+    registered = {one: member.incarnation for one, member in members.items() if not member.problem}
+    wanted = frozenset(fleet.fleet_of(c, upgrade.app).consumers)
+    return Seen(c.clock.now(), registered, wanted, seen, _positions(nodes, answers)), answers
+
+
+def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
+    """The upgrade's topics that are still managed."""
+    found = {}
+    for topic in upgrade.topics:
+        try:
+            config = topics.configuration(c, topic)
+        except NotManaged:
+            continue
+        if not config.removed:
+            found[topic] = config
+    return found
+
+
+def outage(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> str:
+    """What both versions depend on and is away, in a sentence; empty = nothing. Old consumers or this host miss it as well."""
+    if upgrade.phase not in ENDURES:
+        return ""
+    both = shared(upgrade, answers)
+    if len(both) > upgrade.rule.max_errors:
+        return f"old and new consumers have the same errors: {joined(both)}"
+    try:
+        c.kafka.describe([*seen.topics])
+    except KafkaUnavailable as error:
+        return error.told
+    return ""
+
+
+def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
+    """The sink that new consumers call away, in a sentence, if no old consumer runs a partition to compare with; empty = none.
+
+    Only after a step has passed: the new version has then reached the sink before.
+    """
+    if upgrade.step == 0 or any(runs_any(answers.get(one), upgrade.topics) for one in upgrade.old_consumers):
+        return ""
+    found = tuple(sinks_away(upgrade, answers))
+    return f"the sink is away, and no old consumer uses it any more: {joined(found)}" if found else ""
+
+
+def judged(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> tuple[str, ...]:
+    """Why the rule of a step that is held is broken; none = it is not. Raises `BadRule` if the site's rule cannot say."""
+    if upgrade.phase is not Phase.HOLDING or upgrade.mark is None:
+        return ()
+    facts = facts_of(upgrade, seen, answers)
+    found = failures(upgrade, facts)
+    return found or _by_site(c, upgrade, facts)
+
+
+def _by_site(c: Coordinator, upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
+    if not upgrade.rule.call:
+        return ()
+    said = site_rule(c, upgrade.rule.call)(facts)
+    return (said,) if said else ()
+
+
+def site_rule(c: Coordinator, name: str) -> SiteRule:
+    """The site's rule of this name. Raises `BadRule` if this host's settings have none, or if it cannot be imported here."""
+    if name not in c.rules:
+        listed = ", ".join(sorted(c.rules)) or "none"
+        raise BadRule(
+            f"the settings have no rule {name!r} (they have: {listed}); add it to `rules`, or choose another one"
+        )
+    return c.rules[name]()
+
+
+def _topic(c: Coordinator, upgrade: Upgrade, config: TopicConfig, node: TopicNode | None) -> TopicSeen:
+    found = find_many(c.zk, {"": c.paths.state(config.topic)})
+    stable, waits = node is None, "it is not planned yet"
+    if "" in found:
+        state = codec.decode_state(c.paths.state(config.topic), found[""].data)
+        stable = state.state is State.STABLE
+        waits = "" if stable else f"{config.topic} is {state.state.value}: {state.cause}"
+    waits = "it is frozen" if config.frozen else waits
+    owners = {**node.assignments} if node is not None else {}
+    # A partition on its way belongs to its giver until the taker has started.
+    owners |= {p: one.giver for p, one in node.handoff.items()} if node is not None else {}
+    apart = frozenset(p for p, who in config.pins.items() if who not in upgrade.new_consumers)
+    ours = config.split is not None and config.split.app == upgrade.app
+    return TopicSeen(owners, stable, apart, config.paused, ours, waits)
+
+
+def _positions(nodes: Mapping[str, TopicNode], answers: Mapping[str, Answer]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for topic, node in nodes.items():
+        for consumer, answer in answers.items():
+            said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+            for partition, one in said.running.items() if said is not None else ():
+                if node.assignments.get(partition) == consumer:
+                    found.setdefault(topic, {})[partition] = one.position
+    return found

@@ -1,0 +1,312 @@
+"""Upgrades of fleets: what a person asks for while one is under way, and the steps that whoever comes next does.
+
+The record says what is wanted. Every call first makes the topics, the fleet and the directives as the record wants them, each
+by writes that the record's version guards, and then decides the next step. So a call that dies in the middle is continued by
+the next one, and two at once have one effect.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from coordinator_tasks.core.codecs.codec import encode_config
+from coordinator_tasks.core.codecs.member_codec import encode_fleet
+from coordinator_tasks.core.errors import UNREADABLE, BadRule, BadUpgrade, LookAgain, Malformed, Refused
+from coordinator_tasks.core.fleet.upgrade import (
+    ENDURES,
+    FORWARD,
+    Phase,
+    Upgrade,
+    advanced,
+    back,
+    continued,
+    paused,
+)
+from coordinator_tasks.core.model import Directive, Draining, Split
+from coordinator_tasks.core.names import check_words, is_topic
+from coordinator_tasks.core.ports import Operation, SetData
+from coordinator_tasks.core.protocol.znodes import compare_and_set
+from coordinator_tasks.core.text.partition_text import agreed, because, shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets.upgrade_look import away, configurations, judged, look, outage
+from coordinator_tasks.service.nodes import fleet as fleets
+from coordinator_tasks.service.nodes import frozen_topics, topics, upgrade_store
+from coordinator_tasks.service.nodes.directives import put_request, read_directive
+from coordinator_tasks.service.plan import transitions
+
+MAX_STEPS = 8
+"""Of one call: each of them is a write."""
+MAX_VERSIONS = 5
+"""That a fleet keeps besides its own."""
+_ATTEMPTS = 20
+log = logging.getLogger(__name__)
+
+# What a person asks for ----------------------------------------------------------------------------------------------
+
+
+def pause(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
+    """Do nothing more until it is continued or rolled back; what moves at this moment arrives."""
+    by, why = check_words(by, "name"), check_words(why, "reason")
+
+    def change(old: Upgrade) -> Upgrade:
+        return old if old.paused else paused(old, c.clock.now(), f"by {by}{because(why)}")
+
+    return _change(c, app, change)
+
+
+def go_on(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
+    """Continue a paused upgrade; a step that was held is held and judged from its beginning."""
+    by, why = check_words(by, "name"), check_words(why, "reason")
+
+    def change(old: Upgrade) -> Upgrade:
+        return continued(old, c.clock.now(), by, why) if old.paused else old
+
+    return _change(c, app, change)
+
+
+def roll_back(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
+    """Move everything back to the old consumers, also if it is paused. Raises `BadUpgrade` if the old version is gone."""
+    by, why = check_words(by, "name"), check_words(why, "reason")
+
+    def change(old: Upgrade) -> Upgrade:
+        if old.reason:
+            return continued(old, c.clock.now(), by, why) if old.paused else old
+        return back(replace(old, paused=""), c.clock.now(), f"rolled back by {by}{because(why)}")
+
+    return _change(c, app, change, to_roll_back)
+
+
+def under_way(c: Coordinator, app: str) -> Upgrade:
+    """The upgrade of this fleet that can be paused and continued. Raises `BadUpgrade` if it is over."""
+    found = upgrade_store.read(c, app)
+    if found.over:
+        raise BadUpgrade(_too_late(found))
+    return found
+
+
+def to_roll_back(c: Coordinator, app: str) -> Upgrade:
+    """The upgrade of this fleet that can be rolled back, or goes back. Raises `BadUpgrade` if it is too late for that."""
+    found = under_way(c, app)
+    if not found.reason and found.phase not in FORWARD:
+        wait = f"continue it with `continue-upgrade {app}`" if found.paused else "wait until it is Done"
+        left = agreed(len(found.old_consumers), "has", "have")
+        raise BadUpgrade(
+            f"the {found.said} is {found.phase.value}: {shown(found.old_consumers)} {left} left, so it cannot be rolled back; "
+            f"{wait}, and then go back with `upgrade {app} {found.old_name}`"
+        )
+    return found
+
+
+def _change(
+    c: Coordinator,
+    app: str,
+    change: Callable[[Upgrade], Upgrade],
+    find: Callable[[Coordinator, str], Upgrade] = under_way,
+) -> Upgrade:
+    def attempt() -> tuple[list[Operation], Upgrade]:
+        old = find(c, app)
+        new = change(old)
+        changed = replace(new, version=old.version + 1)
+        return ([], old) if new == old else ([upgrade_store.write(c, new)], changed)
+
+    return compare_and_set(c.zk, c.paths.upgrade(app), attempt)
+
+
+def _too_late(old: Upgrade) -> str:
+    if old.reason:
+        return f"the {old.said} was rolled back ({old.reason}), so there is nothing to do; begin another one"
+    return (
+        f"the {old.said} is done, so it cannot be paused, continued or rolled back; to go back, upgrade to "
+        f"{old.old_name!r}: `upgrade {old.app} {old.old_name}`"
+    )
+
+
+# What whoever comes next does ----------------------------------------------------------------------------------------
+
+
+def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[str] | None = None) -> Iterator[str]:
+    """Do the next steps of the upgrades of these fleets (`None` = all); a line for each. What one waits for is added to `problems`.
+
+    Raises the `Unavailable` kinds.
+    """
+    problems = problems if problems is not None else []
+    for app in upgrade_store.fleets_with_upgrades(c) if apps is None else apps:
+        try:
+            yield from advance_one(c, app)
+            waits = why_waits(c, upgrade_store.read(c, app))
+        except (Malformed, Refused, LookAgain) as error:
+            waits = str(error)
+        if waits:
+            problems.append(f"the upgrade of {app} waits: {waits}")
+
+
+def giving(upgrade: Upgrade) -> tuple[str, ...]:
+    """Who gives partitions away in the present phase."""
+    old, new = upgrade.old_consumers, upgrade.new_consumers
+    gives = {Phase.MOVING: old, Phase.DRAINING: old, Phase.RETURNING: new}
+    return () if upgrade.paused else gives.get(upgrade.phase, ())
+
+
+def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
+    """That an upgrade drains this consumer again, if somebody undrains it now. A record that cannot be read is left out."""
+    for app in upgrade_store.fleets_with_upgrades(c):
+        with suppress(*UNREADABLE):
+            upgrade = upgrade_store.read(c, app)
+            if upgrade.phase in (Phase.DRAINING, Phase.RETURNING) and consumer in giving(upgrade):
+                yield f"the {upgrade.said} is {upgrade.phase.value}: it drains {consumer} again"
+
+
+def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
+    """What keeps partitions from moving, and what to do; empty = nothing, or it is over or paused.
+
+    Raises `Malformed`, and `BadFleet` if the fleet cannot be read.
+    """
+    if upgrade.outage is not None and upgrade.phase in ENDURES and not upgrade.paused:
+        return f"{upgrade.outage.waits}; it goes on by itself then, or goes back by `roll-back-upgrade {upgrade.app}`"
+    gives, moving = giving(upgrade), upgrade.phase is Phase.MOVING
+    kept = frozen_topics.why_kept(c, gives, upgrade.topics if moving else ()) if gives else ""
+    if kept or moving or not gives:
+        return kept
+    members = c.discovery.members()
+    still = [one for one in gives if one in members]
+    others = [one for one in fleets.fleet_of(c, upgrade.app).consumers if one not in gives]
+    if still and not members.keys() & set(others):
+        lacking = upgrade.old_consumers if upgrade.phase is Phase.RETURNING else upgrade.new_consumers
+        back = f"bring one back with `undrain {lacking[0]} --fleet {upgrade.app}`"
+        remedy = f"`status` says why {shown(others)} {agreed(len(others), 'is', 'are')} not" if others else back
+        return f"no other consumer of the fleet is there to take what {shown(still)} {agreed(len(still), 'has', 'have')}; {remedy}"
+    if still and c.clock.now() - upgrade.since_at >= upgrade.patience_s:
+        has, it = agreed(len(still), "has", "have"), agreed(len(still), "it still has", "they still have")
+        return f"{shown(still)} {has} not left for {upgrade.patience_s:g} s; `topics` and `status` say what {it}"
+    return ""
+
+
+def advance_one(c: Coordinator, app: str) -> Iterator[str]:
+    """Do the next steps of one upgrade; a line for each. Raises `LookAgain` if somebody else does them at the moment."""
+    for _ in range(MAX_STEPS):
+        upgrade = upgrade_store.read(c, app)
+        if upgrade.over or upgrade.paused:
+            return
+        ensure(c, upgrade)
+        following = _following(c, upgrade)
+        if following == upgrade:
+            return
+        if upgrade_store.save(c, following, _ending(c, following) if following.over else ()) is None:
+            raise LookAgain(f"the {upgrade.said} was changed by somebody else meanwhile; it continues")
+        for event in following.events:
+            if event not in upgrade.events:
+                log.info("%s: %s", upgrade.said, event.text)
+                yield f"{upgrade.said}: {event.text}"
+
+
+def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
+    seen, answers = look(c, upgrade)
+    try:
+        failed = judged(c, upgrade, seen, answers)
+    except BadRule as error:
+        return paused(upgrade, seen.now, error.told)
+    return advanced(upgrade, seen, failed, outage(c, upgrade, seen, answers), away=away(upgrade, answers))
+
+
+def ensure(c: Coordinator, upgrade: Upgrade) -> None:
+    """Make everything as the record wants it; the same again changes nothing. Raises `LookAgain` if the record changes."""
+    _write_splits(c, upgrade, {topic: split_of(upgrade, topic) for topic in configurations(c, upgrade)})
+    if upgrade.phase is Phase.DRAINING:
+        _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.old_consumers))
+    if upgrade.phase is Phase.RESTORING:
+        _until_written(c, upgrade, lambda: _restores(c, upgrade))
+    if upgrade.phase is Phase.RETURNING:
+        _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.new_consumers))
+    if upgrade.phase in (Phase.DRAINING, Phase.FINISHING):
+        _write_splits(c, upgrade, dict.fromkeys(_others(c, upgrade)))
+
+
+def _until_written(c: Coordinator, upgrade: Upgrade, attempt: Callable[[], list[Operation]]) -> None:
+    for _ in range(_ATTEMPTS):
+        if upgrade_store.guarded(c, upgrade, attempt()):
+            return
+    raise LookAgain(f"what the {upgrade.said} has to write changed {_ATTEMPTS} times; it is tried again")
+
+
+def _others(c: Coordinator, upgrade: Upgrade) -> Iterator[str]:
+    """The topics that the upgrade is not for, and that its begin has kept from the new consumers."""
+    for topic in filter(is_topic, transitions.topics(c)):
+        with suppress(Malformed, Refused):
+            split = topics.configuration(c, topic).split
+            if topic not in upgrade.topics and split is not None and split.app == upgrade.app:
+                yield topic
+
+
+def _write_splits(c: Coordinator, upgrade: Upgrade, splits: Mapping[str, Split | None]) -> None:
+    for topic, wanted in splits.items():
+
+        def attempt(topic: str = topic, wanted: Split | None = wanted) -> list[Operation]:
+            config, version = topics.managed(c, topic)
+            other = config.split is not None and config.split.app != upgrade.app
+            if config.split == wanted or (other and wanted is None):
+                return []
+            return [SetData(c.paths.config(topic), encode_config(replace(config, split=wanted)), version)]
+
+        _until_written(c, upgrade, attempt)
+
+
+def split_of(upgrade: Upgrade, topic: str) -> Split | None:
+    """The split of this topic in the present phase."""
+    if upgrade.phase is Phase.FINISHING or upgrade.over:
+        return None
+    return Split(upgrade.app, upgrade.new_consumers, frozenset(upgrade.chosen.get(topic, ())))
+
+
+def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> list[Operation]:
+    """The writes that take these consumers out of the fleet and drain them, those that were never started as well."""
+    fleet = fleets.fleet_of(c, upgrade.app)
+    kept = tuple(one for one in fleet.consumers if one not in consumers)
+    operations: list[Operation] = []
+    if kept != fleet.consumers:
+        operations.append(
+            SetData(c.paths.fleet(fleet.app), encode_fleet(replace(fleet, consumers=kept)), fleet.version)
+        )
+    for consumer in consumers:
+        old = read_directive(c, consumer)
+        if old.draining is None or old.draining.incarnation:
+            draining = Draining(upgrade.app, upgrade.said, c.clock.now())
+            operations += put_request(c, replace(old, draining=draining))
+    return operations
+
+
+def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
+    """The writes that let in again the old consumers that this upgrade has drained."""
+    fleet = fleets.fleet_of(c, upgrade.app)
+    found = {one: read_directive(c, one) for one in upgrade.old_consumers}
+    ours = {one: directive for one, directive in found.items() if _is_ours(directive, upgrade)}
+    lacking = tuple(one for one in ours if one not in fleet.consumers)
+    operations: list[Operation] = [
+        write for one in ours.values() for write in put_request(c, replace(one, draining=None))
+    ]
+    if lacking:
+        wanted = replace(fleet, consumers=(*fleet.consumers, *lacking))
+        operations.append(SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version))
+    return operations
+
+
+def _is_ours(directive: Directive, upgrade: Upgrade) -> bool:
+    draining = directive.draining
+    return (
+        draining is not None and not draining.incarnation and (draining.by, draining.why) == (upgrade.app, upgrade.said)
+    )
+
+
+def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
+    """The write by which the fleet has one version again."""
+    fleet = fleets.fleet_of(c, upgrade.app)
+    leaves = upgrade.old_consumers if upgrade.phase is Phase.DONE else upgrade.new_consumers
+    consumers = tuple(one for one in fleet.consumers if one not in leaves)
+    wanted = replace(fleet, consumers=consumers, runs={})
+    versions = dict(fleet.versions)
+    if upgrade.phase is Phase.DONE:
+        wanted = replace(fleets.in_version(wanted, upgrade.new), name=upgrade.new_name, replaced={})
+        versions = {name: one for name, one in versions.items() if name not in (upgrade.old_name, upgrade.new_name)}
+        versions[upgrade.old_name] = upgrade.old
+    wanted = replace(wanted, versions=dict(list(versions.items())[-MAX_VERSIONS:]))
+    return [SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version)]

@@ -1,0 +1,1 @@
+"""What the coordinator keeps in ZooKeeper: each kind of node with its reads and guarded writes."""

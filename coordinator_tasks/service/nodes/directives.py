@@ -1,0 +1,352 @@
+"""What a person, or the platform, asks of a consumer: isolation, readmission, draining, a planned restart.
+
+Each request is one compare-and-set. The next plan acts on it.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from coordinator_tasks.core.codecs.member_codec import decode_directive, encode_claim, encode_directive
+from coordinator_tasks.core.errors import (
+    CoordinatorError,
+    DiscoveryUnavailable,
+    Malformed,
+    NoAccess,
+    NotManaged,
+    Refused,
+)
+from coordinator_tasks.core.machine.life import Life, interfaces
+from coordinator_tasks.core.machine.presence import subscribes
+from coordinator_tasks.core.machine.rollback import duration
+from coordinator_tasks.core.model import (
+    MAX_RESTART_S,
+    Answer,
+    ConsumerStatus,
+    Directive,
+    Draining,
+    IdClaim,
+    Isolation,
+    Member,
+    PlannedRestart,
+    TopicNode,
+)
+from coordinator_tasks.core.names import check_words, is_topic
+from coordinator_tasks.core.ports import Check, Operation, SetData
+from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put, written
+from coordinator_tasks.core.text.partition_text import shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import frozen_topics, store
+from coordinator_tasks.service.nodes.fleet import with_consumer, without
+from coordinator_tasks.service.nodes.observe import load_claims, load_directives
+
+MAX_ISOLATED_S = 366 * 86_400.0
+UNTIL_ANOTHER = "until another consumer is there that reads it"
+"""How long who drains keeps what nobody else may have."""
+
+
+def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
+    """The consumer may run nothing, and counts as closed, until it is readmitted; `until_at` 0 = by a person.
+
+    Raises `NotManaged` for a consumer that this cluster has never seen, and `Refused` for a time too far ahead.
+    """
+    check_known(c, consumer)
+    by, why = check_words(by, "name"), check_words(why, "reason")
+    check_isolation(until_at - c.clock.now())
+
+    def change(old: Directive) -> Directive:
+        now = old.isolation
+        same = now is not None and (now.by, now.why, now.until_at, now.incarnation) == (by, why, until_at, 0)
+        if now is not None and same and not now.readmit:
+            return old
+        return replace(old, isolation=Isolation(by, why, c.clock.now(), 0, until_at))
+
+    return _change(c, consumer, change)
+
+
+def check_isolation(for_s: float) -> None:
+    """Raises `Refused` for a time that no isolation may last."""
+    if not for_s <= MAX_ISOLATED_S:
+        raise Refused(
+            f"an isolation lasts {MAX_ISOLATED_S / 86_400:g} days at most, or until a person ends it, and not {for_s:g} s: give "
+            "fewer, or 0"
+        )
+
+
+def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
+    """Admit the consumer again as soon as it confirms that it runs nothing; no effect if it is not isolated."""
+    check_known(c, consumer)
+    by = check_words(by, "name")
+
+    def change(old: Directive) -> Directive:
+        if old.isolation is None or old.isolation.readmit:
+            return old
+        why = f"{old.isolation.why}; readmission asked by {by}"
+        return replace(old, isolation=replace(old.isolation, readmit=True, why=why))
+
+    return _change(c, consumer, change)
+
+
+def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
+    """Make the consumer give everything away, and take it out of its fleet, in one transaction."""
+    check_known(c, consumer)
+    draining = Draining(check_words(by, "name"), check_words(why, "reason"), c.clock.now())
+    return _change(c, consumer, lambda old: drained(old, draining), lambda: without(c, consumer))
+
+
+def drained(old: Directive, draining: Draining) -> Directive:
+    """The directive with a person's draining; of one that stands for all incarnations the time stays.
+
+    It takes the place of any other: an upgrade, a redeployment or a growth would end its own.
+    """
+    before = old.draining
+    if before is None or before.incarnation:
+        return replace(old, draining=draining)
+    return replace(old, draining=replace(before, by=draining.by, why=draining.why))
+
+
+def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
+    """The consumer may get partitions again; in the same transaction it returns to the fleet `app`, if one is named.
+
+    Raises `NotManaged` for an unknown consumer or fleet.
+    """
+    check_known(c, consumer)
+    beside = partial(with_consumer, c, app, consumer) if app else list
+    return _change(c, consumer, lambda old: replace(old, draining=None), beside)
+
+
+def would_expect_restart(
+    c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str
+) -> PlannedRestart | None:
+    """What `expect_restart` would write (`None` = nothing is expected any more); raises what it raises."""
+    check_known(c, consumer)
+    by, why = check_words(by, "name"), check_words(why, "reason")
+    if not 0 <= within_s <= MAX_RESTART_S:
+        raise Refused(
+            f"a restart takes 0 to {duration(MAX_RESTART_S)}, and not {duration(within_s)}; give fewer minutes, or drain the consumer"
+        )
+    if not within_s:
+        return None
+    member, old = c.discovery.members().get(consumer), read_directive(c, consumer)
+    if member is None:
+        raise Refused(
+            f"{consumer} is not registered, so nobody knows which process is to restart; ask before it ends, or start it"
+        )
+    # Of this process: what was asked of a former one still stands there. An earlier planned restart is no reason against this one.
+    life = Life(consumer, member.incarnation, directive=replace(old, restart=None))
+    asked = "isolated" if life.isolation is not None else "draining" if life.draining is not None else ""
+    if asked:
+        end = "readmit" if asked == "isolated" else "undrain"
+        raise Refused(
+            f"{consumer} is {asked}, so it keeps nothing for a restart; {end} it first, or restart it as it is"
+        )
+    if moves and (kept := frozen_topics.why_kept(c, [consumer])):
+        raise Refused(f"{kept}, or let the partitions wait")
+    partitions: dict[str, frozenset[int]] = {}
+    for topic, node in store.load_nodes(c.zk, c.paths, children(c.zk, c.paths.configs)).items() if moves else ():
+        if mine := frozenset(p for p, owner in node.assignments.items() if owner == consumer):
+            partitions[topic] = mine
+    now = c.clock.now()
+    found = PlannedRestart(by, why, now, now + within_s, member.incarnation, moves, partitions)
+    return replace(found, capacity=member.capacity, rack=member.rack, attributes=member.attributes)
+
+
+def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str) -> Directive:
+    """The next process of this id is there within this time, and gets what this one has now; 0 = that is not expected any more.
+
+    Meanwhile the partitions wait, or, if it `moves`, others have them. The same again begins the time again. Raises
+    `NotManaged` for an unknown consumer, and `Refused`.
+    """
+
+    def change(old: Directive) -> Directive:
+        wanted = would_expect_restart(c, consumer, within_s, moves=moves, by=by, why=why)
+        before = old.restart
+        if wanted is not None and before is not None and before.incarnation == wanted.incarnation and before.moves:
+            # What it has given away for this restart by now it still had before it.
+            former = {t: before.partitions.get(t, frozenset()) for t in {*before.partitions, *wanted.partitions}}
+            both = {t: had | wanted.partitions.get(t, frozenset()) for t, had in former.items()}
+            wanted = replace(wanted, partitions=both if moves else {})
+        return replace(old, restart=wanted)
+
+    return _change(c, consumer, change)
+
+
+def read_directive(c: Coordinator, consumer: str) -> Directive:
+    """The directive of a consumer; an empty one (version -1) if there is none."""
+    path = c.paths.directive(consumer)
+    node = c.zk.find(path)
+    return Directive(consumer) if node is None else decode_directive(path, node.data, consumer, node.stat.version)
+
+
+def put_directive(c: Coordinator, directive: Directive) -> Operation:
+    """The write of a directive while it has its version."""
+    return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
+
+
+def put_request(c: Coordinator, directive: Directive) -> list[Operation]:
+    """The writes of a directive by which a person, or a policy, asks something: earlier registrations of the consumer do not count
+    as flapping any more. A claim that cannot be read stays as it is.
+    """
+    operations = [put_directive(c, directive)]
+    claim = load_claims(c, [directive.consumer], {}).get(directive.consumer)
+    if claim is not None and claim.registrations:
+        data = encode_claim(replace(claim, registrations=()))
+        operations.append(SetData(c.paths.id(claim.consumer), data, claim.version))
+    return operations
+
+
+def registered(c: Coordinator) -> dict[str, Life]:
+    """The registered consumers, each with its registration and directive."""
+    asked, now = load_directives(c, {}), c.clock.now()
+    members = c.discovery.members()
+    return {one: Life(one, who.incarnation, who, directive=asked.get(one), now=now) for one, who in members.items()}
+
+
+def may_have(topic: str, lives: Mapping[str, Life]) -> set[str]:
+    """Those of the registered consumers that read the topic and are neither isolated nor draining."""
+    able = {one for one, life in lives.items() if life.isolation is None and life.draining is None}
+    return {one for one in able if (member := lives[one].member) is not None and subscribes(member, topic)}
+
+
+def without_taker(c: Coordinator, consumer: str, topics: Collection[str]) -> list[str]:
+    """Those of these topics that nobody else may have, if this consumer loses them; none while the registry does not answer."""
+    try:
+        lives = registered(c)
+    except DiscoveryUnavailable:
+        return []
+    return [topic for topic in topics if not may_have(topic, lives) - {consumer}]
+
+
+def _change(
+    c: Coordinator,
+    consumer: str,
+    change: Callable[[Directive], Directive],
+    beside: Callable[[], list[Operation]] = list,
+) -> Directive:
+    """Change a directive; what `beside` returns is written in the same transaction."""
+
+    def attempt() -> tuple[list[Operation], Directive]:
+        old = read_directive(c, consumer)
+        new = change(old)
+        return [*([] if new == old else put_request(c, new)), *beside()], new
+
+    return compare_and_set(c.zk, c.paths.directive(consumer), attempt)
+
+
+def check_known(c: Coordinator, consumer: str) -> None:
+    """Raises `NotManaged` for a consumer that has never registered in this cluster, and of which nothing was asked."""
+    if any(c.zk.find(path) is not None for path in (c.paths.id(consumer), c.paths.directive(consumer))):
+        return
+    listed = shown(children(c.zk, c.paths.ids)) or "none"
+    raise NotManaged(
+        f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r} (it knows: {listed}); correct the id"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Topics:
+    """The topic nodes at one moment; `None` = nothing is planned yet. `versions` guard the writes that rely on them.
+
+    `unreadable`: topics whose grants are unknown.
+    """
+
+    nodes: Mapping[str, TopicNode | None]
+    versions: Mapping[str, int]
+    unreadable: frozenset[str] = frozenset()
+
+
+def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> tuple[str, ...]:
+    """Remove the isolations that are due to end, of consumers that confirm now that they run nothing.
+
+    A consumer confirms by its own answer, with an acted epoch of at least every topic's current one, or by the known end
+    of every incarnation that was granted something. The versions of topics, claim and directive guard the write: what
+    changes meanwhile is left to the next call. Returns the readmitted consumers. An unreadable node is added to
+    `problems`, and stops only the readmissions that depend on it.
+    """
+    problems = problems if problems is not None else []
+    unclear: dict[str, str] = {}
+    asked, now = load_directives(c, unclear).values(), c.clock.now()
+    waiting = [one for one in asked if one.isolation is not None and one.isolation.is_over(now)]
+    consumers = [directive.consumer for directive in waiting]
+    found = load_claims(c, consumers, unclear) if waiting else {}
+    problems += [f"{consumer} is not readmitted: {problem}" for consumer, problem in unclear.items()]
+    if not waiting:
+        return ()
+    topics = _read_topics(c, problems)
+    claims = {one: found.get(one, IdClaim(one, 0)) for one in consumers if one not in unclear}
+    members = dict(c.discovery.members())
+    answers = c.statuses.ask(interfaces(claims, members, claims))
+    done = []
+    for directive in waiting:
+        claim, member = claims.get(directive.consumer), members.get(directive.consumer)
+        if claim is None or (member is not None and member.problem):
+            continue  # nobody can say whether it runs nothing
+        confirmed = _runs_nothing(directive, claim, member, answers.get(directive.consumer), topics)
+        try:
+            if confirmed and _lift(c, directive, claim, topics):
+                done.append(directive.consumer)
+        except NoAccess as error:
+            problems.append(f"{directive.consumer} is not readmitted: {error}")
+    return tuple(done)
+
+
+def _read_topics(c: Coordinator, problems: list[str]) -> _Topics:
+    c.zk.sync()
+    names = filter(is_topic, c.zk.children(c.paths.assignments))
+    unreadable: dict[str, CoordinatorError] = {}
+    found = find_many(c.zk, {name: c.paths.topic(name) for name in names}, unreadable)
+    nodes: dict[str, TopicNode | None] = {}
+    for name, node in found.items():
+        try:
+            nodes[name] = store.read_node(c.paths.topic(name), node)
+        except Malformed as error:
+            unreadable[name] = error
+    problems += [f"nobody who may run topic {name} is readmitted: {error}" for name, error in unreadable.items()]
+    return _Topics(nodes, {name: node.stat.version for name, node in found.items()}, frozenset(unreadable))
+
+
+def _runs_nothing(
+    directive: Directive, claim: IdClaim, member: Member | None, answer: Answer | None, topics: _Topics
+) -> bool:
+    consumer = directive.consumer
+    if any(member is None or subscribes(member, topic) or _knows(answer, topic) for topic in topics.unreadable):
+        return False
+    planned = {topic: node for topic, node in topics.nodes.items() if node is not None}
+    isolated = directive.isolation.incarnation if directive.isolation is not None else 0
+    granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
+    # The isolation of one incarnation ends with that incarnation's answer or end; any other isolation needs those of all
+    # incarnations that may run. An incarnation drawn beside a live registration (by a second process of the id) was never
+    # admitted: its end proves nothing about the one that had registered and answered. A registry may show an older list: the
+    # claim has who registered last.
+    registered = {max(member.incarnation, claim.registered)} if member is not None else set[int]()
+    present = registered or {claim.incarnation, claim.answered}
+    unknown = ({isolated} if isolated else present | granted) - claim.ended.keys() - {0}
+    if not unknown:
+        return True
+    if not isinstance(answer, ConsumerStatus) or unknown != {answer.incarnation}:
+        return False
+    if any(status.running for status in answer.topics.values()):
+        return False
+    # A process that started after a topic was removed never takes it up, so it says nothing of it.
+    return all(
+        _acted_on(answer, topic, node)
+        for topic, node in planned.items()
+        if consumer in node.incarnations
+        or (topic in answer.topics if node.removed else member is None or subscribes(member, topic))
+    )
+
+
+def _knows(answer: Answer | None, topic: str) -> bool:
+    return isinstance(answer, ConsumerStatus) and topic in answer.topics
+
+
+def _acted_on(answer: ConsumerStatus, topic: str, node: TopicNode) -> bool:
+    status = answer.topics.get(topic)
+    return status is not None and status.generation == node.generation and status.acted_epoch >= node.epoch
+
+
+def _lift(c: Coordinator, directive: Directive, claim: IdClaim, topics: _Topics) -> bool:
+    guards: list[Operation] = [Check(c.paths.topic(name), version) for name, version in topics.versions.items()]
+    if claim.version >= 0:
+        guards.append(Check(c.paths.id(claim.consumer), claim.version))
+    return written(c.zk, [*guards, put_directive(c, replace(directive, isolation=None))])

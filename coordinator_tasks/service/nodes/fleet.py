@@ -1,0 +1,338 @@
+"""The consumers that should run, those that are missing, and the known ends of those that ran."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from coordinator_tasks.core.codecs.member_codec import (
+    decode_claim,
+    decode_directive,
+    decode_fleet,
+    encode_claim,
+    encode_fleet,
+)
+from coordinator_tasks.core.errors import BadFleet, CoordinatorError, Malformed, NotManaged
+from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.machine.presence import absence_of
+from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, IdClaim
+from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
+from coordinator_tasks.core.ports import Check, Node, Operation, SetData
+from coordinator_tasks.core.protocol import claims
+from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put
+from coordinator_tasks.core.text.json_fields import MAX_COUNT
+from coordinator_tasks.core.text.partition_text import shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import upgrade_store
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A consumer to start: the Spark application with its arguments and settings."""
+
+    app: str
+    consumer: str
+    application: str
+    arguments: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+CODE = "code"
+"""The attribute by which a consumer registers its fleet's version of the code, and what stands for it in `{code}`."""
+STARTS_S = 180.0
+"""A process that has drawn its incarnation registers within this time: its warm-up ends it otherwise, or its host is gone."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
+    """Write the desired consumers of an application; the same again changes nothing.
+
+    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `BadFleet` for an id
+    that stands twice or in the fleet of another application, and for what this host may not launch, and `InvalidName`.
+    """
+    path, attempt = c.paths.fleet(check_app(fleet.app)), partial(_setting, c, fleet)
+    check_set(c, fleet)
+    c.zk.ensure(c.paths.fleets)
+    if fleet.version < 0:
+        return compare_and_set(c.zk, path, attempt)
+    operations, result = attempt()
+    c.zk.transact(operations)
+    return result
+
+
+def check_set(c: Coordinator, fleet: Fleet) -> None:
+    """Raises what `set_fleet` raises; writes nothing."""
+    _setting(c, fleet)
+
+
+def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
+    """The guarded write of a fleet, and the fleet then; no operation = it is there already."""
+    path = c.paths.fleet(check_app(fleet.app))
+    for consumer in fleet.consumers:
+        check_consumer(consumer)
+    if len(set(fleet.consumers)) != len(fleet.consumers):
+        raise BadFleet(f"the fleet of {fleet.app!r} names a consumer twice; give each its own id")
+    check_texts(fleet)
+    if problem := why_not_launched(c, fleet):
+        raise BadFleet(problem)
+    known = {one.app: one for one in fleets(c)}
+    present = known.pop(fleet.app, None)
+    if present is not None and not present.application and present.problem:
+        raise BadFleet(present.problem)
+    guards = _apart(c, fleet, known.values())
+    wanted = fleet if present is None else _kept(fleet, present)
+    if present is not None and replace(present, version=-1) == replace(wanted, version=-1):
+        return [], present
+    version = -1 if present is None else present.version
+    write = put(path, encode_fleet(wanted), fleet.version if fleet.version >= 0 else version)
+    return [*guards, write], replace(wanted, version=version + 1)
+
+
+def _kept(fleet: Fleet, present: Fleet) -> Fleet:
+    """The fleet as it is set, with what is not set: a redeployment continues with it, and its other versions stay."""
+    check_no_upgrade(present)
+    same = version_of(fleet) == version_of(present)
+    return replace(
+        fleet, replaced=present.replaced, name=present.name if same else fleet.name, versions=present.versions
+    )
+
+
+def check_no_upgrade(fleet: Fleet) -> None:
+    """Raises `BadFleet` while the fleet is being upgraded."""
+    if fleet.runs:
+        name = next(iter(fleet.runs.values()))
+        raise BadFleet(
+            f"the fleet {fleet.app!r} is being upgraded to {name!r}; wait for it, or roll it back with "
+            f"`roll-back-upgrade {fleet.app}`"
+        )
+
+
+def version_of(fleet: Fleet) -> FleetVersion:
+    """What the fleet's consumers run, apart from those that an upgrade has started."""
+    return FleetVersion(fleet.application, fleet.arguments, fleet.conf, fleet.environment, fleet.code)
+
+
+def in_version(fleet: Fleet, version: FleetVersion) -> Fleet:
+    """The fleet with another version as its own."""
+    return replace(fleet, **{name: getattr(version, name) for name in FleetVersion.__slots__})
+
+
+def without(c: Coordinator, consumer: str) -> list[Operation]:
+    """The guarded writes that take a consumer out of its fleet."""
+    return [
+        SetData(
+            c.paths.fleet(fleet.app),
+            encode_fleet(replace(fleet, consumers=tuple(one for one in fleet.consumers if one != consumer))),
+            fleet.version,
+        )
+        for fleet in fleets(c)
+        if consumer in fleet.consumers
+    ]
+
+
+def fleet_of(c: Coordinator, app: str) -> Fleet:
+    """The fleet of an application; raises `NotManaged`, and `BadFleet` if it cannot be read."""
+    known = {one.app: one for one in fleets(c)}
+    if check_app(app) not in known:
+        listed = shown(known) or "none"
+        raise NotManaged(
+            f"cluster {c.paths.cluster!r} has no fleet {app!r} (it has: {listed}); correct the name, or set it first"
+        )
+    found = known[app]
+    if not found.application and found.problem:
+        raise BadFleet(found.problem)
+    return found
+
+
+def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
+    """The guarded writes that put a consumer into a fleet; raises what `set_fleet` raises.
+
+    While the fleet is upgraded it takes only consumers of the upgrade: nobody would move another one to the new version.
+    """
+    found = fleet_of(c, app)
+    if consumer in found.consumers:
+        return []
+    upgrade = upgrade_store.find(c, app)
+    if upgrade is None or consumer not in (*upgrade.old_consumers, *upgrade.new_consumers):
+        check_no_upgrade(found)
+    wanted = replace(found, consumers=(*found.consumers, check_consumer(consumer)))
+    guards = _apart(c, wanted, [one for one in fleets(c) if one.app != app])
+    return [*guards, SetData(c.paths.fleet(app), encode_fleet(wanted), found.version)]
+
+
+def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Operation]:
+    """The guards of a write by which no consumer is in two fleets; raises `BadFleet` if one is."""
+    for other in others:
+        if shared := sorted(set(fleet.consumers) & set(other.consumers)):
+            raise BadFleet(
+                f"consumer {shared[0]!r} is in the fleet of {other.app!r} already; give it another id in {fleet.app!r}"
+            )
+    return [Check(c.paths.fleet(other.app), other.version) for other in others]
+
+
+def fleets(c: Coordinator) -> tuple[Fleet, ...]:
+    """All fleets, sorted by application; the `problem` of a fleet says what of it is unreadable, or why it is not launched."""
+    denied: dict[str, CoordinatorError] = {}
+    nodes = find_many(c.zk, {app: c.paths.fleet(app) for app in filter(is_app, children(c.zk, c.paths.fleets))}, denied)
+    found = [_read_or_named(c.paths.fleet(app), app, node) for app, node in nodes.items()]
+    found += [Fleet(app, "", (), problem=str(error)) for app, error in denied.items()]
+    return tuple(replace(fleet, problem=fleet.problem or why_not_launched(c, fleet)) for fleet in found)
+
+
+def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
+    """Why this host may launch nobody of the fleet; empty = it may."""
+    if not fleet.consumers:
+        return ""
+    own = (one for one in dict.fromkeys(fleet.runs.values()) if one in fleet.versions)
+    every = (fleet, *(in_version(fleet, fleet.versions[one]) for one in own))
+    return next(filter(None, (c.allowed.problem(resolved(one)) for one in every)), "")
+
+
+def resolved(fleet: Fleet) -> Fleet:
+    """The fleet as it is launched: its version of the code stands in application and arguments."""
+
+    def put_in(text: str) -> str:
+        return text.replace("{" + CODE + "}", fleet.code)
+
+    arguments = tuple(map(put_in, fleet.arguments))
+    return replace(fleet, application=put_in(fleet.application), arguments=arguments)
+
+
+def check_texts(fleet: Fleet) -> None:
+    """Raises `BadFleet` for a version of code, a variable's name, or a text for a process, that cannot be."""
+    if fleet.code and not is_app(fleet.code):
+        raise BadFleet(f"{fleet.code[:80]!r} cannot be a version of code; give letters, digits, '.', '_' and '-'")
+    if not fleet.code and any("{" + CODE + "}" in text for text in (fleet.application, *fleet.arguments)):
+        raise BadFleet(f"the fleet of {fleet.app!r} names {{code}} and has no version of the code; give it with --code")
+    for what, text in [("application", fleet.application), *(("Spark setting", name) for name in fleet.conf)]:
+        if not text.isprintable():
+            raise BadFleet(f"the {what} {text[:80]!r} has characters that cannot be shown; leave them out")
+    for text in (*fleet.arguments, *fleet.conf.values(), *fleet.environment.values()):
+        if "\0" in text:
+            raise BadFleet(f"{text[:80]!r} has a NUL, which no process can be given; leave it out")
+    for name in fleet.environment:
+        if not _VARIABLE.fullmatch(name):
+            raise BadFleet(f"{name[:80]!r} cannot name a variable of the environment; give letters, digits and '_'")
+
+
+def _read_or_named(path: str, app: str, node: Node) -> Fleet:
+    """An unreadable fleet wants nobody, and stops no other fleet."""
+    try:
+        fleet = decode_fleet(path, node.data, app, node.stat.version)
+    except Malformed as error:
+        return Fleet(app, "", (), version=node.stat.version, problem=str(error))
+    usable = tuple(consumer for consumer in fleet.consumers if is_consumer(consumer))
+    if unknown := sorted(set(fleet.runs.values()) - fleet.versions.keys()):
+        problem = f"{path} has no version {unknown[0][:80]!r}, which a consumer of it runs; set the fleet again"
+        return Fleet(app, "", (), version=node.stat.version, problem=problem)
+    if usable == fleet.consumers:
+        return fleet
+    strange = next(consumer for consumer in fleet.consumers if not is_consumer(consumer))
+    problem = f"{path} names {strange[:80]!r}, which cannot be a consumer id: that is left out; set the fleet again"
+    return replace(fleet, consumers=usable, problem=problem)
+
+
+def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
+    """The consumers to start now: wanted, not registered, with no directive for the next life, and the last life is over.
+
+    It is over when its end is known, or when that life alone is isolated: it has been absent and silent for so long that others
+    have its partitions. Its host may be gone for good, and nobody would ever tell its end. So it is if a person has isolated the
+    consumer, and lets it in again. A consumer is not missing while it starts, while it is only silent, if a node of it is
+    unreadable, or if this host may not launch it. What is unreadable or not allowed is added to `problems`.
+    """
+    found = fleets(c)
+    problems = problems if problems is not None else []
+    problems.extend(fleet.problem for fleet in found if fleet.problem)
+    wanted = [(fleet, consumer) for fleet in found if not why_not_launched(c, fleet) for consumer in fleet.consumers]
+    if not wanted:
+        return ()
+    members = c.discovery.members()
+    absent = [(fleet, consumer) for fleet, consumer in wanted if consumer not in members]
+    denied: dict[str, CoordinatorError] = {}
+    claims_found = find_many(c.zk, {consumer: c.paths.id(consumer) for _, consumer in absent}, denied)
+    directives_found = find_many(c.zk, {consumer: c.paths.directive(consumer) for _, consumer in absent}, denied)
+    problems += [f"{consumer} is not launched: {error}" for consumer, error in denied.items()]
+    launches = []
+    for fleet, consumer in absent:
+        try:
+            if consumer not in denied and _is_due(
+                c, consumer, claims_found.get(consumer), directives_found.get(consumer)
+            ):
+                launches.append(_launch(fleet, consumer))
+        except Malformed as error:
+            problems.append(f"{consumer} is not launched: {error}")
+    return tuple(launches)
+
+
+def launch_of(c: Coordinator, consumer: str) -> Launch | None:
+    """How to launch a consumer; `None` = it is in no fleet. Raises `BadFleet` if this host may not launch it."""
+    for fleet in fleets(c):
+        if consumer in fleet.consumers:
+            if problem := why_not_launched(c, fleet):
+                raise BadFleet(problem)
+            return _launch(fleet, consumer)
+    return None
+
+
+def _launch(fleet: Fleet, consumer: str) -> Launch:
+    name = fleet.runs.get(consumer)
+    found = resolved(fleet if name is None else in_version(fleet, fleet.versions[name]))
+    told = ("--attribute", f"{CODE}={found.code}") if found.code else ()
+    return Launch(fleet.app, consumer, found.application, (*found.arguments, *told), found.conf, found.environment)
+
+
+def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:
+    """Whether to start the next incarnation: the last one is over, and no directive holds for the next one."""
+    directive = None
+    if directive_node is not None:
+        path = c.paths.directive(consumer)
+        directive = decode_directive(path, directive_node.data, consumer, directive_node.stat.version)
+    if claim_node is not None:
+        claim = decode_claim(c.paths.id(consumer), claim_node.data, consumer, claim_node.stat.version)
+        last = Life(consumer, claim.incarnation, claim=claim, directive=directive)
+        if last.incarnation and last.ending is None and not is_given_up(c, last):
+            return False
+    following = Life(consumer, 0, directive=directive)
+    isolation = following.isolation
+    return (isolation is None or isolation.is_over(c.clock.now())) and following.draining is None
+
+
+def is_given_up(c: Coordinator, life: Life) -> bool:
+    """Whether this life is isolated, so that nobody waits for the word of its end.
+
+    Where a person has isolated every life of the consumer, and lets it in again, this one must have been silent as long as the
+    platform waits itself.
+    """
+    isolation, claim, now = life.isolation, life.claim, c.clock.now()
+    if isolation is None:
+        return False
+    if isolation.incarnation:
+        return True
+    absence = absence_of(claim, life.incarnation, now)
+    if claim is None or absence is None or not isolation.is_over(now):
+        return False
+    starts_s = 0.0 if claim.registered == life.incarnation else STARTS_S
+    return now - absence.since_at >= c.policy.absent_after_s + starts_s
+
+
+def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:
+    """Note that an incarnation is over, and why; a later note does not replace the first.
+
+    Raises `NotManaged` for an unknown id, and `Refused`.
+    """
+    if not 0 < incarnation <= MAX_COUNT:
+        raise BadFleet(f"{incarnation} is no incarnation of consumer {consumer!r}; give one from 1 to {MAX_COUNT}")
+    path = c.paths.id(consumer)
+
+    def attempt() -> tuple[list[Operation], IdClaim]:
+        node = c.zk.find(path)
+        if node is None:
+            raise NotManaged(f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r}; correct the id")
+        claim = decode_claim(path, node.data, consumer, node.stat.version)
+        updated = claims.ended(claim, incarnation, how, reason)
+        if updated == claim:
+            return [], claim
+        return [SetData(path, encode_claim(updated), claim.version)], replace(updated, version=claim.version + 1)
+
+    return compare_and_set(c.zk, path, attempt)

@@ -1,0 +1,33 @@
+"""What a frozen topic keeps where it is: who is to give everything away keeps its partitions of it."""
+
+from collections.abc import Collection
+from contextlib import suppress
+
+from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.core.model import TopicConfig
+from coordinator_tasks.core.protocol.znodes import children
+from coordinator_tasks.core.text.partition_text import agreed, shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import store
+from coordinator_tasks.service.nodes.topics import configuration
+
+
+def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
+    """Why these owners keep their partitions of the topic, and what to do; empty = they do not."""
+    if not config.frozen or config.removed:
+        return ""
+    keep = agreed(len(owners), "keeps", "keep")
+    return f"topic {config.topic!r} is frozen, so {shown(sorted(owners))} {keep} its partitions; unfreeze it"
+
+
+def why_kept(c: Coordinator, consumers: Collection[str], topics: Collection[str] = ()) -> str:
+    """Why one of these consumers keeps partitions, by the first such topic of these (none = all); empty = none does.
+
+    Raises `Malformed`.
+    """
+    for topic, node in store.load_nodes(c.zk, c.paths, topics or children(c.zk, c.paths.configs)).items():
+        owners = set(node.assignments.values()).intersection(consumers)
+        with suppress(NotManaged):  # removed at this moment
+            if owners and (why := why_frozen(configuration(c, topic), owners)):
+                return why
+    return ""

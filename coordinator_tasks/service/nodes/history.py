@@ -1,0 +1,176 @@
+"""The history: the records of a topic, newest first, and the rebalances that they belong to."""
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby, islice
+
+from coordinator_tasks.core.codecs.history_codec import decode_record
+from coordinator_tasks.core.errors import UNREADABLE, LookAgain, NotManaged
+from coordinator_tasks.core.model import Actor, Move, Pauses, Record, State
+from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.core.ports import Delete
+from coordinator_tasks.core.protocol.znodes import children, find_many, newest_first, numbered
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import action_log
+
+KEEP = 10_000
+_CHUNK = 200  # records read at once while going back in time
+_FIRST = 20  # the same of rebalances, of which mostly the newest few of a topic are wanted
+_DELETES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One rebalance of one topic: from its first plan until Stable, over all its runs.
+
+    `states`: all states, the first is the one before it; `ended_at` is 0 until it ends; `moves` names a partition more
+    than once if it was planned again meanwhile. `pauses`: how long they stood still, once that is measured. `given_up`: the topic's
+    state was lost before the end, and another rebalance has begun at `ended_at`.
+    """
+
+    topic: str
+    rebalance: str
+    cause: str
+    began_at: float
+    ended_at: float
+    lasted_s: float
+    states: tuple[State, ...]
+    runs: tuple[Actor, ...]
+    moves: tuple[Move, ...]
+    records: tuple[Record, ...]
+    pauses: Pauses | None = None
+    given_up: bool = False
+
+    @property
+    def unasked(self) -> bool:
+        """Whether nobody asked for it, or for one of the plans in it."""
+        return any(record.unasked for record in self.records)
+
+
+def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
+    """The newest records of a topic, newest first; none if there is no such topic. Raises `Malformed`."""
+    return tuple(islice(backwards(c, topic, min(limit, _CHUNK)), limit))
+
+
+def recorded(c: Coordinator) -> list[str]:
+    """The topics that have a history."""
+    return list(filter(is_topic, children(c.zk, c.paths.histories)))
+
+
+def rebalances(
+    c: Coordinator, topics: Collection[str] = (), limit: int = 20, problems: list[str] | None = None
+) -> tuple[Rebalance, ...]:
+    """The newest rebalances of these topics (none = all), newest first, at most `limit` of them, each one whole.
+
+    `problems` gets what keeps a topic's records from being read; without it, the first one is raised.
+    """
+    each = (_readable(newest(c, topic), problems) for topic in sorted(topics) or recorded(c))
+    return tuple(sorted(islice(heapq.merge(*each, key=key_of), limit), key=key_of))
+
+
+def named(c: Coordinator, name: str, topic: str = "") -> Rebalance:
+    """The rebalance of this name, of one topic or of any. Raises `NotManaged`, and `Malformed`."""
+    for one in [topic] if topic else recorded(c):
+        for found in newest(c, one):
+            if found.rebalance == name:
+                return found
+    of = f" of topic {topic!r}" if topic else ""
+    raise NotManaged(f"there is no rebalance {name[:60]!r}{of}; `history` lists those there are")
+
+
+def key_of(one: Rebalance) -> tuple[float, str]:
+    """Its place in the order: newest first, by the time of the first record."""
+    return -one.began_at, one.topic
+
+
+def _readable(found: Iterable[Rebalance], problems: list[str] | None) -> Iterator[Rebalance]:
+    try:
+        yield from found
+    except UNREADABLE as error:
+        if problems is None:
+            raise
+        problems.append(error.told)
+
+
+def newest(
+    c: Coordinator, topic: str, listed: Sequence[str] | None = None, first: int = _FIRST, chunk: int = _CHUNK
+) -> Iterator[Rebalance]:
+    """The rebalances of a topic, newest first, of these records (none given = all); no more is read than is asked for.
+
+    So many records are read at once: `first` of the newest ones, then `chunk`.
+    """
+    listed = names(c, topic) if listed is None else listed
+    read = partial(newest_first, c.zk, c.paths.history(topic))
+    found = chain(read(listed[-first:], first), read(listed[:-first], chunk))
+    records = (decode_record(path, node.data, int(name)) for name, path, node in found)
+    later_at = 0.0
+    for _, group in groupby(records, lambda record: record.rebalance):  # a topic has one rebalance at a time
+        one = summed_up(topic, [*group][::-1], later_at)
+        later_at = one.began_at
+        yield one
+
+
+def summed_up(topic: str, group: list[Record], later_at: float = 0.0) -> Rebalance:
+    """The rebalance of these records, the oldest first; the next one began at `later_at`, 0 = there is none."""
+    first, last = group[0], group[-1]
+    over = last.target is State.STABLE
+    given_up = bool(later_at) and not over
+    return Rebalance(
+        topic=topic,
+        rebalance=first.rebalance,
+        cause=first.cause,
+        began_at=first.at,
+        ended_at=last.at if over else later_at,
+        lasted_s=max(0.0, later_at - first.at) if given_up else last.rebalance_s,
+        states=(first.source, *(record.target for record in group)),
+        runs=tuple(dict.fromkeys(record.actor for record in group)),
+        moves=tuple(move for record in group for move in record.moves),
+        records=tuple(group),
+        pauses=last.pauses,
+        given_up=given_up,
+    )
+
+
+def backwards(c: Coordinator, topic: str, chunk: int = _CHUNK) -> Iterator[Record]:
+    """All records, newest first, read in chunks; a record pruned meanwhile is left out."""
+    for name, path, node in newest_first(c.zk, c.paths.history(topic), names(c, topic), chunk):
+        yield decode_record(path, node.data, int(name))
+
+
+def read(c: Coordinator, topic: str, names: Sequence[str]) -> dict[str, Record]:
+    """The records of these names; one pruned meanwhile is left out."""
+    paths = {name: f"{c.paths.history(topic)}/{name}" for name in names}
+    return {name: decode_record(paths[name], node.data, int(name)) for name, node in find_many(c.zk, paths).items()}
+
+
+def names(c: Coordinator, topic: str) -> list[str]:
+    """The records' names, oldest first; any other child is no record."""
+    return numbered(c.zk, c.paths.history(topic))
+
+
+def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
+    """Delete the oldest records beyond `keep`; returns how many. A failed deletion is left to the next call."""
+    return _prune(c, c.paths.history(topic), names(c, topic), keep)
+
+
+def prune_asked(c: Coordinator, keep: int = KEEP) -> int:
+    """The same for what persons have asked for."""
+    return _prune(c, c.paths.asked, action_log.names(c), keep)
+
+
+def _prune(c: Coordinator, folder: str, names: Sequence[str], keep: int) -> int:
+    old, deleted = names[: -keep if keep else None], 0
+    for first in range(0, len(old), _DELETES):
+        deleted += _delete(c, [f"{folder}/{name}" for name in old[first : first + _DELETES]])
+    return deleted
+
+
+def _delete(c: Coordinator, paths: Sequence[str]) -> int:
+    """All in one transaction; if one cannot be deleted (it is gone, or has a child), one by one."""
+    with suppress(LookAgain):
+        c.zk.transact([Delete(path) for path in paths])
+        return len(paths)
+    return sum(_delete(c, [path]) for path in paths) if len(paths) > 1 else 0

@@ -1,0 +1,336 @@
+"""Observe the world once: registrations, directives and the consumers' own answers; note who is absent.
+
+The notes (an absence, a first answer, an isolation by the platform) are evidence that outlives this process: each is
+written to ZooKeeper by a compare-and-set. A lost race is harmless, because the next observation repeats the note.
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from coordinator_tasks.core.assignors.weights import totals
+from coordinator_tasks.core.codecs import member_codec
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, NoAccess, Refused
+from coordinator_tasks.core.machine.life import interfaces, with_leave
+from coordinator_tasks.core.machine.presence import absence_of, note_absence, note_refusal, presence
+from coordinator_tasks.core.machine.question import Together
+from coordinator_tasks.core.machine.world import Presence, TopicView, World
+from coordinator_tasks.core.model import (
+    Absence,
+    Answer,
+    Committed,
+    ConsumerStatus,
+    Directive,
+    Draining,
+    Ending,
+    IdClaim,
+    Isolation,
+    Member,
+    Silence,
+    TopicDescription,
+    TopicNode,
+    Unreachable,
+)
+from coordinator_tasks.core.names import is_consumer
+from coordinator_tasks.core.ports import Check, committed_of
+from coordinator_tasks.core.protocol import claims as claim_steps
+from coordinator_tasks.core.protocol.znodes import CHUNK, children, chunks, find_many, put, written
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import store
+
+PLATFORM = "platform"
+V = TypeVar("V")
+Offsets: TypeAlias = Mapping[int, Committed] | Refused | None
+"""A group's committed offsets of one topic, the brokers' refusal, or `None` = no answer."""
+_NONE: Mapping[str, Any] = {}
+_LOOPBACK = ("127.", "localhost", "[::1]", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One observation: the world without a topic's own parts, and consumer → its incarnations that hold something.
+
+    `owned`: topic → consumer → how many partitions; `of_all`: the same over all topics. `committed`: topic → its group's offsets.
+    `together`: the plan of all topics as one.
+    """
+
+    world: World
+    holders: Mapping[str, frozenset[int]]
+    owned: Mapping[str, Mapping[str, int]]
+    of_all: Mapping[str, int]
+    committed: Mapping[str, Offsets] = field(default_factory=dict)
+    together: Together | None = None
+
+    def world_of(self, topic: str) -> World:
+        """The world for one topic: with its group's offsets, and every consumer's load from the other topics.
+
+        Raises `Refused` if the brokers refuse to give the group's offsets.
+        """
+        committed = self.committed.get(topic, {})
+        if isinstance(committed, Refused):
+            raise committed
+        mine = self.owned.get(topic, {})
+        loads = Counter({who: others for who, count in self.of_all.items() if (others := count - mine.get(who, 0))})
+        fresh = secrets.token_hex(8)
+        return replace(self.world, committed=committed, loads=loads, fresh=fresh, together=self.together)
+
+    def of_unread(self, topics: Collection[str]) -> Counter[str]:
+        """Consumer → its partitions of these topics, as far as their nodes say so, or else what runs there."""
+        found = Counter[str]()
+        for topic in topics:
+            found.update(self.owned[topic] if topic in self.owned else self._running(topic))
+        return found
+
+    def _running(self, topic: str) -> dict[str, int]:
+        told = {c: one.topics.get(topic) for c, one in self.world.answers.items() if isinstance(one, ConsumerStatus)}
+        return {c: len(status.running) for c, status in told.items() if status is not None}
+
+
+def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snapshot:
+    """Observe everything once. `topics` are all the managed topics: their nodes say who holds how much.
+
+    `note` False = write no notes. What cannot be read of one consumer makes only this consumer unclear. Raises
+    `StoreUnavailable` or `DiscoveryUnavailable`; each of them means: hold.
+    """
+    nodes = store.load_nodes(c.zk, c.paths, sorted(topics))
+    holders, unclear = holders_of(nodes), dict[str, str]()
+    claims = load_claims(c, sorted(holders), unclear)
+    c.zk.sync()
+    members = load_members(c, unclear)
+    claims |= load_claims(c, sorted(members.keys() - claims.keys()), unclear)
+    asked_at = c.clock.now()
+    everybody = interfaces([*members, *sorted(holders.keys() - members.keys())], members, claims)
+    answers = c.statuses.ask(everybody, known(nodes, members, claims))
+    unclear |= unasked(answers)
+    directives = load_directives(c, unclear)
+    loads = totals(answers, {topic: node.paused for topic, node in nodes.items()})
+    world = World(c.clock.now(), members, claims, directives, answers, totals=loads, unclear=unclear)
+    owned = {topic: Counter(node.assignments.values()) for topic, node in nodes.items()}
+    of_all = Counter[str]()
+    for counts in owned.values():
+        of_all.update(counts)
+    return Snapshot(note_absences(c, world, holders, asked_at) if note else world, holders, owned, of_all)
+
+
+def known(
+    nodes: Mapping[str, TopicNode], members: Mapping[str, Member] = _NONE, claims: Mapping[str, IdClaim] = _NONE
+) -> dict[str, int]:
+    """Consumer → how many partitions it may run; 0 = none, and its present interface has answered before."""
+    found = {c: 0 for c, one in claims.items() if c in members and one.answered == members[c].incarnation}
+    for node in nodes.values():
+        sides = (one for entry in node.handoff.values() for one in (entry.giver, entry.taker))
+        # `incarnations` has those too that only close something.
+        for consumer in chain(node.assignments.values(), sides, node.incarnations):
+            found[consumer] = found.get(consumer, 0) + 1
+    return found
+
+
+def unasked(answers: Mapping[str, Answer]) -> dict[str, str]:
+    """Consumer → why a bound of the look left it out. Nothing is known of it: it keeps what it has, and gets nothing."""
+    return {
+        consumer: f"{consumer}: {one.detail}; remove registrations that are none of the site's, or look again"
+        for consumer, one in answers.items()
+        if isinstance(one, Unreachable) and one.silence is Silence.UNASKED
+    }
+
+
+def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
+    """Consumer → the incarnations that are granted anything."""
+    found: dict[str, frozenset[int]] = {}
+    for node in nodes.values():
+        for consumer, incarnation in node.incarnations.items():
+            found[consumer] = found.get(consumer, frozenset()) | {incarnation}
+    return found
+
+
+def load_members(c: Coordinator, unclear: dict[str, str]) -> dict[str, Member]:
+    """The registered consumers; what is wrong with a registration is noted in `unclear`."""
+    members = dict(c.discovery.members())
+    unclear.update({consumer: member.problem for consumer, member in members.items() if member.problem})
+    return members
+
+
+def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, str]) -> dict[str, IdClaim]:
+    """The claims (`ids` nodes) of these consumers; an unreadable one is noted in `unclear`."""
+    return _load(c, consumers, c.paths.id, member_codec.decode_claim, unclear)
+
+
+def load_directives(c: Coordinator, unclear: dict[str, str]) -> dict[str, Directive]:
+    """All directives, with what consumers ask for themselves; an unreadable node is noted in `unclear`."""
+    found = _load(c, children(c.zk, c.paths.directives), c.paths.directive, member_codec.decode_directive, unclear)
+    leaves = _load(c, children(c.zk, c.paths.leaves), c.paths.leave, _decode_leave, unclear)
+    return found | {
+        consumer: with_leave(found.get(consumer, Directive(consumer)), one) for consumer, one in leaves.items()
+    }
+
+
+def _decode_leave(path: str, raw: bytes, consumer: str, _version: int) -> Draining:
+    # Who asked follows from the node: a consumer speaks for itself.
+    return replace(member_codec.decode_leave(path, raw), by=consumer)
+
+
+def _load(
+    c: Coordinator,
+    consumers: Collection[str],
+    path_of: Callable[[str], str],
+    decode: Callable[[str, bytes, str, int], V],
+    unclear: dict[str, str],
+) -> dict[str, V]:
+    paths = {consumer: path_of(consumer) for consumer in consumers if is_consumer(consumer)}
+    found, denied = dict[str, V](), dict[str, CoordinatorError]()
+    nodes = (find_many(c.zk, {one: paths[one] for one in chunk}, denied) for chunk in chunks(list(paths), CHUNK))
+    for consumer, node in chain.from_iterable(one.items() for one in nodes):
+        if not node.data and node.stat.version == 0:
+            continue  # never written; a node that somebody has emptied is unreadable
+        try:
+            found[consumer] = decode(paths[consumer], node.data, consumer, node.stat.version)
+        except Malformed as error:
+            unclear[consumer] = str(error)
+    unclear.update({consumer: str(error) for consumer, error in denied.items()})
+    return found
+
+
+def note_absences(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]], asked_at: float) -> World:
+    """Note first answers, absences and ends; isolate consumers that have been absent and silent for too long.
+
+    `asked_at`: whoever was not registered by then and has not answered since has been silent since then.
+    """
+    # A holder whose claim was lost with ZooKeeper's data gets a new one, to note its absence in.
+    lost = {
+        consumer: IdClaim(consumer, max(held))
+        for consumer, held in holders.items()
+        if consumer not in world.claims and consumer not in world.unclear
+    }
+    claims, unclear = dict(world.claims), dict(world.unclear)
+    for consumer, claim in {**world.claims, **lost}.items():
+        updated = _noted(c, world, claim, holders.get(consumer, frozenset()), asked_at)
+        try:
+            if updated != claim and (written := put_claim(c, claim, updated)) is not None:
+                claims[consumer] = written
+        except NoAccess as error:
+            unclear[consumer] = str(error)
+    world = replace(world, claims=claims, unclear=unclear)
+    isolated = {}
+    for consumer, incarnation in _overdue(c, world, holders):
+        try:
+            directive = _isolate(c, world, consumer, incarnation)
+        except NoAccess as error:
+            unclear[consumer] = str(error)
+            continue
+        if directive is not None:
+            isolated[consumer] = directive
+    return replace(world, directives={**world.directives, **isolated}, unclear=unclear)
+
+
+def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], asked_at: float) -> IdClaim:
+    if claim.consumer in world.unclear:
+        return claim  # nobody can say whether it is absent
+    answer = world.answers.get(claim.consumer)
+    member = world.members.get(claim.consumer)
+    if isinstance(answer, ConsumerStatus) and member is not None and answer.incarnation == member.incarnation:
+        claim = replace(claim, answered=answer.incarnation)
+    absent = sorted(i for i in held if i not in claim.ended and (member is None or member.incarnation != i))
+    if not absent:
+        return _noted_end(c, world, claim, held)
+    incarnation = absent[-1]
+    if member is not None:
+        answer = None  # it came from the successor's address
+    times = (min(asked_at, world.now), world.now, c.zk.session_timeout_s)
+    note, gone = note_absence(claim, incarnation, answer, same_boot(c, claim), *times)
+    claim = replace(claim, absence=note, refused_at=0.0)
+    return claim_steps.ended(claim, incarnation, Ending.REFUSED) if gone else claim
+
+
+def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
+    """Nobody is absent, or the absent one's end is known: then `rejoin_grace_s` counts from the first note of the end.
+
+    A note from the future was written by a clock that jumped. It is replaced, or everybody would wait until that time.
+    """
+    member = world.members.get(claim.consumer)
+    if member is not None:
+        since_at = note_refusal(claim, member, world.answers.get(claim.consumer), same_boot(c, claim), world.now)
+        return replace(claim, absence=None, refused_at=since_at)
+    ended = max((i for i in held if i in claim.ended), default=None)
+    if ended is None or not c.policy.rejoin_grace_s or absence_of(claim, ended, world.now) is not None:
+        return claim
+    return replace(claim, absence=Absence(ended, world.now))
+
+
+def same_boot(c: Coordinator, claim: IdClaim) -> bool:
+    """Whether its address leads to the host that registered it: a loopback address leads to our own host."""
+    host = urlsplit(claim.address).netloc
+    return not host.startswith(_LOOPBACK) or (bool(c.boot_id) and claim.boot_id == c.boot_id)
+
+
+def put_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
+    """The written claim; `None` = somebody else has written it, or the consumer has registered."""
+    write = put(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)
+    return replace(new, version=old.version + 1) if written(c.zk, [write]) else None
+
+
+def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> list[tuple[str, int]]:
+    """Holders that have been absent and silent for `absent_after_s`."""
+    if c.policy.hold_absent:
+        return []
+    found = []
+    for consumer, incarnations in sorted(holders.items()):
+        claim = world.claims.get(consumer)
+        absence = claim.absence if claim is not None else None
+        if absence is None or absence.incarnation not in incarnations:
+            continue
+        silent = presence(consumer, absence.incarnation, world, c.policy) is Presence.ABSENT
+        life = world.life(consumer, absence.incarnation)
+        rejoining = life.ending is not None or life.kept_until
+        if silent and not rejoining and world.now - absence.since_at >= c.policy.absent_after_s:
+            found.append((consumer, absence.incarnation))
+    return found
+
+
+def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> Directive | None:
+    """Isolate this incarnation by the platform, unless it has registered again meanwhile."""
+    if world.life(consumer, incarnation).isolation is not None:
+        return None
+    old = world.directives.get(consumer, Directive(consumer))
+    why = f"absent and silent for {c.policy.absent_after_s:g} s"
+    isolation = Isolation(PLATFORM, why, world.now, incarnation, readmit=True)
+    new = replace(old, isolation=isolation, version=old.version + 1)
+    write = put(c.paths.directive(consumer), member_codec.encode_directive(new), old.version)
+    guard = Check(c.paths.id(consumer), world.claims[consumer].version)
+    return new if written(c.zk, [guard, write]) else None
+
+
+def describe(c: Coordinator, views: Collection[TopicView]) -> list[TopicView]:
+    """Add Kafka's description of each topic; a view without one stays as it is: known partitions suffice."""
+    try:
+        found: Mapping[str, TopicDescription | None] = c.kafka.describe([view.topic for view in views])
+    except (KafkaUnavailable, Refused):  # `topics.refresh_partitions` names it
+        return list(views)
+    return [
+        replace(view, description=found.get(view.topic), missing=view.topic in found and found[view.topic] is None)
+        for view in views
+    ]
+
+
+def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets]:
+    """Topic → its group's committed offsets, with one request for each group.
+
+    Partitions that Kafka has and ZooKeeper does not list (yet, or any more) are asked for too: what stands committed there
+    shows that ZooKeeper was lost or restored.
+    """
+    wanted: dict[str, dict[str, tuple[int, ...]]] = {}
+    for view in views:
+        there = range(view.description.partition_count) if view.description is not None else ()
+        partitions = tuple(sorted({*view.partitions, *there}))
+        wanted.setdefault(view.config.group_id, {})[view.topic] = partitions
+    answers = c.kafka.committed(wanted)
+    found: dict[str, Offsets] = {}
+    for view in views:
+        try:
+            found[view.topic] = committed_of(answers[view.config.group_id], view.topic)
+        except CoordinatorError as error:
+            found[view.topic] = error if isinstance(error, Refused) else None
+    return found

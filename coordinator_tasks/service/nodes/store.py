@@ -1,0 +1,181 @@
+"""One topic in ZooKeeper: read it with its versions, write a decision as one guarded transaction.
+
+The topic's node is created empty, as the parent of its partitions. Until it is written (version 0), nothing is planned;
+afterwards, an empty node is unreadable.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.history_codec import encode_record
+from coordinator_tasks.core.codecs.packed import begins_packed
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NotManaged
+from coordinator_tasks.core.machine.decision import Decision
+from coordinator_tasks.core.machine.world import TopicView, World
+from coordinator_tasks.core.model import Release, TopicNode
+from coordinator_tasks.core.names import Paths, is_topic, partition_of
+from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.protocol.znodes import children, find_many, put
+from coordinator_tasks.core.text.partition_text import shown
+
+MAX_TORN_READS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The znode versions that a decision was made from; -1 = the node was not there."""
+
+    config: int
+    node: int
+    state: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One topic as read, with its versions."""
+
+    view: TopicView
+    versions: Versions
+
+
+def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
+    """Read one topic. Raises `NotManaged`, or `Malformed` with the unreadable node's path."""
+    config_path, node_path, state_path = paths.config(topic), paths.topic(topic), paths.state(topic)
+    config, state, node = _read_together(zk, [config_path, state_path, node_path])
+    if config is None:
+        raise not_managed(zk, paths, topic)
+    topic_node = read_node(node_path, node)
+    view = TopicView(
+        config=codec.decode_config(config_path, config.data),
+        node=topic_node,
+        state=codec.decode_state(state_path, state.data) if state is not None else None,
+        partitions=_partitions(zk, paths, topic),
+        releases=releases(zk, paths, topic, topic_node.handoff if topic_node is not None else ()),
+        packed=topic_node is not None and node is not None and begins_packed(node.data),
+    )
+    if view.config.topic != topic:
+        raise Malformed(config_path, f"is the configuration of topic {view.config.topic!r}")
+    return Stored(view, Versions(config.stat.version, _version(node), _version(state)))
+
+
+def not_managed(zk: ZooKeeper, paths: Paths, topic: str) -> NotManaged:
+    """The error for a topic that this cluster does not manage, with those that it does."""
+    known = shown([one for one in children(zk, paths.configs) if is_topic(one)]) or "none"
+    return NotManaged(
+        f"topic {topic!r} is not managed by cluster {paths.cluster!r} (it manages: {known}); correct the name, or add the "
+        "topic first"
+    )
+
+
+def _read_together(zk: ZooKeeper, paths: list[str]) -> list[Node | None]:
+    """Read configuration, state and node (in this order) as they were at one moment.
+
+    A decision writes node and state in one transaction. A node newer than the state was written between our reads, or
+    edited by hand: then the second read finds the same.
+    """
+    before: list[Node | None] = []
+    for _ in range(MAX_TORN_READS):
+        found = zk.get_many(paths)
+        _, state, node = found
+        written = node is not None and bool(node.data)
+        if not written or found == before or (state is not None and _zxid(node) <= _zxid(state)):
+            return found
+        before = found
+    raise LookAgain(f"{paths[2]} changed {MAX_TORN_READS} times while it was being read")
+
+
+def _zxid(node: Node | None) -> int:
+    return node.stat.modified_zxid if node is not None else 0
+
+
+def read_node(path: str, node: Node | None) -> TopicNode | None:
+    """A topic's node; `None` = nothing is planned yet. Raises `Malformed`, also if somebody has emptied the node."""
+    if node is None or (not node.data and node.stat.version == 0):
+        return None
+    if not node.data:
+        raise Malformed(path, "is empty, though a plan was written to it")
+    return codec.decode_node(path, node.data)
+
+
+def load_nodes(
+    zk: ZooKeeper, paths: Paths, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
+) -> dict[str, TopicNode]:
+    """The nodes of these topics; one that is missing or cannot be read is left out: `load` of that topic reports it.
+
+    `problems` gets those that cannot be read.
+    """
+    found: dict[str, TopicNode] = {}
+    unread = problems if problems is not None else {}
+    wanted = {topic: paths.topic(topic) for topic in topics if is_topic(topic)}
+    for topic, node in find_many(zk, wanted, unread).items():
+        try:
+            topic_node = read_node(wanted[topic], node)
+        except Malformed as error:
+            unread[topic] = error
+            continue
+        if topic_node is not None:
+            found[topic] = topic_node
+    return found
+
+
+def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int]) -> dict[int, Release]:
+    """The last releases of these partitions, where there are any."""
+    found = find_many(zk, {p: paths.partition(topic, p) for p in sorted(partitions)})
+    decoded = {p: codec.decode_release(paths.partition(topic, p), node.data) for p, node in found.items()}
+    return {partition: release for partition, release in decoded.items() if release is not None}
+
+
+def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World) -> None:
+    """Write a decision: state, node and history together or not at all.
+
+    Raises `LookAgain` if anything that the decision relies on has changed. After `StoreUnavailable` the outcome is
+    unknown: read again.
+    """
+    zk.ensure(paths.history(stored.view.topic))
+    zk.transact(writes(paths, stored, decision, world))
+
+
+def writes(
+    paths: Paths, stored: Stored, decision: Decision, world: World, *, announce: bool = False
+) -> list[Operation]:
+    """The transaction that writes a decision; the history's folder must exist.
+
+    `announce` also writes the unchanged configuration: a person's reset writes nothing else that Airflow watches.
+    """
+    if decision.state is None or decision.record is None:
+        raise TypeError("only a decision to write can be committed")
+    versions, topic, config = stored.versions, stored.view.topic, stored.view.config
+    if decision.ends_rollback:
+        config = replace(config, rollback=None)
+    operations: list[Operation] = [Check(paths.config(topic), versions.config)]
+    if announce or decision.ends_rollback:
+        operations = [SetData(paths.config(topic), codec.encode_config(config), versions.config)]
+    operations += [put(paths.state(topic), codec.encode_state(decision.state), versions.state)]
+    if decision.node is not None:
+        operations += [put(paths.topic(topic), codec.encode_node(decision.node, decision.pack_over), versions.node)]
+    else:
+        operations += [Check(paths.topic(topic), versions.node)]
+    operations += _guards(paths, decision, world)
+    operations += [Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)]
+    return operations
+
+
+def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
+    """Consumers that count as closed without their confirmation must not have registered or been readmitted meanwhile."""
+    guards: list[Operation] = []
+    for consumer in sorted(decision.relies_on):
+        if consumer in world.claims:
+            guards += [Check(paths.id(consumer), world.claims[consumer].version)]
+        if consumer in world.directives and world.directives[consumer].version >= 0:
+            guards += [Check(paths.directive(consumer), world.directives[consumer].version)]
+    return guards
+
+
+def _partitions(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[int, ...]:
+    listed = children(zk, paths.topic(topic))
+    return tuple(sorted(p for child in listed if (p := partition_of(child)) is not None))
+
+
+def _version(node: Node | None) -> int:
+    return node.stat.version if node is not None else -1

@@ -1,0 +1,65 @@
+"""The records of upgrades in ZooKeeper: one for each fleet, changed by compare-and-set."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade, encode_upgrade
+from coordinator_tasks.core.errors import BadUpgrade, LookAgain, NotManaged
+from coordinator_tasks.core.fleet.upgrade import Upgrade
+from coordinator_tasks.core.names import check_app, is_app
+from coordinator_tasks.core.ports import Check, Operation
+from coordinator_tasks.core.protocol.znodes import children, put, written
+from coordinator_tasks.core.text.partition_text import shown
+from coordinator_tasks.service.coordinator import Coordinator
+
+
+def fleets_with_upgrades(c: Coordinator) -> list[str]:
+    """The fleets that have a record, of an upgrade that is under way or was the last one."""
+    return list(filter(is_app, children(c.zk, c.paths.upgrades)))
+
+
+def find(c: Coordinator, app: str) -> Upgrade | None:
+    """The fleet's last upgrade. Raises `Malformed`."""
+    path = c.paths.upgrade(check_app(app))
+    node = c.zk.find(path)
+    return None if node is None else decode_upgrade(path, node.data, app, node.stat.version)
+
+
+def read(c: Coordinator, app: str) -> Upgrade:
+    """The same; raises `NotManaged` if the fleet was never upgraded."""
+    found = find(c, app)
+    if found is None:
+        listed = shown(fleets_with_upgrades(c)) or "none"
+        raise NotManaged(
+            f"the fleet {app!r} has no upgrade (fleets with one: {listed}); begin one, or correct the name"
+        )
+    return found
+
+
+def write(c: Coordinator, upgrade: Upgrade) -> Operation:
+    """The write of a record while it has its version. Raises `BadUpgrade` if it does not fit."""
+    data = encode_upgrade(upgrade)
+    if len(data) > c.policy.max_write_bytes:
+        raise BadUpgrade(
+            f"the record of the {upgrade.said} has {len(data)} bytes, more than {c.policy.max_write_bytes}; roll it back, and "
+            "upgrade with fewer topics at a time"
+        )
+    return put(c.paths.upgrade(upgrade.app), data, upgrade.version)
+
+
+def save(c: Coordinator, upgrade: Upgrade, beside: Sequence[Operation] = ()) -> Upgrade | None:
+    """Write the record, with other writes in the same transaction; `None` = somebody else was faster."""
+    done = written(c.zk, [write(c, upgrade), *beside])
+    return replace(upgrade, version=upgrade.version + 1) if done else None
+
+
+def guarded(c: Coordinator, upgrade: Upgrade, operations: Sequence[Operation]) -> bool:
+    """Apply these writes if the record is still this one. False = something else has changed: try again.
+
+    Raises `LookAgain` if the record is another one.
+    """
+    if not operations or written(c.zk, [Check(c.paths.upgrade(upgrade.app), upgrade.version), *operations]):
+        return True
+    if read(c, upgrade.app).version != upgrade.version:
+        raise LookAgain(f"the {upgrade.said} was changed by somebody else meanwhile; it continues")
+    return False

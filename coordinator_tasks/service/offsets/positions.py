@@ -1,0 +1,277 @@
+"""What a person asks of single partitions: a pause, or another position.
+
+A pause is kept in the configuration, and the next plan hands it to the consumers. A reset is written to the topic's node
+at once, under the node's next epoch, so that it cannot be performed twice.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, KafkaUnavailable, LookAgain, Refused
+from coordinator_tasks.core.model import Actor, Explanation, Reason, TopicConfig
+from coordinator_tasks.core.names import check_words
+from coordinator_tasks.core.ports import committed_of
+from coordinator_tasks.core.text.partition_text import agreed, counted, leaderless, named, shown
+from coordinator_tasks.logs import about
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.nodes.topics import change_config, changeable, chosen_partitions, configuration
+from coordinator_tasks.service.offsets.position_rules import Position, PositionKind, before_1970, position
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+
+MAX_AT_ONCE = 2_000
+"""Partitions of one reset: it is one transaction, with the former offset of each partition."""
+RESET = "reset offsets"
+Place: TypeAlias = str | Position | Mapping[int, int]
+"""Where partitions go: a position, also as text, or an offset for each."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """One partition: `before` is the committed offset (`None` = none), `target` where it continues.
+
+    `asked`: the offset that was asked for and is not in the log, so that its nearest end is the target (`None` = it is).
+    """
+
+    partition: int
+    before: int | None
+    target: int
+    asked: int | None = None
+
+    @property
+    def text(self) -> str:
+        """For a person; it names the former offset, so that the reset can be undone."""
+        was = "" if self.before is None else f"was at {self.before}: "
+        return f"partition {self.partition} continues at {self.target}, {was}{self.effect}"
+
+    @property
+    def would(self) -> str:
+        """The same of a dry run."""
+        return self.text.replace(" continues at ", " would continue at ").replace(self.effect, self.would_effect)
+
+    @property
+    def would_effect(self) -> str:
+        """The effect, of a dry run."""
+        return re.sub(r"\b(is|are) (?=left out|read again)", "would be ", self.effect).replace(
+            "no change", "nothing would change"
+        )
+
+    @property
+    def effect(self) -> str:
+        """What that does with the records in between."""
+        return self._in_between() + (f"; {self.asked} was asked for, {self._end()}" if self.asked is not None else "")
+
+    def _in_between(self) -> str:
+        if self.before is None:
+            return "nothing was committed"
+        change = self.target - self.before
+        done = "left out" if change > 0 else "read again"
+        effect = f"{counted(abs(change), 'offset')} {agreed(abs(change), 'is', 'are')} {done}"
+        return effect if change else "no change"
+
+    def _end(self) -> str:
+        return f"the log {'begins' if (self.asked or 0) < self.target else 'ends'} at {self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A reset of one topic: none of its `partitions` = all, or those that `place` names."""
+
+    topic: str
+    place: Place
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The result for one topic; `shifts` are empty if another try of this task has done it."""
+
+    topic: str
+    group: str
+    shifts: tuple[Shift, ...]
+
+
+def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
+    """What `reset` would do; none = all partitions. Raises `BadOffsets` as `reset` does, `NotManaged`, the `Unavailable` kinds.
+
+    While a partition moves, `reset` raises `LookAgain`; the preview says what it does after the move.
+    """
+    shifts = shifts_to(c, topic, to, partitions)
+    report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts})
+    if report.outcome is Outcome.HELD:
+        raise _refused(report)
+    return shifts
+
+
+def preview_all(c: Coordinator, wishes: Collection[Wish]) -> list[Reset]:
+    """What `reset_all` would do; raises what `preview` raises, for the first topic that cannot be reset."""
+    return [
+        Reset(one.topic, configuration(c, one.topic).group_id, preview(c, one.topic, one.place, one.partitions))
+        for one in wishes
+    ]
+
+
+def reset_all(c: Coordinator, wishes: Collection[Wish], *, why: str, actor: Actor) -> list[Reset]:
+    """Reset topic by topic, after all of them are checked. Raises what `reset` raises; the text names what is done by then."""
+    groups = {one.topic: one.group for one in preview_all(c, wishes)}
+    done: list[Reset] = []
+    for one in wishes:
+        try:
+            shifts = reset(c, one.topic, one.place, one.partitions, why=why, actor=actor)
+        except CoordinatorError as error:
+            if not done:
+                raise
+            names = shown(written.topic for written in done)
+            raise LookAgain(f"{error}; {names}: done, so ask again without it") from error
+        done.append(Reset(one.topic, groups[one.topic], shifts))
+    return done
+
+
+def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]) -> tuple[Shift, ...]:
+    """Each partition with its committed offset and where it would go; raises what `preview` raises."""
+    config = configuration(c, topic)
+    place = position(to) if isinstance(to, str) else to
+    wanted = chosen_partitions(c, config, partitions if isinstance(place, Position) else place.keys(), BadOffsets)
+    if len(wanted) > MAX_AT_ONCE:
+        raise BadOffsets(f"{len(wanted)} partitions are too many for one reset; name at most {MAX_AT_ONCE} at once")
+    answer = c.kafka.committed({config.group_id: {topic: wanted}})[config.group_id]
+    committed = committed_of(answer, topic)
+    before = {p: committed[p].offset if p in committed else None for p in wanted}
+    bounds = c.kafka.bounds(topic, wanted)
+    if unled := [p for p in wanted if p not in bounds]:
+        raise KafkaUnavailable(f"{leaderless(topic, unled)}, or name other partitions")
+    targets = _asked(c, topic, place, before, bounds) if isinstance(place, Position) else place
+    return tuple(_inside(p, before[p], targets[p], bounds[p]) for p in wanted)
+
+
+def _asked(
+    c: Coordinator,
+    topic: str,
+    place: Position,
+    before: Mapping[int, int | None],
+    bounds: Mapping[int, tuple[int, int]],
+) -> Mapping[int, int]:
+    """Partition → the offset that is asked for, which may lie outside of the log."""
+    kind, ends = place.kind, {p: bound[1] for p, bound in bounds.items()}
+    if kind is PositionKind.EARLIEST:
+        return {p: bound[0] for p, bound in bounds.items()}
+    if kind is PositionKind.LATEST:
+        return ends
+    if kind is PositionKind.CURRENT:
+        return {p: ends[p] if at is None else at for p, at in before.items()}
+    if kind is PositionKind.OFFSET:
+        return dict.fromkeys(before, place.number)
+    if kind is PositionKind.SHIFT:
+        if unknown := [p for p, at in before.items() if at is None]:
+            raise BadOffsets(
+                f"{named(unknown)} of topic {topic!r} cannot be shifted by {place.text}: nothing is committed; "
+                "name the other partitions, or give a position that needs no committed offset"
+            )
+        return {p: at + place.number for p, at in before.items() if at is not None}
+    at_ms = place.number if kind is PositionKind.TIME else int(c.clock.now() * 1000) - place.number
+    if at_ms < 0:
+        raise before_1970(f"{place.text} before now")
+    return ends | dict(c.kafka.at_times(topic, dict.fromkeys(before, at_ms)))  # no record that late: the end
+
+
+def _inside(partition: int, before: int | None, asked: int, bounds: tuple[int, int]) -> Shift:
+    """The nearest offset of the log, as Kafka's tool does it."""
+    target = min(max(asked, bounds[0]), bounds[1])
+    return Shift(partition, before, target, asked if asked != target else None)
+
+
+def reset(
+    c: Coordinator, topic: str, to: Place, partitions: Collection[int] = (), *, why: str, actor: Actor
+) -> tuple[Shift, ...]:
+    """Let the owners stop these partitions, commit, and start them again at `to`.
+
+    Raises what `preview` raises, and `LookAgain` while one of them moves. A task of Airflow resets once, however often it
+    is tried, also at the same time: every other try returns nothing.
+    """
+    if done_by(c, topic, actor):
+        return ()
+    shifts = shifts_to(c, topic, to, partitions)
+    done = partial(done_by, c, topic, actor)
+    return write_reset(c, topic, shifts, where=_said(to), why=why, actor=actor, done=done)
+
+
+def write_reset(
+    c: Coordinator,
+    topic: str,
+    shifts: tuple[Shift, ...],
+    *,
+    where: str,
+    why: str,
+    actor: Actor,
+    done: Callable[[], bool],
+    undoes: str = "",
+) -> tuple[Shift, ...]:
+    """Write a reset with its record; `where` says in the history where the partitions go. Nothing if it is `done`."""
+    by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
+    reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
+    said = f"{RESET} of {counted(len(shifts), 'partition')} {where} (by {by}{f': {why}' if why else ''})"
+    was_at = {one.partition: one.before for one in shifts if one.before is not None}
+    plan = Explanation(RESET, configuration(c, topic).topic_id, said, reasons, was_at=was_at, undoes=undoes)
+    targets = {one.partition: one.target for one in shifts}
+    report = transitions.seek(c, topic, targets, plan, actor, done=done)
+    if report.outcome is Outcome.UNCHANGED:
+        return ()
+    if report.outcome is Outcome.WAITING:
+        raise LookAgain(report.reason)
+    if report.outcome is not Outcome.WRITTEN:
+        raise _refused(report)
+    with about(**report.fields):
+        log.info("topic %s: %s", topic, said)
+    return shifts
+
+
+def _said(to: Place) -> str:
+    if isinstance(to, Mapping):
+        return "to given offsets"
+    return f"to {to}" if isinstance(to, str) else f"to {to.text}"
+
+
+def _refused(report: TopicReport) -> Refused:
+    return BadOffsets(f"the offsets of topic {report.topic!r} cannot be reset: {report.reason}")
+
+
+def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:
+    """The partitions that `set_paused` would change; raises what it raises."""
+    config = changeable(c, topic)
+    return tuple(p for p in chosen_partitions(c, config, partitions) if (p in config.paused) != paused)
+
+
+def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
+    """Pause partitions, or resume them; none = all. They stay with their owner, which still commits them.
+
+    Raises `NotManaged`, and `Refused` for partitions that are not there and for a topic that is removed.
+    """
+    wanted = chosen_partitions(c, configuration(c, topic), partitions)
+
+    def change(config: TopicConfig) -> TopicConfig:
+        return replace(config, paused=config.paused | set(wanted) if paused else config.paused - set(wanted))
+
+    changed = change_config(c, topic, change)
+    with about(topic=topic):
+        has = counted(len(changed.paused), "paused partition")
+        log.info("topic %s has %s, asked by %s %s", topic, has, actor.kind, actor.who)
+    return changed
+
+
+def done_by(c: Coordinator, topic: str, actor: Actor) -> bool:
+    """Whether another try of this task has done the reset."""
+    if actor.kind != "airflow":
+        return False
+    same = (actor.dag, actor.run, actor.task)
+    return any(
+        record.plan is not None
+        and record.plan.strategy == RESET
+        and (record.actor.dag, record.actor.run, record.actor.task) == same
+        for record in history.records(c, topic)
+    )

@@ -1,0 +1,80 @@
+"""Plans that exceed the site's budget wait until a person has approved exactly this plan; everything else goes on.
+
+A step of what a person has begun does not wait (`begun`).
+
+The approval stands in the topic's configuration, with a digest of what the plan was made from and of its moves. When one of
+these changes, the digest does, and the approval is void.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+
+from coordinator_tasks.core.errors import UNREADABLE
+from coordinator_tasks.core.machine.decision import Decision, Verdict
+from coordinator_tasks.core.machine.world import TopicView, World
+from coordinator_tasks.core.measure.budget import counted_moves, why_over
+from coordinator_tasks.core.measure.pause_prediction import Prediction, learned, predict
+from coordinator_tasks.core.model import Move, MoveKind, TopicConfig
+from coordinator_tasks.core.text.partition_text import because
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.plan import operations_under_way
+
+LEARNED_RECORDS = 500
+
+
+def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: Decision) -> Decision:
+    """The decision, with `approval` (its digest) and what it waits for in its reason if it needs a person's approval."""
+    record = decision.record
+    if not c.budget.is_set or not decision.may_wait or record is None or decision.verdict is not Verdict.WRITE:
+        return decision
+    moves = counted_moves(record.moves, ending(world))
+    over = why_over(c.budget, moves, len(view.partitions), _predicted(c, view.topic, moves), world.now)
+    digest = digest_of(view, decision)
+    said = _missing(view.config, digest) if over else ""
+    if not said or operations_under_way.is_step(c, view, world, moves):
+        return decision
+    return replace(decision, reason=f"{decision.reason}; {'; '.join(over)}: {said}", approval=digest)
+
+
+def digest_of(view: TopicView, decision: Decision) -> str:
+    """Sixteen hexadecimal digits over the inputs of a plan (epoch, configuration, who is there) and its moves."""
+    state, record, node = decision.state, decision.record, view.node
+    moves = [[one.partition, one.giver, one.taker, one.kind] for one in record.moves] if record is not None else []
+    inputs = [state.planned, sorted(state.targets.items())] if state is not None else []
+    parts = [
+        view.topic,
+        node.generation if node else "",
+        node.epoch if node else 0,
+        len(view.partitions),
+        inputs,
+        moves,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _missing(config: TopicConfig, digest: str) -> str:
+    """What the plan waits for; empty = it is approved."""
+    found = config.approval
+    if found is None or found.digest != digest:
+        return f"it waits for approval; `approve {config.topic} {digest}` gives it"
+    if found.granted:
+        return ""
+    return f"{found.by} has rejected it{because(found.why)}; it waits until something changes"
+
+
+def ending(world: World) -> frozenset[str]:
+    """The consumers whose process ends: a hand-off that waits would become a death."""
+    lives = (world.life(consumer, member.incarnation) for consumer, member in world.members.items())
+    return frozenset(life.consumer for life in lives if life.leaving)
+
+
+def _predicted(c: Coordinator, topic: str, moves: list[Move]) -> dict[MoveKind, Prediction | None]:
+    if not c.budget.pause_s:
+        return {}
+    try:
+        past = learned(history.records(c, topic, LEARNED_RECORDS))
+    except UNREADABLE:
+        past = ()
+    return {kind: predict(past, kind) for kind in {one.kind for one in moves}}

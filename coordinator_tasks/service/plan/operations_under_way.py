@@ -1,0 +1,108 @@
+"""What a person has begun and the coordinator continues in steps: their plans need no approval, whatever the budget says.
+
+To begin an upgrade, a redeployment or a planned restart, or to let a fleet grow by itself, is the person's act. A step that
+waited would keep the way back waiting as well.
+"""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from coordinator_tasks.core.codecs.growth_codec import Growth
+from coordinator_tasks.core.errors import UNREADABLE
+from coordinator_tasks.core.fleet.growth import Decision, Kind
+from coordinator_tasks.core.fleet.upgrade import Upgrade
+from coordinator_tasks.core.machine import restarts
+from coordinator_tasks.core.machine.split import kept
+from coordinator_tasks.core.machine.world import TopicView, World
+from coordinator_tasks.core.model import Fleet, Move
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet as fleets
+from coordinator_tasks.service.nodes import growth_store, upgrade_store
+
+
+def is_step(c: Coordinator, view: TopicView, world: World, moves: Sequence[Move]) -> bool:
+    """Whether one of these moves is a step of what a person has begun. The rest of the plan is done with it."""
+    found = fleets.fleets(c)
+    growths = [one for one in growth_store.readable(c) if one.limits.act and _acted(one)]
+    drained, started = _drained(c, world, found, growths), _started(view, world, found, growths)
+    pinned = {
+        (one.partition, one.taker)
+        for growth in growths
+        for decision in _acted(growth)
+        for one in decision.moves
+        if one.topic == view.topic and view.config.pins.get(one.partition) == one.taker
+    }
+    return any(
+        (view.config.split is not None and not kept(view.config.split, {one.partition: one.giver}))
+        or one.giver in drained
+        or one.taker in started
+        or (one.partition, one.taker) in pinned
+        or _of_restart(view.topic, world, one)
+        for one in moves
+    )
+
+
+def _drained(c: Coordinator, world: World, found: Collection[Fleet], growths: Collection[Growth]) -> set[str]:
+    """Whom an upgrade, a redeployment or a growth that is not over has drained.
+
+    The first two do it in the name of the fleet. A person may have that name, and may write any reason: each of them has to
+    name the consumer as well.
+    """
+    asked = {who: one.draining for who, one in world.directives.items() if one.draining is not None}
+    names = {one.by for one in asked.values()}
+    told = {(who, one.said) for growth in growths for one in _acted(growth) for who in one.leaves}
+    drained = {who for who, one in asked.items() if (who, one.why) in told}
+    for fleet in (one for one in found if one.app in names):
+        mine = {who: one.why for who, one in asked.items() if one.by == fleet.app}
+        drained |= {who for who in mine if who in fleet.replaced and _is_old(world, who, fleet.replaced[who])}
+        upgrade = _under_way(c, fleet.app)
+        if upgrade is not None:
+            both = (*upgrade.old_consumers, *upgrade.new_consumers)
+            drained |= {who for who, why in mine.items() if who in both and why == upgrade.said}
+    return drained
+
+
+def _is_old(world: World, consumer: str, incarnation: int) -> bool:
+    """Whether no later process of this consumer is registered."""
+    return consumer not in world.members or world.members[consumer].incarnation <= incarnation
+
+
+def _under_way(c: Coordinator, app: str) -> Upgrade | None:
+    with suppress(*UNREADABLE):  # who continues the upgrade reports it
+        found = upgrade_store.find(c, app)
+        return None if found is None or found.over else found
+    return None
+
+
+def _started(view: TopicView, world: World, found: Collection[Fleet], growths: Collection[Growth]) -> set[str]:
+    """Whom a redeployment has started again, or a growth has added, and who has not had its plan, or all of it, yet."""
+    state = view.state
+    planned = state.targets if state is not None and state.planned else {}
+    joined = {c: one.incarnation for c, one in world.members.items() if planned.get(c) != one.incarnation}
+    started = {
+        consumer
+        for fleet in found
+        for consumer, old in fleet.replaced.items()
+        if joined.get(consumer, 0) > old
+        and consumer in world.claims
+        and not any(one > old for one in world.claims[consumer].ended)
+    }
+    for growth in growths:
+        last, limits = _acted(growth)[-1], growth.limits
+        judged_s = 2 * (limits.start_up_s + limits.window_s)
+        if last.kind is Kind.GROW and world.now - last.at < judged_s:
+            started |= {consumer for one in found if one.app == growth.app for consumer in one.consumers}
+    return started & joined.keys()
+
+
+def _acted(growth: Growth) -> list[Decision]:
+    return [one for one in growth.memory.decisions if one.acted]
+
+
+def _of_restart(topic: str, world: World, move: Move) -> bool:
+    """Whether a planned restart gives this partition away meanwhile, or gets it back."""
+    giver, taker = world.members.get(move.giver), world.members.get(move.taker)
+    leaving = world.life(move.giver, giver.incarnation).restart if giver is not None else None
+    back = restarts.back({move.taker: taker.incarnation}, world).get(move.taker) if taker is not None else None
+    returns = back is not None and move.partition in back.partitions.get(topic, ())
+    return returns or (leaving is not None and leaving.moves)

@@ -1,0 +1,282 @@
+"""How long moved partitions stood still: measured after a rebalance, and kept in the record that ends it.
+
+A taker says only after its first batch how it has taken up a partition, so the record is completed after it is written: by
+whoever has made the topic Stable, by the plain loop and by `reconcile`. Each adds what is missing by compare-and-set, and what
+is there stays: any number of them have one effect.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeAlias
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.history_codec import decode_record, with_pauses
+from coordinator_tasks.core.errors import UNREADABLE, LookAgain, Malformed, NoAccess
+from coordinator_tasks.core.measure import pauses
+from coordinator_tasks.core.measure.pauses import Moved, Span
+from coordinator_tasks.core.model import (
+    ConsumerStatus,
+    Move,
+    Pause,
+    Pauses,
+    Record,
+    Release,
+    RunningPartition,
+    State,
+    TopicNode,
+    TopicStatus,
+)
+from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.core.ports import Node, SetData, Stat
+from coordinator_tasks.core.protocol.znodes import find_many, newest_first
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history, store
+
+COMPLETE_S = 600.0
+"""So long after a topic has become Stable its rebalance is measured; consumers tell it for a while longer."""
+AGAIN_S = 0.25
+Told: TypeAlias = Callable[[str, Pauses], None]
+"""Is told what is new of a topic's pauses: each moved partition once, and once how what stayed was disturbed."""
+_CHUNK = 32
+_MOST_RECORDS = 500
+"""So many records are looked through for the epoch that a giver's last commit names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A record as it stands in ZooKeeper."""
+
+    record: Record
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What consumers say, and between which monotonic times of ours they were asked."""
+
+    by_consumer: Mapping[str, ConsumerStatus]
+    began_s: float
+    ended_s: float
+
+    def made(self, status: ConsumerStatus, offset: Span) -> Span:
+        """When this answer was made, in ZooKeeper's time, which is our clock's plus `offset`."""
+        low, high = max(status.asked_s, self.began_s), min(status.answered_s or self.ended_s, self.ended_s)
+        return Span(low + offset.low, high + offset.high)
+
+
+def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: None) -> tuple[str, ...]:
+    """Measure the last rebalance of each topic, if it has ended lately; returns the topics of which more may come.
+
+    `told` gets what is written now, once of all who measure.
+    A problem with one topic or one consumer leaves out only what it concerns. Raises `StoreUnavailable` and
+    `DiscoveryUnavailable`.
+    """
+    ended = [found for topic in _lately_stable(c, topics) if (found := _ended(c, topic)) is not None and found.missing]
+    if not ended:
+        return ()
+    owners = {consumer for one in ended for consumer in one.node.assignments.values()}
+    members = [member for consumer, member in c.discovery.members().items() if consumer in owners]
+    began_s = c.clock.monotonic()
+    said = c.statuses.ask(members)
+    by_consumer = {who: one for who, one in said.items() if isinstance(one, ConsumerStatus)}
+    answers = _Answers(by_consumer, began_s, c.clock.monotonic())
+    return tuple(one.topic for one in ended if not _extend(c, one, answers, told))
+
+
+def complete_within(
+    c: Coordinator, topics: Collection[str], limit_s: float, told: Told = lambda *_: None
+) -> tuple[str, ...]:
+    """`complete`, again and again until nothing is missing or the time is over: first records pass soon after Stable."""
+    until = c.clock.monotonic() + limit_s
+    while (left := complete(c, topics, told)) and c.clock.monotonic() < until:
+        topics = left
+        c.clock.sleep(AGAIN_S)
+    return left
+
+
+# What has ended ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A rebalance that has ended. `written`: its records, oldest first; `moves`: by moved partition its last move, and the
+    record of that.
+    """
+
+    topic: str
+    node: TopicNode
+    written: tuple[_Written, ...]
+    moves: Mapping[int, tuple[Move, _Written]]
+
+    @property
+    def last(self) -> _Written:
+        return self.written[-1]
+
+    @property
+    def missing(self) -> list[int]:
+        """The moved partitions that nobody has measured."""
+        stored = self.last.record.pauses
+        known = {one.partition for one in stored.measured} if stored is not None else set()
+        return [p for p in self.moves if p not in known]
+
+    def status(self, consumer: str, answers: _Answers) -> TopicStatus | None:
+        """What an owner says of the topic, if it is the incarnation that owns something, in the present generation."""
+        answer = answers.by_consumer.get(consumer)
+        if answer is None or answer.incarnation != self.node.incarnations.get(consumer):
+            return None
+        status = answer.topics.get(self.topic)
+        return status if status is not None and status.generation == self.node.generation else None
+
+    def running(self, partition: int, answers: _Answers) -> RunningPartition | None:
+        """What the taker says of the partition, if it knows how it has taken it up under the present grant."""
+        status = self.status(self.node.assignments[partition], answers)
+        one = status.running.get(partition) if status is not None else None
+        mine = one is not None and one.token.epoch == self.node.since.get(partition)
+        return one if one is not None and mine and one.taken is not None else None
+
+
+def _lately_stable(c: Coordinator, topics: Collection[str]) -> list[str]:
+    paths = {topic: c.paths.state(topic) for topic in sorted(set(topics)) if is_topic(topic)}
+    found: list[str] = []
+    for topic, node in find_many(c.zk, paths, {}).items():
+        try:
+            state = codec.decode_state(paths[topic], node.data)
+        except Malformed:
+            continue  # who works on the topic says it
+        if state.state is State.STABLE and abs(c.clock.now() - state.since_at) <= COMPLETE_S:
+            found.append(topic)
+    return found
+
+
+def _ended(c: Coordinator, topic: str) -> _Ended | None:
+    """The topic's last rebalance; `None` = there is none, it has not ended, or something of it cannot be read."""
+    try:
+        node = store.read_node(c.paths.topic(topic), c.zk.find(c.paths.topic(topic)))
+        written = _last_records(c, topic)
+    except UNREADABLE:
+        return None
+    if node is None or not written or written[-1].record.target is not State.STABLE:
+        return None
+    moves = {move.partition: (move, one) for one in written for move in one.record.moves}
+    moved = {
+        partition: (move, one)
+        for partition, (move, one) in sorted(moves.items())
+        if move.giver not in ("", move.taker) and node.assignments.get(partition) == move.taker
+    }
+    return _Ended(topic, node, written, moved)
+
+
+def _last_records(c: Coordinator, topic: str) -> tuple[_Written, ...]:
+    """The records of the last rebalance, oldest first."""
+    found: list[_Written] = []
+    for name, path, node in newest_first(c.zk, c.paths.history(topic), history.names(c, topic), _CHUNK):
+        record = decode_record(path, node.data, int(name))
+        if found and record.rebalance != found[0].record.rebalance:
+            break
+        found.append(_Written(record, node))
+    return tuple(reversed(found))
+
+
+# What is measured ----------------------------------------------------------------------------------------------------
+
+
+def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> bool:
+    """Add what the answers say to the record; True if nothing is missing any more."""
+    record, node = ended.last.record, ended.last.node
+    ready = {p: one for p in ended.missing if (one := ended.running(p, answers)) is not None}
+    if not ready and record.pauses is not None:
+        return False
+    path = c.paths.record(ended.topic, record.sequence)
+    try:
+        offset, version = _zookeeper_time(c, path, node)
+        found = pauses.merged(record.pauses, _measured(c, ended, answers, ready, offset))
+        c.zk.transact([SetData(path, with_pauses(path, node.data, found), version)])
+    except (LookAgain, NoAccess):
+        return False  # somebody else completes it, it was pruned, or it may not be written
+    fresh = tuple(one for one in found.measured if one.partition in ready)
+    known = record.pauses is not None and record.pauses.unmoved is not None
+    told(ended.topic, Pauses(fresh, found.missing, None if known else found.unmoved))
+    return found.missing == 0
+
+
+def _zookeeper_time(c: Coordinator, path: str, node: Node) -> tuple[Span, int]:
+    """ZooKeeper's time minus our monotonic clock, by its stamp on a write that changes nothing; and the version after it."""
+    before_s = c.clock.monotonic()
+    (stat,) = c.zk.transact([SetData(path, node.data, node.stat.version)])
+    after_s = c.clock.monotonic()
+    if not isinstance(stat, Stat):
+        raise TypeError("ZooKeeper answers a write with a stat")
+    return Span(stat.modified_at - after_s, stat.modified_at + pauses.TICK_S - before_s), stat.version
+
+
+def _measured(
+    c: Coordinator, ended: _Ended, answers: _Answers, ready: Mapping[int, RunningPartition], offset: Span
+) -> Pauses:
+    nodes = find_many(c.zk, {p: c.paths.partition(ended.topic, p) for p in ready})
+    written_at = _written_at(c, ended, ready.values())
+    measured: list[Pause] = []
+    left_out: list[str] = []
+    for partition, running in ready.items():
+        move, planned = ended.moves[partition]
+        release, released_at = _release_of(
+            c.paths.partition(ended.topic, partition), nodes.get(partition), planned.record
+        )
+        if running.taken is None:
+            continue
+        found = pauses.pause(
+            Moved(
+                partition,
+                move.giver,
+                move.taker,
+                planned.node.stat.created_at,
+                release,
+                released_at,
+                running.taken,
+                answers.made(answers.by_consumer[move.taker], offset),
+                running.record_bytes,
+                written_at.get(running.taken.last_pass.epoch) if running.taken.last_pass is not None else None,
+            )
+        )
+        if isinstance(found, str):
+            left_out.append(found)
+        else:
+            measured.append(found)
+    epochs = [one.record.epoch for one in ended.written]
+    told = {who: said.stalls for who in answers.by_consumer if (said := ended.status(who, answers)) is not None}
+    unmoved, not_believed = pauses.unmoved(told, min(epochs), max(epochs), ended.moves, ended.last.record.rebalance_s)
+    if unmoved is not None and unmoved.before_s:
+        # A giver of an earlier release does not say what is usual: then the other partitions do.
+        measured = [replace(one, usual_s=unmoved.before_s) if one.usual_s is None else one for one in measured]
+    kept = tuple(dict.fromkeys((*left_out, *not_believed)))[: pauses.MOST_LEFT_OUT]
+    return Pauses(tuple(measured), len(ended.moves) - len(measured), unmoved, kept)
+
+
+def _written_at(c: Coordinator, ended: _Ended, running: Iterable[RunningPartition]) -> dict[int, float]:
+    """Epoch → ZooKeeper's time of its first record, of the epochs that the last commits of givers without a release name."""
+    said = [one.taken for one in running if one.taken is not None and one.taken.released_s is None]
+    wanted = {one.last_pass.epoch for one in said if one.last_pass is not None}
+    found: dict[int, float] = {}
+    if not wanted:
+        return found
+    records = newest_first(c.zk, c.paths.history(ended.topic), history.names(c, ended.topic), _CHUNK)
+    with suppress(Malformed):  # who looks at the history says it
+        for name, path, node in islice(records, _MOST_RECORDS):
+            record = decode_record(path, node.data, int(name))
+            if record.generation != ended.node.generation or record.epoch < min(wanted):
+                break
+            found[record.epoch] = node.stat.created_at
+    return found
+
+
+def _release_of(path: str, node: Node | None, planned: Record) -> tuple[Release | None, float | None]:
+    """The release of a hand-off of this plan, and ZooKeeper's time of its write."""
+    try:
+        release = codec.decode_release(path, node.data) if node is not None else None
+    except Malformed:
+        release = None
+    if node is None or release is None:
+        return None, None
+    same = (release.epoch, release.generation) == (planned.epoch, planned.generation)
+    return (release, node.stat.modified_at) if same else (None, None)

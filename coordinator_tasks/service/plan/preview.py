@@ -1,0 +1,220 @@
+"""What would happen if something were different: moves, a reason for each, the backlog behind it, and its pause.
+
+The planner itself answers, with consumers that confirm everything at once. Writes nothing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from coordinator_tasks.core.errors import UNREADABLE
+from coordinator_tasks.core.machine import causes, what_if
+from coordinator_tasks.core.machine.draft import draft_of
+from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
+from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.measure.budget import counted_moves, why_over
+from coordinator_tasks.core.measure.pause_prediction import MIN_MOVES, PastMove, Prediction, learned, predict
+from coordinator_tasks.core.model import Move, MoveKind
+from coordinator_tasks.core.text.move_ways import HOW, way
+from coordinator_tasks.core.text.partition_text import counted, named, shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.nodes.store import not_managed
+from coordinator_tasks.service.plan import operations_under_way
+from coordinator_tasks.service.plan.approvals import ending
+from coordinator_tasks.service.plan.cluster_view import site_of
+
+LEARNED_RECORDS = 500
+SHOWN_MOVES = 200  # of one topic in a text; a program gets all
+
+
+@dataclass(frozen=True, slots=True)
+class PricedMove:
+    """One move and its price; `backlog`: records behind the partition, `pause`: `None` = unknown."""
+
+    partition: int
+    giver: str
+    taker: str
+    kind: MoveKind
+    reason: str
+    backlog: int | None = None
+    pause: Prediction | None = None
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        behind = "unknown backlog" if self.backlog is None else f"{counted(self.backlog, 'record')} behind"
+        return f"partition {self.partition} {way(self.giver, self.taker, self.kind, 1)}: {behind}, {self.pause_text}"
+
+    @property
+    def pause_text(self) -> str:
+        """How long it stands still, for a person."""
+        if self.kind is MoveKind.STOP:
+            return "nobody reads on"
+        if self.pause is None:
+            return "pause unknown"
+        return f"roughly {self.pause.text}" if self.pause.rough else self.pause.text
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """One topic. `counts`: consumer → its partitions then; `waits`: why it does not become Stable (empty = it does).
+
+    `frozen`: what has an owner stays. `over`: in which ways it exceeds the budget. `learned_from`: how many earlier moves have a known
+    pause. `problem`: why the topic is left out. `kept`: who leaves and keeps what it has, and why (empty = nobody does).
+    """
+
+    topic: str
+    moves: tuple[PricedMove, ...] = ()
+    counts: Mapping[str, int] | None = None
+    unowned: tuple[int, ...] = ()
+    summary: str = ""
+    waits: str = ""
+    frozen: bool = False
+    learned_from: int = 0
+    problem: str = ""
+    over: tuple[str, ...] = ()
+    kept: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For a person: one line for each move, then why."""
+        if self.problem:
+            return (f"{self.topic}: left out: {self.problem}",)
+        then = shown(f"{consumer} {count}" for consumer, count in (self.counts or {}).items()) or "nobody has any"
+        lines = [f"{self.topic}: {self._moved}; then {then}"]
+        if self.frozen:
+            lines.append(f"{self.topic}:   it is frozen: what has an owner stays there until somebody unfreezes it")
+        if self.over:
+            lines.append(f"{self.topic}:   it exceeds the budget, so it waits for approval: {'; '.join(self.over)}")
+        lines += [f"{self.topic}:   {one.text}" for one in self.moves[:SHOWN_MOVES]]
+        if len(self.moves) > SHOWN_MOVES:
+            lines.append(f"{self.topic}:   and {counted(len(self.moves) - SHOWN_MOVES, 'more move')}; --json gives all")
+        if any(one.kind is not MoveKind.STOP for one in self.moves):
+            lines.append(f"{self.topic}:   {self._learned}")
+        lines += [f"{self.topic}:   why {named(which)}: {text}" for text, which in _reasons(self.moves).items()]
+        lines += [f"{self.topic}:   {named(self.unowned)} would have no owner"] if self.unowned else []
+        lines += [f"{self.topic}:   {self.kept}"] if self.kept else []
+        lines += [f"{self.topic}:   it would wait: {self.waits}"] if self.waits else []
+        return tuple(lines)
+
+    @property
+    def _moved(self) -> str:
+        """How many partitions would move, and how many would begin with an owner that nobody had."""
+        begun = sum(1 for one in self.moves if not one.giver)
+        moved = len(self.moves) - begun
+        parts = [f"{counted(moved, 'partition')} would move"] if moved or not begun else []
+        parts += [f"{counted(begun, 'partition')} would start"] if begun else []
+        return " and ".join(parts).replace("0 partitions would move", "no partition would move")
+
+    @property
+    def _learned(self) -> str:
+        measured = f"{counted(self.learned_from, 'measured move')} of this topic" if self.learned_from else "none"
+        moving = [one.pause for one in self.moves if one.kind is not MoveKind.STOP]
+        if any(one is None for one in moving):
+            return (
+                f"a pause is predicted from measured moves of the same kind; the history of this topic has {measured}"
+            )
+        if any(one is not None and one.rough for one in moving):
+            return (
+                f"roughly: the median of {measured}, with a wide range; from {MIN_MOVES} of the same kind on, the range holds "
+                "four of five pauses"
+            )
+        return f"pauses: the median of {measured}, and the range that holds four of five of them"
+
+    @property
+    def pauses(self) -> tuple[str, ...]:
+        """The predicted pause of each kind of move: it is the same for all of them."""
+        found = {one.kind: one.pause_text for one in self.moves}
+        numbers = Counter(one.kind for one in self.moves)
+        return tuple(f"{counted(numbers[kind], 'move')} by {HOW[kind][0]}: {text}" for kind, text in found.items())
+
+
+def _reasons(moves: Iterable[PricedMove]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in moves:
+        found.setdefault(one.reason, []).append(one.partition)
+    return found
+
+
+def priced(outcome: Outcome, site: Site, past: Collection[PastMove]) -> Preview:
+    """The outcome for one topic of the site, with the price of each move. `past`: earlier moves, the newest first."""
+    topic = site.topics[outcome.topic]
+    known = what_if.loads(site.world.answers, topic)
+    pauses = {kind: predict(past, kind) for kind in {one.kind for one in outcome.moves}}
+    moves = tuple(
+        PricedMove(
+            one.partition,
+            one.giver,
+            one.taker,
+            one.kind,
+            one.reason,
+            known[one.partition].lag_records if one.partition in known else None,
+            pauses[one.kind] if one.giver and one.taker else None,
+        )
+        for one in outcome.moves
+    )
+    frozen = topic.config.frozen and not topic.config.removed
+    return Preview(
+        outcome.topic, moves, outcome.counts, outcome.unowned, outcome.summary, outcome.waits, frozen, len(past)
+    )
+
+
+def previewed(
+    site: Site, change: Change, policy: Policy, past: Mapping[str, Collection[PastMove]], topics: Collection[str] = ()
+) -> tuple[Site, tuple[Preview, ...]]:
+    """The site after the change, and the price of it for these topics (none = all). Raises `Refused`."""
+    after, wanted = _replayed(site, change, policy, topics)
+    return after, tuple(_with_kept(after, priced(one, site, past.get(one.topic, ()))) for one in wanted)
+
+
+def _with_kept(after: Site, found: Preview) -> Preview:
+    """The preview with who leaves and keeps partitions in the end; while the topic waits, they may still go."""
+    if found.waits:
+        return found
+    view, world = after.topics[found.topic], what_if.world_of(after, found.topic)
+    return replace(found, kept=causes.undrained(view, world, draft_of(view, "")))
+
+
+def _replayed(site: Site, change: Change, policy: Policy, topics: Collection[str]) -> tuple[Site, list[Outcome]]:
+    changed = what_if.changed(site, change, policy.strategies, tuple(topics))
+    after, outcomes = what_if.replay(changed, policy)
+    return after, [one for one in outcomes if not topics or one.topic in topics]
+
+
+def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
+    """The moves of a topic with a known pause, the newest first; none if its history cannot be read."""
+    try:
+        return learned(history.records(c, topic, LEARNED_RECORDS))
+    except UNREADABLE:
+        return ()
+
+
+def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tuple[Preview, ...]:
+    """What this change would move of these topics (none = all), from the state as it is now.
+
+    Raises `NotManaged`; `Refused` for a change that is not possible; the `Unavailable` kinds.
+    """
+    site, left_out = site_of(c)
+    for topic in topics:
+        if topic not in site.topics and topic not in left_out:
+            raise not_managed(c.zk, c.paths, topic)
+    chosen = [topic for topic in topics if topic in site.topics]
+    problems = tuple(Preview(t, problem=why) for t, why in left_out.items() if not topics or t in topics)
+    if topics and not chosen:
+        return problems
+    after, wanted = _replayed(site, change, c.policy, chosen)
+    # The history of a topic of which nothing moves is not read: there may be hundreds of topics.
+    found = [priced(one, site, earlier_moves(c, one.topic) if one.moves else ()) for one in wanted]
+    return (*(with_budget(c, site, _with_kept(after, one)) for one in found), *problems)
+
+
+def with_budget(c: Coordinator, site: Site, found: Preview) -> Preview:
+    """The preview, with what of it has to wait for a person's approval. Raises the `Unavailable` kinds."""
+    moves = [Move(one.partition, one.giver, one.taker, one.kind) for one in found.moves]
+    moves = counted_moves(moves, ending(site.world))
+    partitions = sum((found.counts or {}).values()) + len(found.unowned)
+    over = why_over(c.budget, moves, partitions, {one.kind: one.pause for one in found.moves}, site.world.now)
+    if not over or operations_under_way.is_step(c, site.topics[found.topic], site.world, moves):
+        return found
+    return replace(found, over=over)

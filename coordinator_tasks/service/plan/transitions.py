@@ -1,0 +1,528 @@
+"""The transitions as Airflow's tasks, the plain loop and the command line run them: one function per task.
+
+Every function reads the truth from ZooKeeper, decides with `core.machine`, and writes each topic in its own transaction;
+it may be killed anywhere, repeated, or run twice at once. A topic that is unreadable or waits does not stop the others.
+These functions raise `StoreUnavailable`; without the registry they hold every topic, and report why.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine import causes, machine, recovery
+from coordinator_tasks.core.machine.confirm import blockers, failing
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.machine import decide
+from coordinator_tasks.core.machine.presence import presence
+from coordinator_tasks.core.machine.table import TableBroken
+from coordinator_tasks.core.machine.together import TogetherPlan
+from coordinator_tasks.core.machine.unread import unread
+from coordinator_tasks.core.machine.world import Presence, TopicView
+from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
+from coordinator_tasks.core.ports import Operation
+from coordinator_tasks.core.protocol.znodes import children, compare_and_set
+from coordinator_tasks.logs import about
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import observe, store
+from coordinator_tasks.service.nodes.observe import Snapshot
+from coordinator_tasks.service.nodes.store import Stored
+from coordinator_tasks.service.nodes.topics import not_removed
+from coordinator_tasks.service.plan import approvals
+
+MAX_WRITES = 8  # of one topic in one call: a loss, a plan and what follows; the rest is for the next call
+MAX_RACES = 20  # lost races of one topic in one call
+MAX_LOOKS = 3  # further ones at a topic that changes during a look
+_PREVIEW = Actor("preview")
+_FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
+
+
+class Outcome(StrEnum):
+    """The result for a topic in one call."""
+
+    WRITTEN = "written"
+    UNCHANGED = "unchanged"
+    WAITING = "waiting"
+    HELD = "held"
+    OVERTAKEN = "overtaken"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """One topic's part of a call, for the log, XCom and the command line.
+
+    `explanation` is that of the call's last plan, if there was one; `left_out` names consumers and offsets that do not
+    count, each with its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: what owners cannot
+    process, `unread`: partition → why nobody reads it; only a preview asks.
+    """
+
+    topic: str
+    before: State
+    after: State
+    outcome: Outcome
+    reason: str
+    moves: tuple[Move, ...] = ()
+    blockers: tuple[str, ...] = ()
+    epoch: int = 0
+    rebalance: str = ""
+    explanation: Explanation | None = None
+    left_out: tuple[str, ...] = ()
+    approval: str = ""
+    failing: tuple[str, ...] = ()
+    unread: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """What log lines say of it: the topic, the epoch and the rebalance that it has now, where it has one."""
+        return _known(self.topic, self.epoch, self.rebalance)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a run would do now: write (`WRITTEN`) or wait (`WAITING`); `in_s`: seconds until a time-out ends (0 = none)."""
+
+    outcome: Outcome
+    in_s: float = 0.0
+
+
+class Waiting(StrEnum):
+    """The result of a check of what is waited for."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    REPLAN = "replan"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReport:
+    """One check of what is waited for. `topics`: topic → a sentence; `blockers`: topic → consumers that hold it up.
+
+    `confirmed` topics can continue now, `pending` ones cannot. `BLOCKED`: all pending ones wait for `stuck_after_s` or
+    longer. `fields`: topic → what log lines say of it.
+    """
+
+    waiting: Waiting
+    topics: dict[str, str] = field(default_factory=dict)
+    blockers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    confirmed: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    fields: dict[str, dict[str, object]] = field(default_factory=dict)
+
+
+def topics(c: Coordinator) -> tuple[str, ...]:
+    """The topics that this cluster manages, sorted; none while the cluster has no folder."""
+    return tuple(children(c.zk, c.paths.configs))
+
+
+def plan(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
+    """Initial → Starting, Stable → Closing or Starting; plans again in Closing and Starting. Waits for `settle_s`."""
+    return _Run(c, names, actor, frozenset({Step.PLAN})).run()
+
+
+def start(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
+    """Closing → Starting: assign the partitions whose possible owners have confirmed that they closed them."""
+    return _Run(c, names, actor, frozenset({Step.START})).run()
+
+
+def settle(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
+    """Starting → Stable, once the consumers have confirmed their starts."""
+    return _Run(c, names, actor, frozenset({Step.SETTLE})).run()
+
+
+def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
+    """Every step that is due, without waiting: for the plain loop."""
+    return _Run(c, names, actor, ALL_STEPS, patient=False).run()
+
+
+def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
+    """What `plan` would write now, or once it is approved. Writes nothing, not even notes, and does not wait."""
+
+    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        report, world = _report(stored, _judged(c, stored, snapshot, ALL_STEPS)), snapshot.world
+        return replace(report, failing=failing(stored.view, world), unread=unread(stored.view, world, c.policy))
+
+    return _each(c, names, show, planning=True, note=False)
+
+
+def explain(c: Coordinator, topic: str) -> Explanation:
+    """Why every partition of a topic is where it is, and what its strategy would do with it now. Writes nothing.
+
+    Raises `NotManaged`, `Refused` (a topic that is removed, or an error of a site's own strategy), `Malformed`, the
+    `Unavailable` kinds.
+    """
+    c.zk.sync()
+    config = not_removed(store.load(c.zk, c.paths, topic).view.config)
+    every = topics(c)
+    loaded, problems = _loaded(c, every)
+    snapshot = observe.snapshot(c, every, note=False)
+    views = {view.topic: view for view in observe.describe(c, [one.view for one in loaded])}
+    if topic in problems:
+        raise problems[topic]
+    still = replace(c, policy=replace(c.policy, settle_s=0.0, settle_max_s=0.0))
+    snapshot = _together(still, snapshot, list(views.values()), problems, always=frozenset({topic}))
+    found = machine.explain(_effective(c, views[topic]), snapshot.world_of(topic), c.policy)
+    return replace(found, summary=f"{_FROZEN}{found.summary}") if config.frozen else found
+
+
+def seek(
+    c: Coordinator,
+    topic: str,
+    offsets: Mapping[int, int],
+    plan: Explanation,
+    actor: Actor,
+    *,
+    done: Callable[[], bool],
+) -> TopicReport:
+    """Move partitions to these offsets, in one transaction with the record.
+
+    `done`: whether the history already has this change; then the outcome is `UNCHANGED`. For any other outcome but
+    `WRITTEN`, the reason says why it is not possible now. Raises `LookAgain` if the topic changes all the time.
+    """
+
+    def attempt() -> tuple[list[Operation], TopicReport]:
+        operations: list[Operation] = []
+
+        def act(stored: Stored, snapshot: Snapshot) -> TopicReport:
+            if done():  # asked after the read of the topic: a later record makes the write fail
+                return _report(stored, Decision(Verdict.NOTHING, "done already"))
+            decision = _seek(c, stored, snapshot, offsets, plan, actor)
+            if decision.verdict is Verdict.WRITE:
+                c.zk.ensure(c.paths.history(topic))
+                operations.extend(store.writes(c.paths, stored, decision, snapshot.world, announce=True))
+            return _report(stored, decision)
+
+        (report,) = _each(c, [topic], act, planning=True, alone=True)
+        return operations, report
+
+    return compare_and_set(c.zk, c.paths.topic(topic), attempt)
+
+
+def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> TopicReport:
+    """What `seek` would do now. Writes nothing, not even notes."""
+    plan = Explanation("", "", "")
+
+    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        return _report(stored, _seek(c, stored, snapshot, offsets, plan, _PREVIEW))
+
+    (report,) = _each(c, [topic], show, planning=True, note=False, alone=True)
+    return report
+
+
+def _seek(
+    c: Coordinator, stored: Stored, snapshot: Snapshot, offsets: Mapping[int, int], plan: Explanation, actor: Actor
+) -> Decision:
+    view = _effective(c, stored.view)
+    return machine.seek(view, snapshot.world_of(view.topic), c.policy, actor, offsets, plan)
+
+
+def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
+    """The topics among `names` (none = all) that need a run: something can be written now, or is waited for.
+
+    An absent owner is waited for as well: no event says when its end is known or its time-out is over.
+    """
+    found: dict[str, Need] = {}
+
+    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        decision = _decide(c, stored, snapshot, ALL_STEPS)
+        report, node = _report(stored, decision), stored.view.node
+        if report.outcome is Outcome.WRITTEN:
+            found[report.topic] = Need(Outcome.WRITTEN)
+        elif report.outcome is Outcome.WAITING and (decision.blockers or decision.wake_in_s):
+            found[report.topic] = Need(Outcome.WAITING, decision.wake_in_s)
+        elif node is not None and not decision.blockers:
+            in_s = causes.absent_for(node, snapshot.world, c.policy, c.zk.session_timeout_s)
+            if in_s is not None:
+                found[report.topic] = Need(Outcome.WAITING, in_s)
+        return report
+
+    _each(c, names or topics(c), show, planning=True)
+    return found
+
+
+def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
+    """The topics in which something can be written now, judged without the offsets committed in Kafka."""
+
+    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        _nudge(c, stored, snapshot)
+        return _report(stored, _decide(c, stored, snapshot, ALL_STEPS))
+
+    return tuple(one.topic for one in _each(c, names, show, planning=False) if one.outcome is Outcome.WRITTEN)
+
+
+def await_closed(c: Coordinator, names: Collection[str]) -> WaitReport:
+    """Check once, without sleeping, whether the possible owners have confirmed that they closed."""
+    return _await(c, names, State.CLOSING, frozenset({Step.START}))
+
+
+def await_started(c: Coordinator, names: Collection[str]) -> WaitReport:
+    """Check once, without sleeping, whether the new owners have confirmed that they started."""
+    return _await(c, names, State.STARTING, frozenset({Step.SETTLE}))
+
+
+class _Run:
+    """One call over several topics, in rounds: observe once, decide and write each topic, repeat for those not done."""
+
+    def __init__(
+        self, c: Coordinator, names: Collection[str], actor: Actor, steps: frozenset[Step], patient: bool = True
+    ) -> None:
+        self.c, self.actor, self.steps, self.patient = c, actor, steps, patient
+        self.pending = dict.fromkeys(sorted(set(names)))
+        self.reports: dict[str, TopicReport] = {}
+        self.races = dict.fromkeys(self.pending, 0)
+        self.writes = dict.fromkeys(self.pending, 0)
+        self.deadline = c.clock.monotonic() + c.policy.settle_max_s + c.policy.settle_s
+
+    def run(self) -> list[TopicReport]:
+        while self.pending:
+            # Only a topic that is decided in this round can ask for another one.
+            self.pending = dict.fromkeys(self.pending)
+            if self.c.clock.monotonic() >= self.deadline:
+                self.c = replace(self.c, policy=replace(self.c.policy, settle_s=0.0, settle_max_s=0.0))
+            planning = Step.PLAN in self.steps
+            reports = {r.topic: r for r in _each(self.c, list(self.pending), self._one, planning=planning, looks=0)}
+            for name, report in reports.items():
+                self._keep(name, report)
+            wake_s = min((w or 0.0 for w in self.pending.values()), default=0.0)
+            if wake_s > 0:
+                self.c.clock.sleep(min(wake_s, max(0.0, self.deadline - self.c.clock.monotonic())))
+        return [self.reports[name] for name in sorted(self.reports)]
+
+    def _one(self, stored: Stored, snapshot: Snapshot) -> TopicReport:
+        topic = stored.view.topic
+        decision = _decide(self.c, stored, snapshot, self.steps, self.actor)
+        self.pending[topic] = None
+        if decision.verdict is Verdict.WRITE:
+            try:
+                store.commit(self.c.zk, self.c.paths, stored, decision, snapshot.world)
+            except LookAgain as error:
+                self.races[topic] += 1
+                self.pending[topic] = 0.0
+                return replace(_report(stored, decision), outcome=Outcome.OVERTAKEN, reason=str(error))
+            self.writes[topic] += 1
+            self.pending[topic] = 0.0
+        elif decision.wake_in_s > 0 and self.patient and self.c.clock.monotonic() < self.deadline:
+            self.pending[topic] = decision.wake_in_s
+        else:
+            _nudge(self.c, stored, snapshot)
+        return _report(stored, decision)
+
+    def _keep(self, name: str, report: TopicReport) -> None:
+        """Merge the topic's report with those of earlier rounds; drop the topic if it is done."""
+        before = self.reports.get(name)
+        if before is not None and before.outcome is Outcome.WRITTEN:
+            if report.outcome is Outcome.WRITTEN:
+                explanation = report.explanation or before.explanation
+                report = replace(
+                    report, before=before.before, moves=before.moves + report.moves, explanation=explanation
+                )
+            elif report.outcome is Outcome.HELD:
+                report = before
+            else:
+                report = replace(before, after=report.after, blockers=report.blockers)
+        self.reports[name] = report
+        exhausted = self.races[name] >= MAX_RACES or self.writes[name] >= MAX_WRITES
+        if self.pending.get(name) is None or exhausted or (not self.patient and self.writes[name]):
+            self.pending.pop(name, None)
+
+
+def _each(
+    c: Coordinator,
+    names: Collection[str],
+    act: Callable[[Stored, Snapshot], TopicReport],
+    *,
+    planning: bool,
+    note: bool = True,
+    looks: int = MAX_LOOKS,
+    alone: bool = False,
+) -> list[TopicReport]:
+    """Load every topic, observe the world once, act on each topic; a problem with one topic is only in its own report.
+
+    A topic that a plan has changed meanwhile is looked at again, so many times; 0 = what is written is guarded anyhow.
+    `alone` = no plan is written or shown, so the topics beside `names` need not be read.
+    """
+    again: list[str] = []
+    c.zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
+    every = topics(c)
+    loaded, problems = _loaded(c, {*names, *(() if alone else every)})
+    reports = [
+        TopicReport(name, State.INITIAL, State.INITIAL, Outcome.HELD, str(error))
+        for name, error in problems.items()
+        if name in names
+    ]
+    mine = [stored for stored in loaded if stored.view.topic in names]
+    try:
+        snapshot = observe.snapshot(c, every, note=note)
+    except DiscoveryUnavailable as error:
+        return sorted(reports + [_held(stored, error) for stored in mine], key=lambda r: r.topic)
+    views = {view.topic: view for view in observe.describe(c, [stored.view for stored in loaded])}
+    asked = [
+        view for view in views.values() if (planning and view.topic in names) or view.node is None or view.state is None
+    ]
+    snapshot = replace(snapshot, committed=observe.committed(c, asked))
+    if not alone:
+        snapshot = _together(c, snapshot, list(views.values()), problems)
+    for stored in mine:
+        view = views[stored.view.topic]
+        try:
+            now = replace(stored, view=view)
+            if looks and _overtaken(c, now, snapshot):
+                again.append(view.topic)
+                continue
+            with about(**_fields(c, view)):
+                reports.append(act(now, snapshot))
+        except (Refused, Malformed, TableBroken, LookAgain) as error:
+            reports.append(_held(stored, error))
+    if again:
+        reports += _each(c, again, act, planning=planning, note=note, looks=looks - 1, alone=alone)
+    return sorted(reports, key=lambda r: r.topic)
+
+
+def _overtaken(c: Coordinator, stored: Stored, snapshot: Snapshot) -> bool:
+    """Whether a plan was written after the topic was read, whose answers and commits look like those of a lost ZooKeeper."""
+    contradicted = recovery.needed(stored.view, snapshot.world_of(stored.view.topic)) is not None
+    return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
+
+
+def _loaded(c: Coordinator, names: Collection[str]) -> tuple[list[Stored], dict[str, Malformed | Refused | LookAgain]]:
+    """These topics as they are stored, by name; and topic → why it cannot be read."""
+    loaded: list[Stored] = []
+    problems: dict[str, Malformed | Refused | LookAgain] = {}
+    for name in sorted(names):
+        try:
+            loaded.append(store.load(c.zk, c.paths, name))
+        except (Malformed, Refused, LookAgain) as error:
+            problems[name] = error
+    return loaded, problems
+
+
+def _together(
+    c: Coordinator,
+    snapshot: Snapshot,
+    views: Collection[TopicView],
+    problems: Collection[str],
+    always: frozenset[str] = frozenset(),
+) -> Snapshot:
+    """The snapshot with the plan of all topics as one, which is computed when a topic needs it."""
+    effective = [_effective(c, view) for view in views]
+    elsewhere = snapshot.of_unread(problems)
+    found = TogetherPlan(effective, snapshot.world_of, c.policy, snapshot.world.members, elsewhere, always)
+    return replace(snapshot, together=found)
+
+
+def _fields(c: Coordinator, view: TopicView) -> dict[str, object]:
+    """What log lines say of the topic while it is worked on."""
+    epoch = view.node.epoch if view.node is not None else 0
+    rebalance = view.state.rebalance if view.state is not None else ""
+    return {"cluster": c.paths.cluster, **_known(view.topic, epoch, rebalance)}
+
+
+def _known(topic: str, epoch: int, rebalance: str) -> dict[str, object]:
+    return {"topic": topic, **({"epoch": epoch} if epoch else {}), **({"rebalance": rebalance} if rebalance else {})}
+
+
+def _effective(c: Coordinator, view: TopicView) -> TopicView:
+    """The view with its effective strategy and parameters: the topic's, or else the cluster's."""
+    return replace(view, config=c.policy.strategies.effective(view.config))
+
+
+def _decide(
+    c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
+) -> Decision:
+    """The decision; a plan that waits for a person is left out, and everything else is done meanwhile."""
+    found = _judged(c, stored, snapshot, steps, actor)
+    if not found.approval:
+        return found
+    world = snapshot.world_of(stored.view.topic)
+    beside = decide(_effective(c, stored.view), world, c.policy, actor, steps, plans=False)
+    waits = Decision(Verdict.WAIT, found.reason, approval=found.approval, left_out=found.left_out)
+    return beside if beside.verdict is Verdict.WRITE else waits
+
+
+def _judged(
+    c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
+) -> Decision:
+    view, world = _effective(c, stored.view), snapshot.world_of(stored.view.topic)
+    return approvals.held_for_approval(c, view, world, decide(view, world, c.policy, actor, steps))
+
+
+def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:
+    sentences: dict[str, str] = {}
+    waiting: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Waiting] = {}
+    fields: dict[str, dict[str, object]] = {}
+
+    def check(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        view = stored.view
+        if view.state is None or view.state.state is not state:
+            return _report(stored, Decision(Verdict.NOTHING, "nothing to wait for"))
+        report = _report(stored, _decide(c, stored, snapshot, steps))
+        sentences[view.topic], waiting[view.topic] = report.reason, report.blockers
+        fields[view.topic] = _fields(c, view)
+        if report.outcome is Outcome.WRITTEN:
+            found[view.topic] = Waiting.CONFIRMED
+        elif _decide(c, stored, snapshot, frozenset({Step.PLAN})).verdict is Verdict.WRITE:
+            found[view.topic] = Waiting.REPLAN
+        else:
+            stuck = snapshot.world.now - view.state.since_at >= c.policy.stuck_after_s
+            found[view.topic] = Waiting.BLOCKED if stuck else Waiting.PENDING
+        _nudge(c, stored, snapshot)
+        return report
+
+    for report in _each(c, names, check, planning=False, alone=True):
+        if report.outcome is Outcome.HELD and report.topic not in sentences:
+            sentences[report.topic] = report.reason
+            if report.before is state:
+                found[report.topic] = Waiting.PENDING
+    pending = tuple(sorted(topic for topic, kind in found.items() if kind is not Waiting.CONFIRMED))
+    confirmed = tuple(topic for topic, kind in found.items() if kind is Waiting.CONFIRMED)
+    order = (Waiting.REPLAN, Waiting.PENDING, Waiting.BLOCKED)
+    overall = next((kind for kind in order if kind in found.values()), Waiting.CONFIRMED)
+    kept = {topic: waiting[topic] for topic in pending if waiting.get(topic)}
+    return WaitReport(overall, sentences, kept, confirmed, pending, fields)
+
+
+def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
+    """Hand the topic node to detached consumers that must act on it: they cannot read it themselves."""
+    node, world = stored.view.node, snapshot.world
+    if node is None:
+        return
+    for consumer in blockers(stored.view, world):
+        incarnation = node.incarnations.get(consumer, 0)
+        claim = world.claims.get(consumer)
+        if claim is not None and presence(consumer, incarnation, world, c.policy) is Presence.DETACHED:
+            member = Member(consumer, incarnation, claim.address, claim.boot_id)
+            c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node, 0 if stored.view.packed else None))
+
+
+_OUTCOMES = {
+    Verdict.WRITE: Outcome.WRITTEN,
+    Verdict.NOTHING: Outcome.UNCHANGED,
+    Verdict.WAIT: Outcome.WAITING,
+    Verdict.HOLD: Outcome.HELD,
+}
+
+
+def _report(stored: Stored, decision: Decision) -> TopicReport:
+    before = stored.view.state
+    after = decision.state or before
+    node = decision.node or stored.view.node
+    return TopicReport(
+        topic=stored.view.topic,
+        before=before.state if before is not None else State.INITIAL,
+        after=after.state if after is not None else State.INITIAL,
+        outcome=_OUTCOMES[decision.verdict],
+        reason=decision.reason,
+        moves=decision.record.moves if decision.record is not None else (),
+        blockers=tuple(decision.blockers or ()),
+        epoch=node.epoch if node is not None else 0,
+        rebalance=after.rebalance if after is not None else "",
+        explanation=decision.explanation,
+        left_out=decision.left_out,
+        approval=decision.approval,
+    )
+
+
+def _held(stored: Stored, error: Exception) -> TopicReport:
+    return _report(stored, Decision(Verdict.HOLD, str(error)))

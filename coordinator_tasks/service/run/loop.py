@@ -1,0 +1,152 @@
+"""The plain loop: the same transitions without Airflow, for tests, benchmarks and small sites.
+
+It has no state that matters. While ZooKeeper or the registry does not answer, or a right on a folder that each plan needs
+is missing, it changes nothing, says so once, and continues when they are back. While Kafka does not answer, it does what
+is possible without Kafka.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.errors import NoAccess, Unavailable
+from coordinator_tasks.core.model import Actor, MoveKind, State
+from coordinator_tasks.core.text.partition_text import shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import idle_consumers
+from coordinator_tasks.service.plan import pauses, transitions
+from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.run import upkeep
+from coordinator_tasks.service.watch import lag_moments
+
+BUSY_S = 0.05  # pause while something is waited for
+HANDOFF_S = 0.2  # pause after a plan that consumers perform among themselves: they answer later
+QUIET_S = 1.0  # pause while nothing is due: finds changes that no watch reports
+AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after the coordinator has asked
+CHORES_S = 10.0  # new partitions and readmissions
+PRUNE_S = 60.0  # old records
+MEASURE_S = 30.0  # after Stable; later it is one of the chores
+log = logging.getLogger(__name__)
+
+
+def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicReport], None] | None = None) -> None:
+    """Run until `stop` is set. `who` is written to the history; `show` gets the report of every write."""
+    wake = threading.Event()
+    actor = Actor("loop", who)
+    held = ""
+    said: set[str] = set()
+    chores, measures = _Chores(), _Measures()
+    while not stop.is_set():
+        wake.clear()
+        try:
+            c.discovery.watch(wake.set)
+            chores.do(c)
+            reports = transitions.step(c, transitions.topics(c), actor)
+            measures.do(c, reports)
+        except (Unavailable, NoAccess) as error:
+            if str(error) != held:
+                held = str(error)
+                log.warning("holding everything as it is: %s", held)
+            stop.wait(QUIET_S)
+            continue
+        if held:
+            log.warning("everything answers again; continuing")
+            held = ""
+        said = _say(reports, said)
+        for report in reports:
+            if report.outcome is Outcome.WRITTEN and show is not None:
+                show(report)
+        _pause(stop, wake, min(_pause_s(reports), measures.pause_s if measures.until else QUIET_S))
+
+
+@dataclass(slots=True)
+class _Chores:
+    """When the upkeep is due again, and its last lines: the same line is logged once."""
+
+    at: float = 0.0
+    prune_at: float = 0.0
+    said: frozenset[str] = frozenset()
+
+    def do(self, c: Coordinator) -> None:
+        now = c.clock.monotonic()
+        if now < self.at:
+            return
+        prune = now >= self.prune_at
+        managed = transitions.topics(c)
+        lines = [
+            *upkeep.upkeep(c, managed, prune=prune),
+            *idle_consumers.give_up(c, managed),
+            *lag_moments.keep(c, managed),
+        ]
+        for line in lines:
+            if line not in self.said:
+                log.warning("%s", line)
+        self.said = frozenset(lines)
+        self.at = now + CHORES_S
+        self.prune_at = now + PRUNE_S if prune else self.prune_at
+
+
+@dataclass(slots=True)
+class _Measures:
+    """The topics that have just become Stable, each with the time until when its pauses are measured here.
+
+    The pause between two looks doubles: each reads the names of all records.
+    """
+
+    until: dict[str, float] = field(default_factory=dict)
+    at: float = 0.0
+    pause_s: float = 0.0
+
+    def do(self, c: Coordinator, reports: Collection[TopicReport]) -> None:
+        now = c.clock.monotonic()
+        ended = [one.topic for one in reports if one.outcome is Outcome.WRITTEN and one.after is State.STABLE]
+        if ended:
+            self.until.update(dict.fromkeys(ended, now + MEASURE_S))
+            self.at, self.pause_s = now, pauses.AGAIN_S
+        if self.until and now >= self.at:
+            left = pauses.complete(c, self.until)
+            self.until = {topic: until for topic, until in self.until.items() if topic in left and now < until}
+            self.at, self.pause_s = now + self.pause_s, 2 * self.pause_s
+
+
+def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
+    """Log what is left out, and why which topics are held, unless `said` has it; returns all that holds now."""
+    held: dict[str, list[TopicReport]] = {}
+    left_out: dict[str, list[TopicReport]] = {}
+    for report in reports:
+        if report.outcome is Outcome.HELD:
+            held.setdefault(report.reason, []).append(report)
+        for one in report.left_out:
+            left_out.setdefault(f"left out: {one}", []).append(report)
+    for reason in sorted(held.keys() - set(said)):
+        names = shown(report.topic for report in held[reason])
+        log.warning("holding %s: %s", names, reason, extra=_fields(held[reason]))
+    for line in sorted(left_out.keys() - set(said)):
+        log.warning("%s", line, extra=_fields(left_out[line]))
+    return held.keys() | left_out.keys()
+
+
+def _fields(reports: Sequence[TopicReport]) -> dict[str, object]:
+    """What a line about these topics has as fields: only a line about one topic is of that topic."""
+    return reports[0].fields if len(reports) == 1 else {}
+
+
+def _pause_s(reports: Collection[TopicReport]) -> float:
+    """Seconds until the next look, if no watch fires."""
+    busy = [r for r in reports if r.outcome in (Outcome.WRITTEN, Outcome.WAITING, Outcome.OVERTAKEN)]
+    if not busy:
+        return QUIET_S
+    return HANDOFF_S if all(map(_is_among_consumers, busy)) else BUSY_S
+
+
+def _is_among_consumers(report: TopicReport) -> bool:
+    moves = report.moves if report.outcome is Outcome.WRITTEN else ()
+    return bool(moves) and all(move.kind in AMONG_THEM for move in moves)
+
+
+def _pause(stop: threading.Event, wake: threading.Event, limit_s: float) -> None:
+    """Wait for a watch, at most `limit_s`; notices a stop within a tenth of a second."""
+    waited = 0.0
+    while waited < limit_s and not stop.is_set() and not wake.wait(min(0.1, limit_s)):
+        waited += 0.1

@@ -1,0 +1,85 @@
+"""The periodic work beside the transitions, for the plain loop and for Airflow's `reconcile`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, NoAccess, Refused
+from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import redeployment, upgrades
+from coordinator_tasks.service.nodes import directives, history, topics
+from coordinator_tasks.service.plan import pauses
+
+
+def upkeep(
+    c: Coordinator, managed: Sequence[str], *, prune: bool = True, told: pauses.Told = lambda *_: None
+) -> Iterator[str]:
+    """Refresh the partition lists, complete readmissions, continue redeployments and upgrades, measure pauses, prune the histories.
+
+    A line for each result or problem. `told` gets the pauses that are measured.
+
+    An unreadable node stops none of the others. `prune` False = leave the histories, whose lists are long, for another
+    call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
+    """
+    yield from _refresh(c, managed)
+    yield from readmit(c)
+    pauses.complete(c, managed, told)
+    yield from redeploy(c)
+    yield from upgrade(c)
+    if prune:
+        for topic in filter(is_topic, managed):
+            yield from _pruned(topic, partial(history.prune, c, topic))
+        yield from _pruned("what was asked for", partial(history.prune_asked, c))
+
+
+def _pruned(of: str, prune: Callable[[], int]) -> Iterator[str]:
+    try:
+        count = prune()
+    except NoAccess as error:
+        yield f"{of}: old records stay: {error}"
+        return
+    if count:
+        yield f"{of}: old records pruned: {count}"
+
+
+def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
+    if not managed:
+        return
+    try:
+        for refreshed in topics.refresh_partitions(c, managed):
+            if refreshed.problem:
+                yield refreshed.problem
+            elif refreshed.created:
+                yield f"{refreshed.topic} has {len(refreshed.created)} new partitions"
+    except (KafkaUnavailable, Refused) as error:
+        yield f"the partition lists stay as they are: {error}"
+
+
+def readmit(c: Coordinator) -> Iterator[str]:
+    """Complete the readmissions that are possible; a line for each, and for each problem."""
+    problems: list[str] = []
+    try:
+        for consumer in directives.complete_readmissions(c, problems):
+            yield f"{consumer} is readmitted"
+    except (LookAgain, NoAccess) as error:
+        problems.append(f"nobody is readmitted: {error}")
+    yield from problems
+
+
+def redeploy(c: Coordinator) -> Iterator[str]:
+    """Do the next step of each redeployment; a line for each, and for each problem."""
+    return _continued("redeployments", partial(redeployment.advance, c))
+
+
+def upgrade(c: Coordinator) -> Iterator[str]:
+    """Do the next steps of each upgrade; a line for each, and for each problem."""
+    return _continued("upgrades", partial(upgrades.advance, c))
+
+
+def _continued(what: str, advance: Callable[[list[str]], Iterator[str]]) -> Iterator[str]:
+    problems: list[str] = []
+    try:
+        yield from advance(problems)
+    except NoAccess as error:
+        problems.append(f"the {what} wait: {error}")
+    yield from problems

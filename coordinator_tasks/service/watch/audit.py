@@ -1,0 +1,149 @@
+"""The ownership audit of a running cluster: two looks at what `core.machine.audit` compares. Writes nothing."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from coordinator_tasks import __version__
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NoAccess, Refused
+from coordinator_tasks.core.machine import audit as rules
+from coordinator_tasks.core.machine.audit import Committer, Finding, Kind, Trace
+from coordinator_tasks.core.machine.world import TopicView
+from coordinator_tasks.core.model import Committed
+from coordinator_tasks.core.text.partition_text import counted
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import observe, store
+from coordinator_tasks.service.nodes.fleet import CODE, fleets
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.watch.group_commits import SILENT_S
+
+BETWEEN_S = 2.5
+"""Between two looks: longer than a hand-off, and than an owner needs to commit over somebody else's commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The result. `problems`: what could not be looked at; `between_s` between the looks, 0 = one look was enough."""
+
+    findings: tuple[Finding, ...] = ()
+    committers: tuple[Committer, ...] = ()
+    problems: tuple[str, ...] = ()
+    between_s: float = 0.0
+
+    @property
+    def alarms(self) -> tuple[Finding, ...]:
+        """The findings that a person should look at soon."""
+        return tuple(one for one in self.findings if one.alarm)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Every kind in a word → how many findings."""
+        found = Counter(one.code for one in self.findings)
+        return {kind.word: found[kind] for kind in Kind}
+
+
+@dataclass(slots=True)
+class Look:
+    """What one look has found, for `compared`."""
+
+    traces: dict[str, set[Trace]] = field(default_factory=dict)
+    committed: dict[str, Mapping[int, Committed]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def doubtful(self) -> list[str]:
+        """The topics of which only a second look can say what is true."""
+        return [topic for topic, found in self.traces.items() if rules.suspicious(found)]
+
+
+def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BETWEEN_S, always: bool = True) -> Audit:
+    """Audit these topics (none = all). A second look comes after `between_s`, with `always` False only if it is needed.
+
+    What cannot be read of one topic, group or consumer hides nothing else. Raises `StoreUnavailable` and
+    `DiscoveryUnavailable`.
+    """
+    first = look(c, names)
+    again = list(first.traces) if always else first.doubtful
+    if not again:
+        return compared(first)
+    c.clock.sleep(between_s)
+    return compared(first, look(c, again), between_s)
+
+
+def compared(first: Look, second: Look | None = None, between_s: float = 0.0) -> Audit:
+    """What two looks say together, `between_s` apart; without a second one only what counts at once."""
+    found = list(first.findings)
+    who: list[Committer] = []
+    for topic, traces in sorted(first.traces.items()):
+        found += rules.findings(topic, traces, second.traces.get(topic, ()) if second is not None else traces)
+        if second is not None and topic in second.committed:
+            who += rules.committers(topic, first.committed.get(topic, {}), second.committed[topic])
+    found.sort(key=lambda one: one.code)
+    problems = dict.fromkeys((*first.problems, *(second.problems if second is not None else ())))
+    return Audit(tuple(found), tuple(who), tuple(problems), between_s)
+
+
+def look(c: Coordinator, names: Collection[str] = ()) -> Look:
+    """Look once at these topics (none = all); what is removed is left out. Raises as `audit`."""
+    found, views = Look(), list[TopicView]()
+    c.zk.sync()
+    for name in sorted(set(names or transitions.topics(c))):
+        try:
+            view = store.load(c.zk, c.paths, name).view
+        except (Malformed, Refused, LookAgain) as error:
+            found.problems.append(f"{name} is not audited: {error.told}")
+            continue
+        if not view.config.removed:  # nobody is to own anything of the others
+            views.append(view)
+    snapshot = observe.snapshot(c, transitions.topics(c), note=False)
+    try:
+        found.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
+    except NoAccess as error:
+        found.problems.append(f"old code is not looked for: {error.told}")
+    found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
+    views = observe.describe(c, views)
+    offsets, subscribers = _offsets(c, views, found), _subscribers(c, views, found)
+    for view in views:
+        known = offsets.get(view.topic)
+        world = replace(snapshot.world, committed=known)
+        who = subscribers.get(view.config.group_id, ())
+        found.traces[view.topic] = rules.traces(view, world, c.policy, c.paths.cluster, who)
+        if known is not None:
+            found.committed[view.topic] = known
+    return found
+
+
+def _offsets(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, Mapping[int, Committed]]:
+    """Topic → its committed offsets; without an answer the topic is audited without them."""
+    found: dict[str, Mapping[int, Committed]] = {}
+    try:
+        answers = observe.committed(c, views)
+    except CoordinatorError as error:
+        told.problems.append(f"the committed offsets are not audited: {error.told}")
+        return found
+    for topic, answer in answers.items():
+        if isinstance(answer, Mapping):
+            found[topic] = answer
+        else:
+            why = answer.told if answer is not None else "Kafka does not answer"
+            told.problems.append(f"the committed offsets of {topic} are not audited: {why}")
+    return found
+
+
+def _subscribers(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, tuple[str, ...]]:
+    """Group → its members in Kafka; Kafka refuses every commit of ours while there is one."""
+    found: dict[str, tuple[str, ...]] = {}
+    waited_s, groups = 0.0, sorted({view.config.group_id for view in views})
+    for number, group in enumerate(groups):
+        if waited_s > SILENT_S:
+            rest = counted(len(groups) - number, "further group")
+            told.problems.append(f"the members of {rest} are not audited: Kafka does not answer")
+            break
+        began_s = c.clock.monotonic()
+        try:
+            found[group] = c.kafka.group_members(group)
+        except CoordinatorError as error:
+            waited_s += c.clock.monotonic() - began_s
+            told.problems.append(f"the members of group {group} are not audited: {error.told}")
+    return found

@@ -1,0 +1,56 @@
+"""Where a person looks further into a consumer: its Spark UI, and the log of its driver. Writes nothing."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from coordinator_tasks import links
+from coordinator_tasks.core.model import IdClaim, Member
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.observe import load_claims, load_members
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPages:
+    """Addresses, empty = there is none. `incarnation`: whose they are; `problems`: what it says that is no address."""
+
+    spark_ui: str = ""
+    driver_log: str = ""
+    incarnation: int = 0
+    problems: tuple[str, ...] = ()
+
+
+NO_PAGES = ConsumerPages()
+
+
+def pages_of(c: Coordinator, consumer: str, member: Member | None, claim: IdClaim | None) -> ConsumerPages:
+    """The pages of its present life; of one that is not registered, the log of its last life, where the site's address needs no more."""
+    ui, application = (member.spark_ui, member.application_id) if member is not None else ("", "")
+    problems = []
+    if ui and not links.is_page(ui):
+        problems.append(f"its Spark UI is said to be at {_shown(ui)}, which is no address of a page; no link is shown")
+        ui = ""
+    if application and not links.is_application(application):
+        problems.append(f"its Spark application is said to be {_shown(application)}, which is no id; it is left out")
+        application = ""
+    incarnation = member.incarnation if member is not None else claim.incarnation if claim is not None else 0
+    address = member.address if member is not None else claim.address if claim is not None else ""
+    values = {
+        "cluster": c.paths.cluster,
+        "consumer": consumer,
+        "host": links.host_of(address),
+        "incarnation": str(incarnation or ""),
+        "application_id": application,
+    }
+    return ConsumerPages(ui, links.log_page(c.log_url, values) if c.log_url else "", incarnation, tuple(problems))
+
+
+def pages_now(c: Coordinator, consumers: Collection[str]) -> dict[str, ConsumerPages]:
+    """Those of these consumers that have any; asks no consumer. Raises the `Unavailable` kinds."""
+    unclear = dict[str, str]()
+    members, claims = load_members(c, unclear), load_claims(c, consumers, unclear)
+    found = {one: pages_of(c, one, members.get(one), claims.get(one)) for one in sorted(consumers)}
+    return {one: pages for one, pages in found.items() if pages.spark_ui or pages.driver_log}
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,71 @@
+"""The committed offsets of the managed topics' groups, each with the log's end. Writes nothing."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from coordinator_tasks.core.errors import KafkaUnavailable, Refused
+from coordinator_tasks.core.measure.lag_moments import Seen
+from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
+from coordinator_tasks.core.text.partition_text import leaderless
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.watch.topic_metrics import TopicFigures
+
+SILENT_S = 20.0
+"""So long Kafka is waited for in vain, for all groups together: each one takes a request's whole time while it does not answer."""
+
+
+def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
+    """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why.
+
+    A topic that is removed, or gone from Kafka, has none. One that this account may not ask for hides no other of its group,
+    and a partition without a leader no other of its topic.
+    """
+    wanted, owners = _wanted(c, topics), {one.topic: one.owners for one in topics}
+    waited_s, last = 0.0, ""
+    for group, answer in _committed(c, wanted).items():
+        if waited_s > SILENT_S:
+            unknown[group] = last
+            continue
+        for topic, partitions in wanted[group].items():
+            began_s = c.clock.monotonic()
+            try:
+                committed, ends = committed_of(answer, topic), c.kafka.bounds(topic, partitions)
+            except Refused as error:
+                unknown[group] = error.told
+                continue
+            except KafkaUnavailable as error:
+                unknown[group] = last = error.told
+                waited_s += c.clock.monotonic() - began_s
+                break  # each further topic would wait as long
+            if unled := sorted(committed.keys() - ends.keys()):
+                unknown[group] = KafkaUnavailable(leaderless(topic, unled)).told
+            for partition, entry in sorted(committed.items()):
+                if partition in ends:
+                    owner, end = owners[topic].get(partition, ""), ends[partition][1]
+                    yield Seen(group, topic, partition, owner, entry.offset, end)
+
+
+def _wanted(c: Coordinator, topics: Collection[TopicFigures]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Group → topic → partitions, of what has committed offsets."""
+    gone = _gone(c, [one.topic for one in topics])
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for one in topics:
+        if one.group and one.partitions and not one.removed and one.topic not in gone:
+            found.setdefault(one.group, {})[one.topic] = one.partitions
+    return found
+
+
+def _gone(c: Coordinator, topics: Collection[str]) -> set[str]:
+    """The topics that are not in Kafka."""
+    try:
+        found = c.kafka.describe([topic for topic in topics if is_topic(topic)], {}) if topics else {}
+    except (KafkaUnavailable, Refused):
+        return set()
+    return {topic for topic, described in found.items() if described is None}
+
+
+def _committed(c: Coordinator, wanted: Wanted) -> Mapping[str, GroupAnswer]:
+    try:
+        return c.kafka.committed(wanted) if wanted else {}
+    except KafkaUnavailable as error:
+        return dict.fromkeys(wanted, error)

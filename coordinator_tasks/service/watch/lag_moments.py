@@ -1,0 +1,97 @@
+"""The moments of the last hour in ZooKeeper: a ring of nodes, of which one is written each minute.
+
+`reconcile` and the plain loop write them. Pages and metrics read them, so they show the same, also after a restart.
+"""
+
+from collections.abc import Collection, Iterator
+
+from coordinator_tasks.core.codecs.lag_moment_codec import decode_lag_moment, encode_lag_moment
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess
+from coordinator_tasks.core.machine.life import interfaces
+from coordinator_tasks.core.measure.lag_moments import (
+    EVERY_S,
+    FRESH_S,
+    JUDGED_BY,
+    KEPT,
+    LagMoment,
+    Seen,
+    judged,
+    slot_of,
+    stand,
+    tracks,
+)
+from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.core.protocol.znodes import find_many, put, written
+from coordinator_tasks.core.text.json_fields import MAX_BYTES
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.observe import load_claims, load_members
+from coordinator_tasks.service.watch.group_commits import commits
+from coordinator_tasks.service.watch.topic_metrics import figures
+
+
+def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
+    """Write the moment of this minute, unless it is there; a line for each problem. Raises the `Unavailable` kinds."""
+    now = c.clock.now()
+    if read(c, now, 0):
+        return  # asked more often than once a minute: the other moments are not needed
+    problems: dict[str, str] = {}
+    past = read(c, now, JUDGED_BY, problems)
+    yield from problems.values()
+    path = c.paths.lag(slot_of(now))
+    if path in problems or not managed:
+        return
+    there = c.zk.find(path)
+    unknown: dict[str, str] = {}
+    seen = list(commits(c, figures(c, managed), unknown))
+    before = tracks(past)
+    raw = encode_lag_moment(judged(now, seen, before, _told(c, stand(seen, before))))
+    yield from (f"the lag of group {group} is not known: {why}" for group, why in unknown.items())
+    if len(raw) > MAX_BYTES:
+        yield f"the lags of this minute are not kept: they take {len(raw)} bytes, and a node has at most {MAX_BYTES}"
+        return
+    try:
+        c.zk.ensure(c.paths.lags)
+        # Or another one has written it.
+        written(c.zk, [put(path, raw, there.stat.version if there is not None else -1)])
+    except NoAccess as error:
+        yield f"the lags of this minute are not kept: {error}"
+
+
+def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] | None = None) -> list[LagMoment]:
+    """The moments of this minute and the last `most`, oldest first; `problems`: path → why one cannot be read."""
+    paths = [c.paths.lag(slot_of(now - EVERY_S * back)) for back in range(min(most + 1, KEPT))]
+    found, denied = [], dict[str, CoordinatorError]()
+    for path, node in find_many(c.zk, dict(zip(paths, paths, strict=True)), denied).items():
+        try:
+            found.append(decode_lag_moment(path, node.data))
+        except Malformed as error:
+            if problems is not None:
+                problems[path] = error.told
+    if problems is not None:
+        problems |= {path: error.told for path, error in denied.items()}
+    oldest = now - EVERY_S * (most + 1)
+    return sorted((one for one in found if oldest < one.at <= now), key=lambda one: one.at)
+
+
+def newest(c: Coordinator) -> LagMoment | None:
+    """The last moment, if it is fresh."""
+    now = c.clock.now()
+    return next((one for one in reversed(read(c, now, 3)) if one.at > now - FRESH_S), None)
+
+
+def _told(c: Coordinator, standing: Collection[Seen]) -> set[tuple[str, int]]:
+    """Of these partitions, those of which their owner says that it runs them; nobody else is asked."""
+    unclear: dict[str, str] = {}
+    owners = sorted({one.owner for one in standing if one.owner})
+    if not owners:
+        return set()
+    members, claims = load_members(c, unclear), load_claims(c, owners, unclear)
+    answers = c.statuses.ask(interfaces(owners, members, claims))
+    running = {
+        (who, topic, partition)
+        for who, answer in answers.items()
+        if isinstance(answer, ConsumerStatus)
+        for topic, said in answer.topics.items()
+        for partition in said.running
+    }
+    return {(one.topic, one.partition) for one in standing if (one.owner, one.topic, one.partition) in running}

@@ -1,0 +1,448 @@
+"""The present state, for a person: topics with their owners, consumers with what they run. Writes nothing.
+
+An unreadable topic or consumer shows its problem instead of its figures, and hides none of the others.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NoReturn, cast
+
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine import crashes
+from coordinator_tasks.core.machine.causes import absence
+from coordinator_tasks.core.machine.crashes import Exits
+from coordinator_tasks.core.machine.fleet_topics import conflicts
+from coordinator_tasks.core.machine.life import Life, interfaces
+from coordinator_tasks.core.machine.presence import presence
+from coordinator_tasks.core.machine.restarts import said
+from coordinator_tasks.core.machine.unread import NO_OWNER, moving_in, unowned_in, unread
+from coordinator_tasks.core.machine.world import Presence, TopicView, World
+from coordinator_tasks.core.model import (
+    Answer,
+    ConsumerStatus,
+    Ending,
+    Fleet,
+    IdClaim,
+    Member,
+    State,
+    TopicNode,
+    TopicStatus,
+    Unreachable,
+)
+from coordinator_tasks.core.ports import KafkaAdmin
+from coordinator_tasks.core.text import topic_patterns
+from coordinator_tasks.core.text.partition_text import because, shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import redeployment, upgrades
+from coordinator_tasks.service.nodes import observe, store, upgrade_store
+from coordinator_tasks.service.nodes.fleet import CODE, fleets, why_not_launched
+from coordinator_tasks.service.nodes.observe import (
+    holders_of,
+    known,
+    load_claims,
+    load_directives,
+    load_members,
+    unasked,
+)
+from coordinator_tasks.service.plan import overrides, transitions
+from coordinator_tasks.service.watch.consumer_pages import NO_PAGES, ConsumerPages, pages_of
+
+DRAINING = "draining"
+STARTING, NOT_STARTED = "starting", "not started"
+PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
+HEALTHY = "ok"
+FAILING = "failing: "
+_ENDED = (Presence.GONE, STARTING, NOT_STARTED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOverview:
+    """One managed topic. `owners`: consumer → how many partitions; `moving`: partitions whose close or start is awaited.
+
+    `unread`: partition → why nobody reads it, and what to do; `unowned` names these partitions. `reason` says what is due or waited
+    for, `blockers` who holds it up, `failing` what owners cannot process, `wishes` what a person has frozen, paused or pinned,
+    `problem` why the topic is unreadable (then the figures are empty).
+    """
+
+    topic: str
+    state: State = State.INITIAL
+    epoch: int = 0
+    partitions: int = 0
+    owners: Mapping[str, int] = field(default_factory=dict)
+    moving: tuple[int, ...] = ()
+    unowned: tuple[int, ...] = ()
+    unread: Mapping[int, str] = field(default_factory=dict)
+    reason: str = ""
+    blockers: tuple[str, ...] = ()
+    wishes: tuple[str, ...] = ()
+    problem: str = ""
+    failing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTopic:
+    """What a consumer says of one topic, and what it is granted.
+
+    `lag_records` is None if no partition's lag is known; `lag_unknown`: of how many of `assigned` it says none.
+    """
+
+    topic: str
+    assigned: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
+    closing: tuple[int, ...] = ()
+    paused: tuple[int, ...] = ()
+    acted_epoch: int = 0
+    lag_records: int | None = None
+    lag_unknown: int = 0
+    reports: tuple[str, ...] = ()
+
+    @property
+    def lag(self) -> str:
+        """The records behind the log's end, for a person; empty = not known."""
+        if self.lag_records is None:
+            return ""
+        return f"at least {self.lag_records}" if self.lag_unknown else str(self.lag_records)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOverview:
+    """One consumer. `presence` is one of `Presence`, `draining`, `starting` (it has drawn its incarnation, but has not
+    registered), or `not started` (it is wanted, but never launched).
+
+    `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
+    `ended`: why its last life ended, if it is gone or its lives end again and again, with their `exits`; `reports`: why its
+    replacement waits, what is wrong with its registration, and its own reports that concern no topic; `release`: of this
+    product, `code`: the fleet's version of the code; empty = not registered, or an older release. `pages`: its Spark UI and
+    its driver's log; `left`: it is gone, and its last life left cleanly; `drained`: it is asked to give everything away.
+    """
+
+    consumer: str
+    presence: str
+    incarnation: int = 0
+    address: str = ""
+    health: str = ""
+    problem: str = ""
+    ended: str = ""
+    asked: str = ""
+    reports: tuple[str, ...] = ()
+    topics: tuple[RunningTopic, ...] = ()
+    release: str = ""
+    code: str = ""
+    pages: ConsumerPages = NO_PAGES
+    exits: Exits | None = None
+    left: bool = False
+    drained: bool = False
+
+
+class _Away:
+    """Kafka once it has not answered: what it is asked for next ends at once, in place of one limit after the other."""
+
+    def __init__(self, error: KafkaUnavailable) -> None:
+        self._error = error
+
+    def describe(self, *_: object) -> NoReturn:
+        raise self._error
+
+    def committed(self, groups: Iterable[str]) -> dict[str, CoordinatorError]:
+        return dict.fromkeys(groups, self._error)
+
+
+def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | None = None) -> list[TopicOverview]:
+    """The managed topics (or those named), sorted. Raises the `Unavailable` kinds.
+
+    `problems` gets that Kafka does not answer: then the topics are shown by what ZooKeeper and the consumers say.
+    """
+    chosen = sorted(set(names or transitions.topics(c)))
+    if problems is not None and chosen:
+        try:
+            c.kafka.describe(chosen, {})
+        except KafkaUnavailable as error:
+            problems.append(error.told)
+            c = replace(c, kafka=cast("KafkaAdmin", _Away(error)))
+        except Refused:
+            pass  # an account without the right sees what ZooKeeper says, as a plan does
+    reports = {report.topic: report for report in transitions.preview(c, chosen)}
+    found = [_topic(c, name, reports.get(name)) for name in chosen]
+    ended = _ended(c) if any(one.unowned for one in found) else ""
+    return [replace(one, reason="; ".join(filter(None, (one.reason, ended)))) if one.unowned else one for one in found]
+
+
+def _ended(c: Coordinator) -> str:
+    """Why consumers are not there, or get nothing: their processes have ended with an error. Empty = none, or it cannot be read."""
+    with suppress(CoordinatorError):
+        members = c.discovery.members()
+        wanted = {consumer for fleet in fleets(c) for consumer in fleet.consumers} - members.keys()
+        world = World(c.clock.now(), members, load_claims(c, sorted(wanted | members.keys()), {}))
+        found = ((consumer, crashes.exits(consumer, world, c.policy)) for consumer in sorted(wanted | members.keys()))
+        return shown([f"{who}: {one.told}" for who, one in found if one is not None and (who in wanted or one.next_at)])
+    return ""
+
+
+def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> TopicOverview:
+    try:
+        view = store.load(c.zk, c.paths, name).view
+    except (Malformed, Refused, LookAgain) as error:
+        return TopicOverview(name, problem=error.told)
+    owners = Counter(view.node.assignments.values() if view.node is not None else ())
+    moving = moving_in(view)
+    nobody_reads = report.unread if report is not None else dict.fromkeys(unowned_in(view), NO_OWNER)
+    return TopicOverview(
+        topic=name,
+        state=view.state.state if view.state is not None else State.INITIAL,
+        epoch=view.node.epoch if view.node is not None else 0,
+        partitions=len(view.partitions),
+        owners=dict(sorted(owners.items())),
+        moving=tuple(sorted(moving)),
+        unowned=tuple(nobody_reads),
+        unread=nobody_reads,
+        reason=report.reason if report is not None else "",
+        blockers=report.blockers if report is not None else (),
+        wishes=overrides.told(view.config),
+        failing=report.failing if report is not None else (),
+    )
+
+
+def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, Mapping[int, str]]:
+    """Topic → its partitions that nobody reads, with why and what to do; topics without any, or unreadable, are left out.
+
+    `problems` gets the topics that cannot be read. Raises the `Unavailable` kinds.
+    """
+    views = dict(_views(c, problems))
+    world = observe.snapshot(c, transitions.topics(c), note=False).world
+    found = {view.topic: unread(view, world, c.policy) for view in observe.describe(c, list(views.values()))}
+    return {topic: partitions for topic, partitions in found.items() if partitions}
+
+
+def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> Iterator[tuple[str, TopicView]]:
+    """The topics that can be read; `problems` gets the others."""
+    for topic in transitions.topics(c):
+        try:
+            view = store.load(c.zk, c.paths, topic).view
+        except (Malformed, Refused, LookAgain) as error:
+            if problems is not None:
+                problems[topic] = error
+            continue
+        yield topic, view
+
+
+def held(
+    c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Topic → the partitions that this consumer has. Unreadable topics are left out; `problems` gets them."""
+    nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c), problems)
+    return {topic: granted for topic, node in nodes.items() if (granted := _granted(consumer, node))}
+
+
+def at_stake(
+    c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Topic → what its isolation would take from this consumer: what it has, and what it is to close or to start.
+
+    Unreadable topics are left out; `problems` gets them.
+    """
+    found = {topic: at_stake_of(view).get(consumer, ()) for topic, view in _views(c, problems)}
+    return {topic: partitions for topic, partitions in found.items() if partitions}
+
+
+def not_known(consumer: str, problems: Mapping[str, CoordinatorError]) -> Iterator[str]:
+    """What is said of topics that cannot be read, beside what the consumer has."""
+    return (f"what {consumer} has of {topic} is not known: {problem}" for topic, problem in problems.items())
+
+
+def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
+    """Consumer → what it has of the topic, and what it is to close or to start; sorted, without those who have nothing."""
+    found: dict[str, set[int]] = {}
+    for partition, owner in view.node.assignments.items() if view.node is not None else ():
+        found.setdefault(owner, set()).add(partition)
+    for listed in (view.state.to_close, view.state.to_start) if view.state is not None else ():
+        for consumer, partitions in listed.items():
+            found.setdefault(consumer, set()).update(partitions)
+    return {consumer: tuple(sorted(partitions)) for consumer, partitions in sorted(found.items()) if partitions}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a cluster: its topics' nodes, everybody in it with their answers, and the fleets' consumers.
+
+    `held`: consumer → the largest incarnation that is granted anything; `wanted`: consumer of a fleet → why it is not launched;
+    `kept`: consumer → why the redeployment or upgrade that replaces it waits, or its fleet shares topics.
+    """
+
+    nodes: Mapping[str, TopicNode]
+    world: World
+    everybody: tuple[str, ...]
+    held: Mapping[str, int]
+    wanted: Mapping[str, str]
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
+def look(c: Coordinator) -> Look:
+    """Read all nodes, and ask each consumer's interface once. Raises the `Unavailable` kinds."""
+    nodes, unclear = store.load_nodes(c.zk, c.paths, transitions.topics(c)), dict[str, str]()
+    directives = load_directives(c, unclear)
+    members = load_members(c, unclear)
+    held = {consumer: max(granted) for consumer, granted in holders_of(nodes).items()}
+    every = fleets(c)
+    wanted = {consumer: why_not_launched(c, fleet) for fleet in every for consumer in fleet.consumers}
+    asked_of = {
+        d.consumer
+        for d in directives.values()
+        if d.isolation is not None or d.draining is not None or d.restart is not None
+    }
+    everybody = sorted(members.keys() | held.keys() | wanted.keys() | asked_of | unclear.keys())
+    claims = load_claims(c, everybody, unclear)
+    answers = c.statuses.ask(interfaces(everybody, members, claims), known(nodes, members, claims))
+    unclear |= unasked(answers)
+    world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
+    return Look(nodes, world, tuple(everybody), held, wanted, dict(_kept(c, every, nodes)))
+
+
+def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Who is replaced by a redeployment or an upgrade that waits, and what for; one that cannot be read is left out.
+
+    The first consumer of a fleet has what is wrong with its topics.
+    """
+    shared = conflicts(every, topics)
+    for fleet in every:
+        if fleet.app in shared:
+            yield fleet.consumers[0], shared[fleet.app]
+        with suppress(Malformed, Refused):
+            consumer, why = redeployment.why_waits(c, fleet) if fleet.replaced else ("", "")
+            if why:
+                yield consumer, f"the redeployment of {fleet.app} waits: {why}"
+            if fleet.runs and (why := upgrades.why_waits(c, upgrade := upgrade_store.read(c, fleet.app))):
+                yield from ((one, f"the upgrade of {fleet.app} waits: {why}") for one in upgrades.giving(upgrade))
+
+
+def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
+    """How many there are of each presence, of each one: a gauge that is not sent keeps its last value."""
+    counted = Counter(one.presence for one in found)
+    return {str(one): counted[one] for one in PRESENCES}
+
+
+def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview]:
+    """The consumers that are registered, hold something, are wanted in a fleet, or have a directive; sorted by id.
+
+    `seen`: a look that was taken already. Raises the `Unavailable` kinds.
+    """
+    seen = look(c) if seen is None else seen
+    found = (_consumer(c, who, seen.world, seen.nodes, seen.held.get(who, 0)) for who in seen.everybody)
+    return [
+        replace(
+            one,
+            problem=one.problem or seen.wanted.get(one.consumer, ""),
+            reports=(*filter(None, [seen.kept.get(one.consumer)]), *one.reports),
+        )
+        for one in found
+    ]
+
+
+def _consumer(
+    c: Coordinator, consumer: str, world: World, nodes: Mapping[str, TopicNode], held: int
+) -> ConsumerOverview:
+    member, claim, answer = world.members.get(consumer), world.claims.get(consumer), world.answers.get(consumer)
+    last = claim.incarnation if claim is not None else 0
+    incarnation = member.incarnation if member is not None else held or last
+    status = answer if isinstance(answer, ConsumerStatus) else None
+    absent = absence(consumer, held, world, c.policy) if held else ""
+    pages = pages_of(c, consumer, member, claim)
+    life = world.life(consumer, incarnation)
+    is_there = member is not None or status is not None
+    found = crashes.exits(consumer, world, c.policy)
+    exits = found if found is not None and (found.count > 1 or not is_there) else None
+    there = _presence(c, life, world, held)
+    return ConsumerOverview(
+        consumer=consumer,
+        presence=there,
+        incarnation=incarnation,
+        address=member.address if member is not None else claim.address if claim is not None else "",
+        health=status.health if status is not None else "",
+        problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
+        ended=exits.told if exits is not None else "",
+        exits=exits,
+        asked=_asked(life, ended=there in _ENDED),
+        reports=(*_misregistered(member), *pages.problems, *(status.reports if status is not None else ())),
+        topics=_topics(consumer, status, nodes),
+        release=member.release if member is not None else "",
+        code=member.attributes.get(CODE, "") if member is not None else "",
+        pages=pages,
+        left=not is_there and not held and claim is not None and _left(claim),
+        drained=life.draining is not None,
+    )
+
+
+def _left(claim: IdClaim) -> bool:
+    """Whether the last life left cleanly, and not because it had to."""
+    return claim.ended.get(claim.incarnation) is Ending.LEFT and not claim.reasons.get(claim.incarnation)
+
+
+def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
+    found = presence(life.consumer, life.incarnation, world, c.policy)
+    if found is Presence.ABSENT and not held:  # only an owner is called absent
+        return STARTING if life.incarnation else NOT_STARTED
+    if found is Presence.LIVE and life.draining is not None:
+        return DRAINING
+    return found.value
+
+
+def _problem(answer: Answer | None, *, registered: bool) -> str:
+    """Why a registered consumer does not answer."""
+    return answer.detail if registered and isinstance(answer, Unreachable) else ""
+
+
+def _misregistered(member: Member | None) -> tuple[str, ...]:
+    """The registered topics that are ignored, and why."""
+    problem = topic_patterns.problem(member.topics) if member is not None else ""
+    return (f"registered for topics: {problem}",) if problem else ()
+
+
+def _asked(life: Life, *, ended: bool) -> str:
+    """What was asked of this incarnation, by whom and why. `ended`: no process of it can give anything away."""
+    parts = []
+    if (isolation := life.isolation) is not None:
+        how = "isolated, to be readmitted," if isolation.readmit else "isolated"
+        parts.append(f"{how} by {isolation.by}{because(isolation.why)}")
+    restart, draining = life.restart, life.draining
+    if draining is not None and (restart is None or draining.incarnation != restart.incarnation):
+        parts.append(f"{'drained' if ended else 'draining'} by {draining.by}{because(draining.why)}")
+    if restart is not None:
+        parts.append(f"{'gives everything away, and is ' if restart.moves else ''}{said(restart)}")
+    return "; ".join(parts)
+
+
+def _topics(consumer: str, status: ConsumerStatus | None, nodes: Mapping[str, TopicNode]) -> tuple[RunningTopic, ...]:
+    said: Mapping[str, TopicStatus] = status.topics if status is not None else {}
+    granted = {topic: _granted(consumer, node) for topic, node in nodes.items()}
+    found = []
+    for topic in sorted(said.keys() | {topic for topic, partitions in granted.items() if partitions}):
+        assigned = granted.get(topic, ())
+        paused = tuple(p for p in assigned if p in nodes[topic].paused)
+        granted_here = RunningTopic(topic, assigned, paused=paused, lag_unknown=len(assigned))
+        found.append(_running(granted_here, said.get(topic)))
+    return tuple(found)
+
+
+def _granted(consumer: str, node: TopicNode) -> tuple[int, ...]:
+    return tuple(sorted(p for p, owner in node.assignments.items() if owner == consumer))
+
+
+def _running(granted: RunningTopic, said: TopicStatus | None) -> RunningTopic:
+    if said is None:
+        return granted
+    known = {p for p, one in said.running.items() if one.lag_records is not None}
+    return replace(
+        granted,
+        running=tuple(sorted(said.running)),
+        closing=tuple(sorted(p for p, one in said.running.items() if one.closing)),
+        acted_epoch=said.acted_epoch,
+        lag_records=_sum(one.lag_records for one in said.running.values()),
+        lag_unknown=len(set(granted.assigned) - known),
+        reports=said.reports,
+    )
+
+
+def _sum(lags: Iterable[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None

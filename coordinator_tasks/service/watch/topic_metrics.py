@@ -1,0 +1,109 @@
+"""The figures of the managed topics that metrics show: from ZooKeeper, and from what consumers have answered. Writes nothing."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
+from coordinator_tasks.core.machine.unread import moving_in, unowned_in, unread
+from coordinator_tasks.core.machine.world import TopicView, World
+from coordinator_tasks.core.measure.lag import furthest_s
+from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, State
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import store
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.watch.overview import Look
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """One managed topic. `not_stable_s`: how long its rebalance has lasted so far; 0 while it is Stable or never planned.
+
+    `owners`: partition → who it is assigned to; `unowned`: partitions that nobody reads (`core.machine.unread`); `moving`: those whose
+    close or start is awaited; `handoffs`: those on their way from one owner to another; `removed`: nobody is to read it. `problem` =
+    why it cannot be read; then the figures are empty.
+    """
+
+    topic: str
+    group: str = ""
+    state: State = State.INITIAL
+    epoch: int = 0
+    not_stable_s: float = 0.0
+    partitions: tuple[int, ...] = ()
+    owners: Mapping[int, str] = field(default_factory=dict)
+    unowned: tuple[int, ...] = ()
+    moving: int = 0
+    handoffs: int = 0
+    removed: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """How far a topic is behind, by what owners say of their partitions; `None` = nobody says it."""
+
+    unknown: int = 0
+    """Owned partitions whose owners do not say how far they are behind."""
+    records: int | None = None
+    """Offsets to the log's end, of all partitions whose owners say it."""
+    seconds: float | None = None
+    """For how long the next record of a partition has been in the log, the longest, if records came evenly."""
+
+
+def lags(seen: Look) -> dict[str, TopicLag]:
+    """Topic → its lag."""
+    found: dict[str, TopicLag] = {}
+    for topic, node in seen.nodes.items():
+        said = [one for one in _owned(seen, topic) if one.lag_records is not None]
+        known = [(one.lag_records or 0, one.rate or 0.0) for one in said]
+        late_s = furthest_s((lag, lag / rate if rate > 0 else None) for lag, rate in known)
+        records = sum(lag for lag, _ in known) if known else None
+        found[topic] = TopicLag(len(node.assignments) - len(known), records, late_s)
+    return found
+
+
+def _owned(seen: Look, topic: str) -> Iterator[RunningPartition]:
+    """What owners say of the partitions that they own."""
+    for partition, owner in seen.nodes[topic].assignments.items():
+        answer = seen.world.answers.get(owner)
+        said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+        if said is not None and partition in said.running:
+            yield said.running[partition]
+
+
+def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], World] | None = None) -> list[TopicFigures]:
+    """The managed topics (or those named), sorted. `look`: at everybody, after the topics are read. Raises `StoreUnavailable`."""
+    views = {name: _loaded(c, name) for name in sorted(set(names or transitions.topics(c)))}
+    world = look() if look is not None else None
+    return [_of_topic(c, name, view, world) for name, view in views.items()]
+
+
+def _loaded(c: Coordinator, name: str) -> TopicView | str:
+    try:
+        return store.load(c.zk, c.paths, name).view
+    except (Malformed, Refused, LookAgain) as error:
+        return error.told
+
+
+def _of_topic(c: Coordinator, name: str, view: TopicView | str, world: World | None) -> TopicFigures:
+    if isinstance(view, str):
+        return TopicFigures(name, problem=view)
+    return TopicFigures(
+        topic=name,
+        group=view.config.group_id,
+        state=view.state.state if view.state is not None else State.INITIAL,
+        epoch=view.node.epoch if view.node is not None else 0,
+        not_stable_s=_not_stable_s(view, c.clock.now()),
+        partitions=view.partitions,
+        owners=view.node.assignments if view.node is not None else {},
+        unowned=unowned_in(view) if world is None else tuple(unread(view, world, c.policy)),
+        moving=len(moving_in(view)),
+        handoffs=len(view.node.handoff) if view.node is not None else 0,
+        removed=view.config.removed,
+    )
+
+
+def _not_stable_s(view: TopicView, now: float) -> float:
+    state = view.state
+    if state is None or state.state is State.STABLE:
+        return 0.0
+    return max(0.0, now - (state.began_at or state.since_at or now))

@@ -1,0 +1,110 @@
+"""The ownership audit for the pages: one for all who look at the same time, and no thread waits between its two looks."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from coordinator_tasks.core.errors import NodeMissing
+from coordinator_tasks.core.machine.audit import Committer, Finding, Kind
+from coordinator_tasks.core.text.partition_text import first
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.watch import audit as service
+from coordinator_tasks.service.watch.audit import Audit, Look
+from coordinator_ui.access import ReadableCluster
+
+BETWEEN_S = service.BETWEEN_S
+FRESH_S = 15.0
+"""An audit asks every consumer and every group: a page that is open makes no new one before this time is over."""
+MOST_ROWS = 500
+"""Findings, and those who commit, that are shown; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """An audit, and when it was."""
+
+    at: float
+    audit: Audit
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The first ones; the worst kind comes first."""
+        return self.audit.findings[:MOST_ROWS]
+
+    @property
+    def committers(self) -> tuple[Committer, ...]:
+        """The first ones, by topic."""
+        return self.audit.committers[:MOST_ROWS]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be looked at, the first ones."""
+        return first(self.audit.problems)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many are not among these."""
+        both = {"findings": self.audit.findings, "committers": self.audit.committers}
+        return {name: max(0, len(rows) - MOST_ROWS) for name, rows in both.items()}
+
+
+async def audited(request: Request, cluster: ReadableCluster, topic: str) -> Audited:
+    """The audit of a cluster, or of one of its topics. Raises the `Unavailable` kinds."""
+    state = request.app.state
+
+    def read(c: Coordinator) -> Look:
+        try:
+            return service.look(c, [topic] if topic else ())
+        except NodeMissing:  # nobody has ever used the cluster
+            return Look()
+
+    async def make() -> Audited:
+        begun = await state.reader.read(cluster, read)
+        if not begun.traces:
+            return Audited(time.time(), service.compared(begun))
+        await asyncio.sleep(BETWEEN_S)
+        second = await state.reader.read(cluster, read)
+        return Audited(time.time(), service.compared(begun, second, BETWEEN_S))
+
+    found: Audited = await state.audits.get(f"{cluster} {topic}", make)
+    return found
+
+
+def audit_data(cluster: str, topic: str, found: Audited) -> dict[str, Any]:
+    """What the page shows, for programs."""
+    return {
+        "cluster": cluster,
+        "topic": topic,
+        "at": found.at,
+        "between": found.audit.between_s,
+        "counts": found.audit.counts,
+        "alarms": len(found.audit.alarms),
+        "findings": [
+            {
+                "code": str(one.code),
+                "kind": Kind(one.code).word,
+                "topic": one.topic,
+                "partitions": list(one.partitions),
+                "who": one.who,
+                "says": one.says,
+                "mend": one.mend,
+                "alarm": one.alarm,
+            }
+            for one in found.findings
+        ],
+        "committers": [
+            {
+                "topic": one.topic,
+                "who": one.who,
+                "partitions": list(one.partitions),
+                "changed": one.commits,
+                "records": one.records,
+            }
+            for one in found.committers
+        ],
+        "left_out": found.left_out,
+        "problems": list(found.problems),
+    }

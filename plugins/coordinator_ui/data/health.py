@@ -1,0 +1,108 @@
+"""A cluster in some lines: what the live page begins with, and what the tile and the page of a run say. Pure."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_tasks.core.model import State
+from coordinator_tasks.core.text.partition_text import agreed, counted, cut
+from coordinator_tasks.service.watch.overview import HEALTHY
+from coordinator_ui.data.live import Now, says
+from coordinator_ui.data.topic_summary import TopicSummary
+from coordinator_ui.texts import words
+
+MOST_NAMED = 5
+MOST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence without its full stop; `bad` = it needs somebody."""
+
+    text: str
+    bad: bool = False
+
+
+def health(seen: Now) -> tuple[Line, ...]:
+    """The cluster in some lines: its topics, its consumers, its lag. A hand-off within its usual time is well."""
+    problem = (Line(seen.problem, bad=True),) if seen.problem else ()
+    return (*problem, *_topics(seen), *_consumers(seen), *_lag(seen))
+
+
+def rows(seen: Now) -> list[dict[str, Any]]:
+    """The same, for programs."""
+    return [{"says": one.text, "bad": one.bad} for one in health(seen)]
+
+
+def _needs(one: TopicSummary) -> bool:
+    """Whether a topic needs somebody, or its first plan."""
+    return bool(one.problem or one.unowned or one.late) or (one.state is State.INITIAL and not one.removed)
+
+
+def _topics(seen: Now) -> Iterator[Line]:
+    found = [one for one in seen.topics if _needs(one)]
+    moving = sum(one.state is not State.STABLE for one in seen.topics if not _needs(one))
+    total = len(seen.topics)
+    if not total:
+        yield Line("No topic is managed")
+    elif found:
+        yield Line(
+            f"{len(found)} of {counted(total, 'topic')} {agreed(len(found), 'needs', 'need')} somebody", bad=True
+        )
+    elif moving:
+        yield Line(f"{counted(moving, 'topic')} of {total} {agreed(moving, 'moves', 'move')} partitions, as usual")
+    else:
+        yield Line("The only topic is Stable" if total == 1 else f"All {total} topics are Stable")
+    for one in found[:MOST_NAMED]:
+        since = f" for {words.duration(max(0.0, seen.at - one.since_at))}" if one.since_at and not one.problem else ""
+        yield Line(f"{cut(one.topic, MOST_NAME)}, {one.state}{since}: {says(one).rstrip('.')}", bad=True)
+    if len(found) > MOST_NAMED:
+        yield Line(f"and {counted(len(found) - MOST_NAMED, 'more topic')}", bad=True)
+
+
+def _consumers(seen: Now) -> Iterator[Line]:
+    running = {one.consumer for one in seen.consumers if one.health}
+    extra, missing = len(running - seen.wanted), sorted(seen.wanted - running)
+    runs = f"{counted(extra, 'consumer')} {agreed(extra, 'runs', 'run')} in no fleet"
+    if not seen.wanted:
+        yield Line(runs if extra else "No consumer runs", bad=not extra and bool(seen.topics))
+    else:
+        here = len(seen.wanted) - len(missing)
+        whole = "The only consumer" if here == 1 else f"All {here} consumers"
+        who = f"{here} of the {counted(len(seen.wanted), 'consumer')}" if missing else whole
+        text = f"{who} that the fleets want {agreed(here, 'runs', 'run')}"
+        named = f"; missing: {_named(missing)}" if missing else ""
+        yield Line(f"{text}{named}{f'; {runs}' if extra else ''}", bad=bool(missing))
+    silent = [one.consumer for one in seen.consumers if one.problem and one.consumer not in missing]
+    if silent:
+        yield Line(
+            f"{counted(len(silent), 'consumer')} {agreed(len(silent), 'gives', 'give')} no answer: {_named(silent)}",
+            bad=True,
+        )
+    unwell = [one.consumer for one in seen.consumers if one.health not in ("", HEALTHY)]
+    if unwell:
+        yield Line(
+            f"{counted(len(unwell), 'consumer')} {agreed(len(unwell), 'is', 'are')} not well: {_named(unwell)}",
+            bad=True,
+        )
+
+
+def _lag(seen: Now) -> Iterator[Line]:
+    lags = [
+        topic.lag_records
+        for one in seen.consumers
+        if one.health
+        for topic in one.topics
+        if topic.assigned or topic.closing
+    ]
+    known = [lag for lag in lags if lag is not None]
+    if known:
+        lag = math.fsum(known)
+        yield Line(f"{counted(int(lag), 'record')} behind" if lag else "Nothing is behind")
+
+
+def _named(names: Iterable[str]) -> str:
+    listed = [cut(name, MOST_NAME) for name in names]
+    more = len(listed) - MOST_NAMED
+    return ", ".join(listed[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,442 @@
+"""A cluster now: its topics with what they wait for, its partitions with how far they are behind, and its consumers. Writes nothing.
+
+Figures of a partition are those that its present owner says; a former owner's count no more, also while it still answers.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, NodeMissing
+from coordinator_tasks.core.machine.world import World
+from coordinator_tasks.core.measure.lag import LagStatus
+from coordinator_tasks.core.model import State
+from coordinator_tasks.core.text.partition_text import agreed, counted, ranges, shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.watch import overview
+from coordinator_tasks.service.watch.overview import ConsumerOverview, Look
+from coordinator_ui.data.topic_summary import TopicSummary, summaries
+from coordinator_ui.data.trends import Standing, Trend, Trends
+from coordinator_ui.texts import words
+
+MOST_PARTITIONS = 20_000
+MOST_TEXTS = 20
+OWNED, CLOSING, STARTING, PAUSED, IDLE, UNKNOWN, UNOWNED = range(7)
+STATES = ("runs", "gives", "takes", "paused", "idle", "unknown", "nobody")
+"""What a partition does, by the number that stands in the data."""
+Speeds: TypeAlias = Mapping[tuple[str, int], float]
+"""(Topic, partition) → records per second."""
+Statuses: TypeAlias = Mapping[tuple[str, int], LagStatus]
+"""(Topic, partition) → Burrow's status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """One look at a cluster. `problem` = why nothing is known of the consumers."""
+
+    at: float
+    cluster: str
+    topics: tuple[TopicSummary, ...]
+    consumers: tuple[ConsumerOverview, ...]
+    world: World
+    wanted: frozenset[str] = frozenset()
+    problem: str = ""
+
+
+def now(c: Coordinator, topic: str = "") -> Now:
+    """Look once; with a topic, at this one alone. Raises `StoreUnavailable`."""
+    looked: list[Look] = []
+
+    def world() -> World:
+        if not looked:
+            looked.append(overview.look(c))
+        return looked[0].world
+
+    problem, consumers = "", tuple[ConsumerOverview, ...]()
+    found = summaries(c, [topic] if topic else transitions.topics(c), world)
+    try:
+        world()
+        consumers = tuple(overview.consumers(c, looked[0]))
+    except (DiscoveryUnavailable, Malformed) as error:
+        problem = error.told
+    except NodeMissing:
+        pass
+    seen = looked[0].world if looked else World(c.clock.now())
+    wanted = frozenset(looked[0].wanted) if looked else frozenset()
+    return Now(c.clock.now(), c.paths.cluster, found, consumers, seen, wanted, problem)
+
+
+def standings(seen: Now) -> list[Standing]:
+    """Every partition of every topic, as its present owner says."""
+    found = []
+    for one in seen.topics:
+        owners = {p: who for who, numbers in one.owners.items() for p in numbers}
+        said = {who: _running(seen.world, who, one.topic) for who in one.owners}
+        for partition in one.partitions:
+            who = owners.get(partition, "")
+            running = said[who].get(partition) if who else None
+            if running is None:
+                found.append(Standing(one.topic, partition, who))
+                continue
+            lag, rate = running.lag_records, running.rate
+            found.append(
+                Standing(
+                    one.topic,
+                    partition,
+                    who,
+                    float(running.position),
+                    math.nan if lag is None else float(lag),
+                    math.nan if rate is None else rate,
+                )
+            )
+    return found
+
+
+def _running(world: World, who: str, topic: str) -> Mapping[int, Any]:
+    status = world.status(who)
+    said = status.topics.get(topic) if status is not None else None
+    return said.running if said is not None else {}
+
+
+def look(c: Coordinator, topic: str, trends: Trends) -> tuple[Now, dict[str, Any]]:
+    """Look once, with the answer of the data API. Raises `StoreUnavailable`."""
+    seen = now(c, topic)
+    every, trend = standings(seen), trends.of(c)
+    return seen, data(seen, every, trend, trends.speeds(c, trend, every, whole=not topic))
+
+
+def data(seen: Now, every: Sequence[Standing], trend: Trend, speeds: Speeds) -> dict[str, Any]:
+    """The answer of the data API. At most `MOST_PARTITIONS` partitions, the rest is counted."""
+    statuses = trend.statuses()
+    by_topic: dict[str, list[Standing]] = {}
+    by_owner: dict[str, list[Standing]] = {}
+    for one in every:
+        by_topic.setdefault(one.topic, []).append(one)
+        by_owner.setdefault(one.owner, []).append(one)
+    moving = {who for one in seen.topics for who in (*one.closing, *one.starting)}
+    names = sorted({one.consumer for one in seen.consumers} | {one.owner for one in every if one.owner} | moving)
+    return {
+        "cluster": seen.cluster,
+        "now": round(seen.at, 3),
+        "problem": seen.problem,
+        "trend_problems": list(trend.problems[:MOST_TEXTS]),
+        "judged": round(trend.moments[-1].at, 3) if statuses else None,
+        "states": list(STATES),
+        "statuses": {status.name: said for status, said in words.LAG_STATUSES.items()},
+        "topics": [
+            {
+                **_topic(one, by_topic.get(one.topic, []), speeds, statuses),
+                "trend": trend.totals(one.topic),
+            }
+            for one in seen.topics
+        ],
+        "owners": names,
+        "partitions": _columns(seen, every[:MOST_PARTITIONS], speeds, statuses, names),
+        "moves": _moves(seen, names),
+        "left_out": max(0, len(every) - MOST_PARTITIONS),
+        "consumers": [_consumer(one, seen, by_owner.get(one.consumer, []), speeds) for one in seen.consumers],
+    }
+
+
+def _topic(
+    one: TopicSummary,
+    standing: Sequence[Standing],
+    speeds: Speeds,
+    statuses: Statuses,
+) -> dict[str, Any]:
+    lag, rate, speed = _sums(standing, speeds)
+    return {
+        "topic": one.topic,
+        "state": one.state.value,
+        "says": says(one),
+        "since": one.since_at or None,
+        "epoch": one.epoch,
+        "partitions": len(one.partitions),
+        "unowned": ranges(one.unowned),
+        "moving": ranges(one.moving),
+        "blockers": dict(list(one.blockers.items())[:MOST_TEXTS]),
+        "overrides": list(one.overrides[:MOST_TEXTS]),
+        "problem": one.problem,
+        "late": one.late,
+        **_figures(standing, lag, rate, speed),
+        "advice": advice(one, standing, lag, rate, speed, statuses),
+    }
+
+
+def _unknown(standing: Iterable[Standing]) -> int:
+    """Of how many partitions nobody says how far behind they are: their owner does not, or they have none."""
+    return sum(math.isnan(one.lag) for one in standing)
+
+
+def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, float]:
+    """Lag, rate and speed of these partitions together; of each what is known.
+
+    The speed is that of all whose lag is known, or NaN: what is read of a part is not compared with what is written to all.
+    """
+    found = [(one.lag, one.rate, speeds.get((one.topic, one.partition), math.nan)) for one in standing]
+    is_whole = not any(math.isnan(speed) for lag, _, speed in found if not math.isnan(lag))
+    read = _sum(speed for _, _, speed in found) if is_whole else math.nan
+    return _sum(lag for lag, _, _ in found), _sum(rate for _, rate, _ in found), read
+
+
+def _figures(standing: Iterable[Standing], lag: float, rate: float, speed: float) -> dict[str, Any]:
+    """How far behind, in records and in seconds; records written and read per second; and the time until nothing is left."""
+    unknown = _unknown(standing)
+    return {
+        "lag": _number(lag),
+        "lag_unknown": unknown,
+        "lag_s": _number(_seconds(lag, rate)),
+        "rate": _number(rate),
+        "speed": _number(speed),
+        "drain_s": _number(_left_s(unknown, lag, rate, speed)),
+    }
+
+
+def _left_s(unknown: int, lag: float, rate: float, speed: float) -> float:
+    """`drain_s` of several partitions; of so many of them the lag is `unknown`, so nobody knows when nothing is left of it."""
+    left = drain_s(lag, rate, speed)
+    return math.nan if unknown and math.isfinite(left) else left
+
+
+def says(one: TopicSummary) -> str:
+    """The state, and what the topic waits for, in a sentence."""
+    if one.problem:
+        return one.problem
+    if one.removed:
+        return "It is being removed." if one.owners or one.moving else "It was removed."
+    if one.blockers:
+        waits = shown(list(one.blockers.values()))
+        verb, awaited = ("close", one.closing) if one.state is State.CLOSING else ("start", one.starting)
+        return (
+            f"It waits for {counted(len({p for ps in awaited.values() for p in ps}), 'partition')} to {verb}: {waits}."
+        )
+    if one.unowned:
+        return f"Nobody reads {counted(len(one.unowned), 'partition')}: {'start a consumer' if not one.owners else 'the next plan gives them to whoever may have them'}."
+    said = words.meaning(one.state)
+    return f"{said[:1].upper()}{said[1:]}."
+
+
+def drain_s(lag: float, rate: float, speed: float) -> float:
+    """Seconds until nothing is left, at the present rates; infinite = it never ends so, NaN = not known, or only what is new is left."""
+    if lag == 0:
+        return 0.0
+    gain = speed - rate
+    if math.isnan(lag) or math.isnan(gain):
+        return math.nan
+    if gain > 0:
+        return lag / gain
+    return math.nan if _is_kept_up(lag, rate) else math.inf
+
+
+def _is_kept_up(lag: float, rate: float) -> bool:
+    """Whether nothing is left but what was written in the last two seconds."""
+    return lag <= max(rate, 0.0) * 2
+
+
+def advice(
+    one: TopicSummary,
+    standing: Sequence[Standing],
+    lag: float,
+    rate: float,
+    speed: float,
+    statuses: Statuses,
+) -> str:
+    """Whether one more consumer would help, in a sentence; empty = nothing can be said."""
+    if math.isnan(lag) or not one.owners or one.removed or one.unowned:
+        return _advice_of_unowned(one)
+    unknown = _unknown(standing)
+    left = _left_s(unknown, lag, rate, speed)
+    if lag == 0 or _is_kept_up(lag, rate):
+        return _advice_of_unknown(unknown) or "Another consumer would not help: the consumers keep up."
+    if stands := _why_it_stands(one, standing, lag, statuses):
+        return stands
+    if one.frozen or len(one.owners) >= len(one.partitions):
+        each = "each consumer has one partition already, so it would get none"
+        why = "the topic is frozen, and every partition stays where it is" if one.frozen else each
+        return f"Another consumer would not help: {why}."
+    worst = max(standing, key=lambda s: 0.0 if math.isnan(s.lag) else s.lag)
+    if worst.lag > lag / 2 and len(one.owners.get(worst.owner, ())) == 1:
+        return f"Another consumer would help little: partition {worst.partition} has more than half of the lag, and {worst.owner} reads nothing else of it."
+    if math.isnan(left):
+        return (
+            _advice_of_unknown(unknown)
+            or "It is not known yet whether another consumer would help: the speed is measured over some seconds."
+        )
+    most = max(len(numbers) for numbers in one.owners.values())
+    if math.isinf(left):
+        return f"Another consumer would help: the lag grows, and one consumer reads {counted(most, 'partition')}."
+    return f"Another consumer would shorten it: the lag is gone in {words.duration(left)} as it is."
+
+
+def _why_it_stands(one: TopicSummary, standing: Sequence[Standing], lag: float, statuses: Statuses) -> str:
+    """Why most of the lag is of partitions that nobody reads further, in a sentence; empty = it is not."""
+    paused = [s.lag for s in standing if s.partition in one.paused]
+    if _sum(paused) > lag / 2:
+        return f"Another consumer would not help: {counted(len(paused), 'partition')} {agreed(len(paused), 'is', 'are')} paused."
+    stalled = [s.lag for s in standing if statuses.get((s.topic, s.partition)) is LagStatus.STALL]
+    if _sum(stalled) > lag / 2:
+        stand = agreed(len(stalled), "stands", "stand")
+        return (
+            f"Another consumer is no answer yet: {counted(len(stalled), 'partition')} {stand} still. See Status first."
+        )
+    return ""
+
+
+def _advice_of_unowned(one: TopicSummary) -> str:
+    """What is said where others own something and nobody has some partitions; empty = it is not so."""
+    if not one.unowned or not one.owners:
+        return ""
+    return f"Another consumer would help if it may have them: nobody reads {counted(len(one.unowned), 'partition')}."
+
+
+def _advice_of_unknown(unknown: int) -> str:
+    """What is said where the lag of so many partitions is not known; empty = it is known of all."""
+    if not unknown:
+        return ""
+    behind = f"how far behind {counted(unknown, 'partition')} {agreed(unknown, 'is', 'are')}"
+    return f"It is not known whether another consumer would help: nobody says {behind}."
+
+
+def _columns(
+    seen: Now,
+    every: Sequence[Standing],
+    speeds: Speeds,
+    statuses: Statuses,
+    names: Sequence[str],
+) -> dict[str, list[Any]]:
+    """The partitions in columns: a tenth of the size of objects. Owners and topics are places in their lists; -1 = nobody."""
+    owner_at = {name: place for place, name in enumerate(names)}
+    topic_at = {one.topic: place for place, one in enumerate(seen.topics)}
+    paused = _paused(seen.consumers)
+    states = {one.topic: _states(one, seen, paused.get(one.topic, ())) for one in seen.topics}
+    measured = [speeds.get((one.topic, one.partition), math.nan) for one in every]
+    return {
+        "topic": [topic_at[one.topic] for one in every],
+        "partition": [one.partition for one in every],
+        "owner": [owner_at.get(one.owner, -1) for one in every],
+        "state": [states[one.topic].get(one.partition, UNOWNED) for one in every],
+        "lag": [_number(one.lag) for one in every],
+        "lag_s": [_number(_seconds(one.lag, one.rate)) for one in every],
+        "rate": [_number(one.rate) for one in every],
+        "speed": [_number(speed) for speed in measured],
+        "drain_s": [_number(drain_s(one.lag, one.rate, s)) for one, s in zip(every, measured, strict=True)],
+        "status": [s.name if (s := statuses.get((one.topic, one.partition))) is not None else None for one in every],
+    }
+
+
+def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
+    """Topic, partition, giver and taker of what is on its way, as places in their lists; -1 = nobody."""
+    place = {name: at for at, name in enumerate(names)}
+    found = []
+    for number, one in enumerate(seen.topics):
+        givers = {p: place[who] for who, numbers in one.closing.items() for p in numbers}
+        takers = {p: place[who] for who, numbers in one.starting.items() for p in numbers}
+        found += [[number, p, givers.get(p, -1), takers.get(p, -1)] for p in sorted(givers.keys() | takers.keys())]
+    return found[:MOST_PARTITIONS]
+
+
+def _paused(consumers: Iterable[ConsumerOverview]) -> dict[str, list[int]]:
+    """Topic → its paused partitions."""
+    found: dict[str, list[int]] = {}
+    for topic in (topic for one in consumers for topic in one.topics if topic.paused):
+        found.setdefault(topic.topic, []).extend(topic.paused)
+    return found
+
+
+def _states(one: TopicSummary, seen: Now, paused: Iterable[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for who, numbers in one.owners.items():
+        running = _running(seen.world, who, one.topic)
+        known = seen.world.status(who) is not None
+        found |= {p: (OWNED if p in running else IDLE) if known else UNKNOWN for p in numbers}
+    found |= {p: PAUSED for p in paused if p in found}
+    found |= {p: STARTING for numbers in one.starting.values() for p in numbers}
+    return found | {p: CLOSING for numbers in one.closing.values() for p in numbers}
+
+
+def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[Standing], speeds: Speeds) -> dict[str, Any]:
+    member = seen.world.members.get(one.consumer)
+    claim = seen.world.claims.get(one.consumer)
+    absent = claim.absence if claim is not None and member is None else None
+    of_topics = [f"{topic.topic}: {report}" for topic in one.topics for report in topic.reports]
+    return {
+        "consumer": one.consumer,
+        "presence": words.presence(one),
+        "offers": list(words.offers(one)),
+        "host": urlsplit(one.address).hostname or "",
+        "address": one.address,
+        "release": one.release,
+        "code": one.code,
+        "spark_ui": one.pages.spark_ui,
+        "driver_log": one.pages.driver_log,
+        "rack": member.rack if member is not None else "",
+        "capacity": member.capacity if member is not None else None,
+        "incarnation": one.incarnation or None,
+        "registered": (member.registered_at or None) if member is not None else None,
+        "answers": bool(one.health),
+        "absent_since": absent.since_at if absent is not None else None,
+        "health": one.health,
+        "exits": one.exits.count if one.exits is not None else 0,
+        "last_exit": one.exits.reason if one.exits is not None else "",
+        "next_try": (one.exits.next_at or None) if one.exits is not None else None,
+        "asked": one.asked,
+        "isolated": one.presence == "isolated",
+        "draining": one.presence == overview.DRAINING,
+        "wanted": one.consumer in seen.wanted,
+        "notes": [text for text in (one.problem, one.ended, *one.reports, *of_topics) if text][:MOST_TEXTS],
+        "partitions": sum(len(topic.assigned) for topic in one.topics),
+        **_figures(standing, *_sums(standing, speeds)),
+    }
+
+
+def summary(seen: Now) -> dict[str, Any]:
+    """What the dashboard's tile says of a cluster."""
+    waiting = [one for one in seen.topics if one.state is not State.STABLE or one.unowned or one.problem]
+    unowned = [one for one in seen.topics if one.unowned]
+    oldest = min(unowned, key=lambda one: one.since_at or math.inf, default=None)
+    running = [one for one in seen.consumers if one.health]
+    missing = sorted(seen.wanted - {one.consumer for one in running})
+    return {
+        "cluster": seen.cluster,
+        "now": round(seen.at, 3),
+        "problem": seen.problem,
+        "topics": len(seen.topics),
+        "not_stable": [
+            {"topic": one.topic, "state": one.state.value, "since": one.since_at or None, "says": says(one)}
+            for one in waiting[:MOST_TEXTS]
+        ],
+        "not_stable_count": len(waiting),
+        "unowned_count": sum(len(one.unowned) for one in unowned),
+        "oldest_unowned": None
+        if oldest is None
+        else {"topic": oldest.topic, "partitions": ranges(oldest.unowned), "since": oldest.since_at or None},
+        "wanted": len(seen.wanted),
+        "missing": missing[:MOST_TEXTS],
+        "missing_count": len(missing),
+        "running": len(running),
+    }
+
+
+def _seconds(lag: float, rate: float) -> float:
+    """How long ago the first unread record was written, if records came evenly."""
+    if lag == 0:
+        return 0.0
+    return lag / rate if rate > 0 else math.nan
+
+
+def _sum(numbers: Iterable[float]) -> float:
+    """NaN = none is known."""
+    known = [one for one in numbers if not math.isnan(one)]
+    return math.fsum(known) if known else math.nan
+
+
+def _number(value: float) -> float | int | str | None:
+    """For JSON: `None` = not known, "never" = it does not end."""
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "never"
+    return int(value) if value == int(value) else round(value, 2)

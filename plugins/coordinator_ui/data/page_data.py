@@ -1,0 +1,216 @@
+"""Reads the data of the pages from ZooKeeper and the consumers' own interfaces. Writes nothing and decides nothing.
+
+A part that cannot be read is replaced by a sentence, and hides no other part. These functions raise only
+`StoreUnavailable`, if ZooKeeper does not answer at all.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_tasks.core.errors import (
+    UNREADABLE,
+    DiscoveryUnavailable,
+    Malformed,
+    NodeMissing,
+    NotManaged,
+)
+from coordinator_tasks.core.model import Record, State
+from coordinator_tasks.core.text.partition_text import joined
+from coordinator_tasks.service.actions.fleet_actions import kept_until
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.nodes.directives import registered
+from coordinator_tasks.service.nodes.history import Rebalance
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.watch import overview
+from coordinator_tasks.service.watch.consumer_pages import ConsumerPages, pages_now
+from coordinator_tasks.service.watch.overview import ConsumerOverview
+from coordinator_ui.data import rebalance_search
+from coordinator_ui.data.topic_summary import TopicSummary, summaries
+
+RECENT = 6
+CLOCK_SLACK_S = 5.0
+RUN_RECORDS = 2_000
+MOST_LINKED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Consumers:
+    """The consumers of this cluster, or why they cannot be read.
+
+    `lags`: topic → records behind the log's end, as far as the consumers know; `partly`: the topics of which an owner says nothing of it.
+    """
+
+    listed: tuple[ConsumerOverview, ...] = ()
+    problem: str = ""
+    lags: Mapping[str, int] = field(default_factory=dict)
+    partly: Collection[str] = ()
+
+    def of_topic(self, topic: str) -> dict[str, overview.RunningTopic]:
+        """Consumer → its status of the topic, of those whose interface answers."""
+        answering = (one for one in self.listed if one.health)
+        return {one.consumer: said for one in answering for said in one.topics if said.topic == topic}
+
+    def silent(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
+        """The owners that are absent or whose interface does not answer."""
+        return tuple(one for one in self.listed if one.consumer in owners and one.problem)
+
+    def kept(self, summary: TopicSummary) -> dict[str, tuple[int, ...]]:
+        """Draining consumer → the partitions that it still has of a Stable topic."""
+        drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
+        settled = summary.state is State.STABLE
+        return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
+
+    def unwell(self, owners: Collection[str], topic: str) -> dict[str, tuple[str, ...]]:
+        """Owner → what it says is wrong with itself, and with the topic; of those that answer."""
+        said, found = self.of_topic(topic), dict[str, tuple[str, ...]]()
+        for one in self.listed:
+            if one.consumer in owners and one.health:
+                reports = said[one.consumer].reports if one.consumer in said else ()
+                found[one.consumer] = reports if one.health == overview.HEALTHY else (one.health, *reports)
+        return {who: texts for who, texts in found.items() if texts}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPage:
+    """The overview."""
+
+    now: float
+    topics: tuple[TopicSummary, ...]
+    consumers: Consumers
+    recent: tuple[Rebalance, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """One topic with its history; `more` = there is older history than this.
+
+    `kept`: draining owner → until when it keeps its partitions; empty = it gives them away with the next plan. `budget`: whether a plan
+    may have to wait for a person's approval.
+    """
+
+    now: float
+    summary: TopicSummary
+    consumers: Consumers
+    rebalances: tuple[Rebalance, ...]
+    more: bool = False
+    problem: str = ""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    budget: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """The rebalances of an Airflow run, newest first. `problems`: why some of them may be missing."""
+
+    rebalances: tuple[Rebalance, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def cluster_page(c: Coordinator) -> ClusterPage:
+    """The overview of a cluster."""
+    found = summaries(c, transitions.topics(c))
+    recent = rebalance_search.rebalances(c, rebalance_search.Wanted(), RECENT, of=_moved_last(found))
+    return ClusterPage(c.clock.now(), found, _consumers(c), recent.found, joined(recent.problems))
+
+
+def _moved_last(listed: Iterable[TopicSummary]) -> list[str]:
+    """The topics whose last rebalances began last: the newest `RECENT` rebalances are theirs."""
+    began = [(one.last.at - one.last.rebalance_s, one.topic) for one in listed if one.last is not None]
+    return [topic for _, topic in heapq.nlargest(RECENT, began)]
+
+
+def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
+    """One topic and its newest rebalances. A topic that is not managed (any more) still shows its history."""
+    (summary,) = summaries(c, [topic])
+    found, problem = _rebalances(c, [topic], limit + 1)
+    consumers = _consumers(c)
+    kept = _kept(c, topic, consumers.kept(summary))
+    more, budget = len(found) > limit, c.budget.is_set
+    return TopicPage(c.clock.now(), summary, consumers, found[:limit], more, problem, kept, budget)
+
+
+def _kept(c: Coordinator, topic: str, drain: Collection[str]) -> dict[str, str]:
+    try:
+        return dict.fromkeys(drain, kept_until(c, registered(c), topic, drain) if drain else "")
+    except (DiscoveryUnavailable, Malformed):
+        return {}
+
+
+def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
+    """One rebalance of the history. Raises `NotManaged` if the history does not have it, and `Malformed`."""
+    for one in history.newest(c, topic):
+        if one.rebalance == name:
+            return one
+    raise NotManaged(
+        f"topic {topic!r} has no rebalance {name!r} in its history; it may be older than the {history.KEEP} records kept"
+    )
+
+
+def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
+    """The Spark UIs and drivers' logs of the consumers that gave or took something; at most `MOST_LINKED` consumers."""
+    names = sorted({name for move in one.moves for name in (move.giver, move.taker) if name})
+    try:
+        return pages_now(c, names[:MOST_LINKED])
+    except (DiscoveryUnavailable, Malformed):
+        return {}
+
+
+def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunPage:
+    """What an Airflow run moved; its records are searched only in the time of the run."""
+    found: list[Rebalance] = []
+    problems: list[str] = []
+    for topic in history.recorded(c):
+        try:
+            records = _between(c, topic, began_at - CLOCK_SLACK_S, ended_at + CLOCK_SLACK_S)
+            names = dict.fromkeys(record.rebalance for record in records if record.actor.run == run)
+            found += [rebalance(c, topic, name) for name in names]
+        except (*UNREADABLE, NotManaged) as error:
+            problems.append(error.told)
+    return RunPage(tuple(sorted(found, key=history.key_of)), tuple(problems))
+
+
+def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list[Record]:
+    """The records of a time span, oldest first, at most `RUN_RECORDS`. A binary search finds them without reading all."""
+    names = history.names(c, topic)
+
+    def at(name: str) -> float:
+        found = history.read(c, topic, [name])
+        return found[name].at if found else 0.0
+
+    first = bisect_left(names, begin_at, key=at)
+    found = history.read(c, topic, names[first : first + RUN_RECORDS])
+    return [record for record in found.values() if begin_at <= record.at <= end_at]
+
+
+def _rebalances(c: Coordinator, topics: Collection[str], limit: int) -> tuple[tuple[Rebalance, ...], str]:
+    try:
+        return history.rebalances(c, topics, limit), ""
+    except UNREADABLE as error:
+        return (), error.told
+
+
+def _consumers(c: Coordinator) -> Consumers:
+    try:
+        listed = tuple(overview.consumers(c))
+    except (DiscoveryUnavailable, Malformed) as error:
+        return Consumers(problem=error.told)
+    except NodeMissing:
+        return Consumers()
+    partly = {t.topic for one in listed for t in one.topics if t.lag_unknown}
+    return Consumers(listed, lags=_lags(listed), partly=partly)
+
+
+def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:
+    """Of all topics at once: there may be thousands, and each one's row would go through all consumers.
+
+    What a former owner still runs, such as one that is isolated while it lives, is counted by its new owner.
+    """
+    found: dict[str, int] = {}
+    for said in (topic for one in listed if one.health for topic in one.topics):
+        if said.lag_records is not None and (said.assigned or said.closing):
+            found[said.topic] = found.get(said.topic, 0) + said.lag_records
+    return found

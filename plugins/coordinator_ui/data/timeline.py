@@ -1,0 +1,245 @@
+"""A rebalance drawn on a time axis: what each partition did, with Airflow's tasks above it. Pure.
+
+Places are in units of `WIDTH`; the template draws them as SVG, so a chart needs no script and can be read by a screen reader.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coordinator_tasks.core.measure.pauses import amount
+from coordinator_tasks.core.model import Actor, Pause, State
+from coordinator_ui.texts import words
+from coordinator_ui.texts.rebalance_text import MoveRow, Story
+
+WIDTH = 1000.0
+MOST_LANES = 60
+MOST_TICKS = 8
+_LEAST_S = 0.02
+_WIDEST = 64
+TaskKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A task instance of Airflow; `end_at` 0 = it runs."""
+
+    actor: Actor
+    begin_at: float
+    end_at: float
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a lane from `left` on; `kind` is its CSS class, `text` what it is, with its times."""
+
+    kind: str
+    left: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment in a lane."""
+
+    kind: str
+    left: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A row of the chart; `path` leads to the page of Airflow's task, below Airflow's own address."""
+
+    label: str
+    parts: tuple[Part, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """`bands`: the tasks; `lanes`: partitions; `lines`: what the coordinator wrote; `ticks`: place → time since the plan."""
+
+    bands: tuple[Lane, ...]
+    lanes: tuple[Lane, ...]
+    lines: tuple[Mark, ...]
+    ticks: tuple[Mark, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    begin_at: float
+    end_at: float
+
+    def place(self, at: float) -> float:
+        share = (at - self.begin_at) / (self.end_at - self.begin_at)
+        return round(WIDTH * min(1.0, max(0.0, share)), 2)
+
+    def shows(self, begin_at: float, end_at: float) -> bool:
+        return end_at >= self.begin_at and begin_at <= self.end_at
+
+
+def whole(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
+    """From the plan until Stable: when each move was confirmed. `None` = nothing moved."""
+    if not story.rows:
+        return None
+    axis = _axis([story.began_at, story.ended_at or max(now, story.began_at + story.lasted_s)])
+    rows = story.rows[:MOST_LANES]
+    lanes = tuple(_confirmed(row, axis, story.ended_at or axis.end_at) for row in rows)
+    return Chart(_bands(tasks, axis, now), lanes, _lines(story, axis), _ticks(story, axis), len(story.rows) - len(rows))
+
+
+def handoffs(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
+    """The moments between the givers' last records and the takers' first ones, by ZooKeeper's time. `None` = none is measured."""
+    measured = [one for one in story.longest if one.first_at is not None or one.last_at is not None][:MOST_LANES]
+    times = [at for one in measured for at in (_begin_at(one), one.released_at, one.first_at) if at is not None]
+    if not times:
+        return None
+    axis = _axis([min(times), max(times)])
+    ways = {partition: row for row in story.rows for partition in row.partitions if not row.replaced}
+    lanes = tuple(_paused(one, ways.get(one.partition), axis, story.began_at) for one in measured)
+    known = len(story.pauses.measured) if story.pauses is not None else 0
+    return Chart(_bands(tasks, axis, now), lanes, _lines(story, axis), _ticks(story, axis), known - len(measured))
+
+
+def _axis(times: Sequence[float]) -> _Axis:
+    begin_at, end_at = min(times), max(times)
+    margin_s = max(_LEAST_S, 0.06 * (end_at - begin_at))
+    return _Axis(begin_at - margin_s, end_at + margin_s)
+
+
+def _paused(one: Pause, row: MoveRow | None, axis: _Axis, began_at: float) -> Lane:
+    giver, taker = (row.giver or "nobody", row.taker or "nobody") if row is not None else ("its owner", "the next one")
+
+    def said(at: float) -> str:
+        return f"{words.clock(at)} UTC, {words.signed(at - began_at)} after the plan"
+
+    parts, marks = [], []
+    if one.last_at is not None:
+        parts.append(_part("gives", axis, axis.begin_at, one.last_at, f"{giver} reads"))
+        marks.append(
+            Mark("last", axis.place(one.last_at), f"{giver}'s last record passed the sink: {said(one.last_at)}")
+        )
+    if one.released_at is not None:
+        marks.append(
+            Mark("released", axis.place(one.released_at), f"{giver} wrote its release: {said(one.released_at)}")
+        )
+    if one.first_at is not None:
+        begin_at = _begin_at(one)
+        if begin_at is not None and begin_at < one.first_at:
+            parts += _stands(one, axis, begin_at, one.first_at)
+        marks.append(
+            Mark("first", axis.place(one.first_at), f"{taker}'s first record passed the sink: {said(one.first_at)}")
+        )
+        parts.append(_part("takes", axis, one.first_at, axis.end_at, f"{taker} reads"))
+    return Lane(f"{one.partition}: {_short(giver)} → {_short(taker)}", tuple(parts), tuple(marks))
+
+
+def _stands(one: Pause, axis: _Axis, begin_at: float, first_at: float) -> list[Part]:
+    """From `begin_at` to the first record of the taker: what is certain, and before it what is only possible."""
+    if one.total is None:
+        return [_part("idle", axis, begin_at, first_at, f"nothing waited for {words.duration(first_at - begin_at)}")]
+    if not one.least:
+        return [_part("stands", axis, begin_at, first_at, f"stood still for {words.duration(first_at - begin_at)}")]
+    text, certain_at = f"stood still for {amount(one.total)}", first_at - one.total.least_s
+    perhaps = [_part("perhaps", axis, begin_at, certain_at, text)] if begin_at < certain_at else []
+    return [*perhaps, _part("stands", axis, certain_at, first_at, text)]
+
+
+def _begin_at(one: Pause) -> float | None:
+    """When it began to stand still at the earliest: the giver's last record, its last commit, or what is known of its end."""
+    if one.last_at is not None:
+        return one.last_at
+    if one.least and one.first_at is not None and one.wait_s is not None:
+        return one.first_at - (one.most_s or one.wait_s)
+    return one.released_at
+
+
+def _confirmed(row: MoveRow, axis: _Axis, end_at: float) -> Lane:
+    parts, begin_at = [], row.planned_at
+    if row.closes:
+        closed_at = end_at if row.closed_s is None else row.planned_at + row.closed_s
+        what = "has not confirmed that it closed" if row.closed_s is None else "confirmed that it closed"
+        parts.append(
+            _part(
+                "Closing",
+                axis,
+                begin_at,
+                closed_at,
+                f"{row.giver or 'its owner'} {what}: {words.duration(closed_at - begin_at)}",
+            )
+        )
+        begin_at = closed_at
+    if row.starts and not (row.closes and row.closed_s is None):
+        started_at = end_at if row.started_s is None else row.planned_at + row.started_s
+        what = "has not confirmed that it started" if row.started_s is None else "confirmed that it started"
+        parts.append(
+            _part(
+                "Starting", axis, begin_at, started_at, f"{row.taker} {what}: {words.duration(started_at - begin_at)}"
+            )
+        )
+    numbers = words.partitions(row.partitions)
+    label = f"{numbers if len(numbers) <= 16 else f'{len(row.partitions)} partitions'}: {_short(row.giver or 'nobody')} → {_short(row.taker or 'nobody')}"
+    return Lane(label, tuple(parts))
+
+
+def _part(kind: str, axis: _Axis, begin_at: float, end_at: float, text: str) -> Part:
+    left = axis.place(begin_at)
+    return Part(kind, left, max(1.0, round(axis.place(end_at) - left, 2)), text)
+
+
+def _bands(tasks: Iterable[Span], axis: _Axis, now: float) -> tuple[Lane, ...]:
+    lanes: dict[TaskKey, list[Span]] = {}
+    for one in sorted(tasks, key=lambda span: span.begin_at):
+        if one.begin_at and axis.shows(one.begin_at, one.end_at or now):
+            lanes.setdefault((one.actor.run, one.actor.task), []).append(one)
+    found = []
+    for (_, task), spans in list(lanes.items())[:MOST_LANES]:
+        parts = tuple(
+            _part(
+                "task",
+                axis,
+                max(axis.begin_at, one.begin_at),
+                one.end_at or now,
+                f"{task}, {one.state or 'no state'}: {words.duration((one.end_at or now) - one.begin_at)}",
+            )
+            for one in spans
+        )
+        found.append(Lane(_short(task), parts, (), words.task_path(spans[0].actor)))
+    return tuple(found)
+
+
+def _lines(story: Story, axis: _Axis) -> tuple[Mark, ...]:
+    names = {State.CLOSING: "plan", State.STARTING: "start", State.STABLE: "settle"}
+    found = []
+    for step in story.steps:
+        record = step.record
+        name = "plan" if record.moves and record.source is not State.CLOSING else names.get(record.target, "write")
+        if axis.shows(record.at, record.at):
+            found.append(
+                Mark(
+                    str(record.target),
+                    axis.place(record.at),
+                    f"{name}: {record.source} → {record.target}, {words.clock(record.at)} UTC",
+                )
+            )
+    return tuple(found)
+
+
+def _ticks(story: Story, axis: _Axis) -> tuple[Mark, ...]:
+    """Round times after the plan."""
+    begin_s, end_s = axis.begin_at - story.began_at, axis.end_at - story.began_at
+    rough = (end_s - begin_s) / MOST_TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    first = math.ceil(begin_s / step)
+    numbers = range(first, math.floor(end_s / step) + 1)
+    return tuple(Mark("tick", axis.place(story.began_at + n * step), words.signed(n * step)) for n in numbers)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _WIDEST else f"{name[: _WIDEST - 1]}…"

@@ -1,0 +1,228 @@
+"""How far partitions were behind in the last hour, as ZooKeeper keeps it, so that every API server shows the same.
+
+What a server keeps of its own is where the owners were some seconds ago, for their speed.
+"""
+
+import math
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from coordinator_tasks.core.measure.lag import LagStatus, furthest_s
+from coordinator_tasks.core.measure.lag_moments import (
+    EVERY_S,
+    FRESH_S,
+    KEPT,
+    NOBODY,
+    LagMoment,
+    seconds,
+    statuses,
+)
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.watch import lag_moments
+
+SPEED_S = 8.0
+"""A speed is measured over at least so long."""
+REMEMBER_S = 60.0
+LOOK_S = 5.0
+"""So often it is looked whether there is a newer moment; every minute while one of the hour cannot be read."""
+MOST_TOTALS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One partition now; `owner` empty = nobody; unknown figures are NaN."""
+
+    topic: str
+    partition: int
+    owner: str = ""
+    position: float = math.nan
+    lag: float = math.nan
+    rate: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """How far an owner was behind: all its records, and the seconds of the partition that was furthest (`None` = unknown).
+
+    `read`: records per second that it has committed since the moment before, of what it has had since; `None` = not known.
+    """
+
+    at: float
+    lag: int
+    late_s: float | None
+    read: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """The moments of a cluster, oldest first. `problems`: why some cannot be read."""
+
+    now: float = 0.0
+    moments: tuple[LagMoment, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def statuses(self) -> dict[tuple[str, int], LagStatus]:
+        """(Topic, partition) → Burrow's status, as the metrics have it; nothing if the last moment is old."""
+        fresh = bool(self.moments) and self.moments[-1].at > self.now - FRESH_S
+        return statuses(self.moments[-1]) if fresh else {}
+
+    def totals(self, topic: str) -> list[int]:
+        """Records behind of a whole topic, moment by moment."""
+        return [sum(one.topics[topic].lags) for one in self.moments if topic in one.topics][-MOST_TOTALS:]
+
+    def speeds(self, owners: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], float]:
+        """(Topic, partition) → records per second that this owner has committed between the last two moments."""
+        found: dict[tuple[str, int], float] = {}
+        for before, last in list(pairwise(self.moments))[-1:]:
+            if last.at <= self.now - FRESH_S or last.at - before.at > FRESH_S:
+                continue
+            known = _places(before)
+            for key, (owner, offset) in _places(last).items():
+                was, earlier = known.get(key, ("", 0))
+                if owner and owner == was == owners.get(key) and offset >= earlier:
+                    found[key] = (offset - earlier) / (last.at - before.at)
+        return found
+
+    def of_topic(self, topic: str, partition: int | None = None) -> dict[str, list[Point]]:
+        """Owner → its points, of a topic or of one of its partitions; only moments at which it was the owner."""
+        found: dict[str, list[Point]] = {}
+        for before, moment in self._pairs():
+            read = _read(before, moment, topic, partition)
+            for place, point in _points(moment, topic, partition).items():
+                found.setdefault(moment.owner(place), []).append(replace(point, read=read.get(moment.owner(place))))
+        return found
+
+    def of_consumer(self, consumer: str) -> dict[str, list[Point]]:
+        """Topic → the points of this owner."""
+        found: dict[str, list[Point]] = {}
+        for before, moment in self._pairs():
+            if consumer in moment.consumers:
+                place = moment.consumers.index(consumer)
+                for topic in moment.topics:
+                    read = _read(before, moment, topic, None, place)
+                    for point in _points(moment, topic, None, place).values():
+                        found.setdefault(topic, []).append(replace(point, read=read.get(consumer)))
+        return found
+
+    def _pairs(self) -> Iterator[tuple[LagMoment | None, LagMoment]]:
+        """Each moment with the one before; `None` = there is none, or nobody measured for a while."""
+        for before, moment in zip((None, *self.moments), self.moments, strict=False):
+            yield (before if before is not None and moment.at - before.at <= FRESH_S else None), moment
+
+
+def _places(moment: LagMoment) -> dict[tuple[str, int], tuple[str, int]]:
+    """(Topic, partition) → owner and committed offset."""
+    return {
+        (topic, partition): (moment.owner(owner), offset)
+        for topic, one in moment.topics.items()
+        for partition, owner, offset in zip(one.partitions, one.owners, one.offsets, strict=True)
+    }
+
+
+def _read(
+    before: LagMoment | None, moment: LagMoment, topic: str, partition: int | None, place: int | None = None
+) -> dict[str, float]:
+    """Owner → records per second that it has committed between two moments, of partitions that it had in both.
+
+    Of one partition, or of the owner at this place of the later moment, if it is given.
+    """
+    now, then = moment.topics.get(topic), before.topics.get(topic) if before is not None else None
+    if before is None or now is None or then is None:
+        return {}
+    same, known = moment.consumers == before.consumers, len(then.partitions)
+    found: dict[int, int] = {}
+    for at, (number, owner, offset) in enumerate(zip(now.partitions, now.owners, now.offsets, strict=True)):
+        if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
+            continue
+        if at >= known or then.partitions[at] != number:
+            continue  # a partition is new: the next moment tells
+        was, earlier = then.owners[at], then.offsets[at]
+        if offset >= earlier and (was == owner if same else before.owner(was) == moment.owner(owner)):
+            found[owner] = found.get(owner, 0) + offset - earlier
+    return {moment.owner(owner): read / (moment.at - before.at) for owner, read in found.items()}
+
+
+def _points(moment: LagMoment, topic: str, partition: int | None, place: int | None = None) -> dict[int, Point]:
+    """Owner's place → how far it was behind then; of one partition, or one owner, if it is given."""
+    one = moment.topics.get(topic)
+    if one is None:
+        return {}
+    found: dict[int, list[tuple[int, float | None]]] = {}
+    for number, owner, lag, tenths in zip(one.partitions, one.owners, one.lags, one.late, strict=True):
+        if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
+            continue
+        found.setdefault(owner, []).append((lag, seconds(tenths)))
+    return {owner: Point(moment.at, sum(lag for lag, _ in each), furthest_s(each)) for owner, each in found.items()}
+
+
+@dataclass(slots=True)
+class _Known:
+    """What this server has of a cluster."""
+
+    trend: Trend = field(default_factory=Trend)
+    positions: deque[tuple[float, dict[tuple[str, int], tuple[str, float]]]] = field(
+        default_factory=lambda: deque(maxlen=2)
+    )
+
+
+class Trends:
+    """The trend of each cluster. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+
+    def of(self, c: Coordinator) -> Trend:
+        """The moments of the last hour. What was read once is not read again, nor what is missing for longer than `FRESH_S`.
+
+        A cluster that nobody has asked for within this hour is forgotten.
+        """
+        now = c.clock.now()
+        with self._lock:
+            for name in [one for one, old in self._known.items() if 0 < old.trend.now <= now - EVERY_S * KEPT]:
+                del self._known[name]
+            known = self._known.setdefault(c.paths.cluster, _Known())
+            trend = known.trend
+        begun = trend.now <= now and not trend.problems
+        settled_at = max(trend.now - FRESH_S, *(one.at for one in trend.moments[-1:]), 0.0)
+        minutes = int(now // EVERY_S - settled_at // EVERY_S) if begun else KEPT
+        look_s = EVERY_S if trend.problems else LOOK_S
+        if not minutes or trend.now <= now < trend.now + look_s:
+            return replace(trend, now=now)
+        problems: dict[str, str] = {}
+        newer = lag_moments.read(c, now, min(KEPT, minutes) - 1, problems)
+        kept = [one for one in trend.moments if now - EVERY_S * KEPT < one.at] if begun else []
+        trend = Trend(now, (*kept, *newer), tuple(problems.values()))
+        with self._lock:
+            known.trend = trend
+        return trend
+
+    def speeds(
+        self, c: Coordinator, trend: Trend, standings: Sequence[Standing], *, whole: bool
+    ) -> Mapping[tuple[str, int], float]:
+        """(Topic, partition) → records per second that its present owner has read; one that has just moved is left out.
+
+        Measured between two looks of this server at the `whole` cluster; before there are two, between the last two moments.
+        """
+        now = c.clock.now()
+        here = {(one.topic, one.partition): (one.owner, one.position) for one in standings}
+        with self._lock:
+            positions = self._known.setdefault(c.paths.cluster, _Known()).positions
+            if positions and not now - REMEMBER_S < positions[-1][0] <= now:
+                positions.clear()
+            before = next(((at, known) for at, known in reversed(positions) if at <= now - SPEED_S), None)
+            if whole and (not positions or positions[-1][0] <= now - SPEED_S):
+                positions.append((now, here))
+        if before is None:
+            return trend.speeds({key: owner for key, (owner, _) in here.items()})
+        at, known = before
+        found = {}
+        for key, (owner, position) in here.items():
+            was, earlier = known.get(key, ("", math.nan))
+            read = position - earlier
+            if owner and owner == was and read >= 0:
+                found[key] = read / (now - at)
+        return found

@@ -1,0 +1,164 @@
+# No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
+"""What persons have asked for, over all clusters that a user may read: newest first, chosen by a filter and in pages.
+
+A record's time is that of the host that wrote it, so the order within a cluster is that of the records. A page ends at a record of
+each cluster.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.model import Asked
+from coordinator_tasks.core.names import is_cluster, number_of, spelled
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import action_log
+from coordinator_ui.access import ReadableCluster
+from coordinator_ui.data.api_json import actor_data
+from coordinator_ui.data.reading import Reader, each
+from coordinator_ui.pages.rebalance_list import Text, moment
+from coordinator_ui.texts import words
+
+MOST_READ = 6_000
+"""Records that one request looks at in each cluster."""
+MOST_REST = 4_000
+_ENDED = 0
+"""A place before the first record."""
+_APART_S = 3_600.0
+"""Hosts' clocks are never so far apart: a record that is older than the wanted time by this ends the search."""
+Rest = Annotated[str, Query(max_length=MOST_REST)]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A filter; an empty text or 0 = any. Texts are found anywhere, in upper or lower case."""
+
+    about: str = ""
+    action: str = ""
+    actor: str = ""
+    after_at: float = 0.0
+    before_at: float = 0.0
+
+    def takes(self, one: Asked) -> bool:
+        """Whether it is one of those."""
+        if one.at < self.after_at or (self.before_at and one.at >= self.before_at):
+            return False
+        called = f"{_flat(one.action)} {_flat(spelled(one.action))}"
+        checks = ((self.about, one.about), (_flat(self.action), called), (self.actor, words.actor_words(one.actor)))
+        return all(text.casefold() in said.casefold() for text, said in checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Of one cluster, newest first; `rest` = records before this number have not been looked at (`None` = there are none)."""
+
+    found: tuple[Asked, ...] = ()
+    rest: int | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Cluster and record, newest first; `rest` is where the next page begins (empty = there is none)."""
+
+    found: tuple[tuple[str, Asked], ...] = ()
+    rest: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def _flat(action: str) -> str:
+    """The same for the stored name, for the command, and for its words with spaces."""
+    return action.replace("-", "_").replace(" ", "_")
+
+
+def wanted_of(about: Text = "", action: Text = "", actor: Text = "", after: Text = "", before: Text = "") -> Wanted:
+    """The filter of a request; raises `Refused` for a time that is none."""
+    return Wanted(about.strip(), action.strip(), actor.strip(), moment(after), moment(before))
+
+
+async def listed(
+    request: Request, clusters: Collection[ReadableCluster], wanted: Wanted, limit: int, rest: str = ""
+) -> Listed:
+    """A page of the list. A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`."""
+    places = places_of(rest)
+    reader: Reader = request.app.state.reader
+    names = [name for name in clusters if places.get(name) != _ENDED]
+    answers = await each(names, (reader.read(name, _reading(wanted, limit, places.get(name))) for name in names))
+    # What cannot be read now is tried again at the same place by the next page.
+    problems = [f"cluster {name}: {one.told}" for name, one in answers.items() if isinstance(one, CoordinatorError)]
+    found = merged({name: one for name, one in answers.items() if isinstance(one, Page)}, limit, places)
+    return replace(found, problems=(*problems, *found.problems))
+
+
+def _reading(wanted: Wanted, limit: int, before: int | None) -> Callable[[Coordinator], Page]:
+    return lambda c: page_of(c, wanted, limit, before)
+
+
+def page_of(c: Coordinator, wanted: Wanted, limit: int, before: int | None = None) -> Page:
+    """At most `limit` records of a cluster, of those before this number. One that cannot be read is a sentence, and counts too."""
+    names = [name for name in action_log.names(c) if before is None or int(name) < before]
+    found: list[Asked] = []
+    problems: list[str] = []
+    for looked, (name, one) in enumerate(action_log.newest(c, names), 1):
+        if isinstance(one, CoordinatorError):
+            problems.append(one.told)
+        elif one.at < wanted.after_at - _APART_S:
+            break
+        elif wanted.takes(one):
+            found.append(one)
+        if (len(found) + len(problems) == limit or looked >= MOST_READ) and name != names[0]:
+            return Page(tuple(found), int(name), tuple(problems))
+    return Page(tuple(found), None, tuple(problems))
+
+
+def merged(pages: Mapping[str, Page], limit: int, before: Mapping[str, int]) -> Listed:
+    """The pages of all clusters as one. What is older than the end of an unfinished page waits for the next one.
+
+    `before`: where these pages began; of clusters without a page it stays.
+    """
+    left = {name: list(page.found) for name, page in pages.items()}
+    chosen: list[tuple[str, Asked]] = []
+    while len(chosen) < limit and not any(not left[name] and page.rest is not None for name, page in pages.items()):
+        heads = [(-rows[0].at, name) for name, rows in left.items() if rows]
+        if not heads:
+            break
+        _, name = min(heads)
+        chosen.append((name, left[name].pop(0)))
+    ends = {name: _ENDED if page.rest is None else page.rest for name, page in pages.items()}
+    ends |= {name: rows[0].sequence + 1 for name, rows in left.items() if rows}
+    places = sorted({**before, **ends}.items())
+    more = any(place != _ENDED for _, place in places)
+    rest = ",".join(f"{name}:{place}" for name, place in places) if more else ""
+    return Listed(tuple(chosen), rest, tuple(text for page in pages.values() for text in page.problems))
+
+
+def places_of(rest: str) -> dict[str, int]:
+    """Cluster → records before this number are wanted. Raises `Refused` for a text that is none of ours."""
+    found: dict[str, int] = {}
+    for part in rest.split(",") if rest else ():
+        name, _, number = part.rpartition(":")
+        place = number_of(number)
+        if place is None or not is_cluster(name):
+            raise Refused(f"{rest[:40]!r} is no place in the list; take the one that the page before it has named")
+        found[name] = place
+    return found
+
+
+def asked_row(cluster: str, one: Asked) -> dict[str, Any]:
+    """One record, for programs."""
+    return {
+        "cluster": cluster,
+        "sequence": one.sequence,
+        "at": one.at,
+        "action": one.action,
+        "about": one.about,
+        "why": one.why,
+        "actor": actor_data(one.actor),
+        "changes": [
+            {"node": change.node, "field": change.field, "before": change.before, "after": change.after}
+            for change in one.changes
+        ],
+    }

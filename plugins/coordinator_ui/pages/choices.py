@@ -1,0 +1,54 @@
+"""What the fields of a form offer to choose from, as it is now. What is not in a list can be typed: a list is no check."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import TypeAlias
+
+from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed
+from coordinator_tasks.core.names import is_consumer, is_topic
+from coordinator_tasks.core.protocol.znodes import children
+from coordinator_tasks.core.text.partition_text import shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import fleet as fleets
+from coordinator_tasks.service.plan import transitions
+
+MOST = 1_000
+"""Entries of one list."""
+TOPICS, CONSUMERS, FLEETS, VERSIONS, STRATEGIES, REBALANCES = range(6)
+OFFERED: Mapping[str, int] = {
+    "topic": TOPICS,
+    "topics": TOPICS,
+    "consumer": CONSUMERS,
+    "consumers": CONSUMERS,
+    "leave": CONSUMERS,
+    "app": FLEETS,
+    "version": VERSIONS,
+    "strategy": STRATEGIES,
+    "rebalance": REBALANCES,
+}
+"""Parameter → the list that its field offers. That of rebalances is fetched by the page, since it depends on the topic."""
+Choices: TypeAlias = Mapping[int, Mapping[str, str]]
+"""List → value → what is said beside it; empty = nothing."""
+
+
+def choices(c: Coordinator) -> Choices:
+    """Topics, consumers, fleets with their versions, strategies. Writes nothing. Raises the `Unavailable` kinds."""
+    found = fleets.fleets(c)
+    try:
+        registered = sorted(c.discovery.members())
+    except (DiscoveryUnavailable, Malformed):
+        registered = []
+    known = {one for fleet in found for one in fleet.consumers} | set(filter(is_consumer, children(c.zk, c.paths.ids)))
+    away = sorted(known - set(registered))
+    versions: dict[str, list[str]] = {}
+    for one in found:
+        for name in {*one.versions, one.name} - {""}:
+            versions.setdefault(name, []).append(one.app)
+    lists = {
+        TOPICS: dict.fromkeys(filter(is_topic, transitions.topics(c)), ""),
+        CONSUMERS: dict.fromkeys(registered, "") | dict.fromkeys(away, "not registered"),
+        FLEETS: dict.fromkeys((one.app for one in found), ""),
+        VERSIONS: {name: f"of {shown(apps)}" for name, apps in sorted(versions.items())},
+        STRATEGIES: dict.fromkeys(sorted(c.policy.strategies.known), ""),
+    }
+    return {name: dict(islice(entries.items(), MOST)) for name, entries in lists.items()}

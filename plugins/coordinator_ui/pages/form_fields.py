@@ -1,0 +1,121 @@
+"""The form of an action with its fields filled in, as the row that it is asked from says them. It does nothing.
+
+Airflow's own trigger form takes nothing from its address. So the fields stand here, made from the same declaration, and a press
+of the button asks Airflow's own API for a run: Airflow checks the permission and the fields, and keeps who asked.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from coordinator_plugin.clusters import dag_id
+
+from coordinator_tasks.core.errors import NotManaged
+from coordinator_tasks.service.actions.action import Action
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_ui.pages.choices import OFFERED, REBALANCES, Choices
+
+MOST_VALUE = 2_000
+MOST_QUERY = 4_000
+"""Of an address that browsers and proxies take as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field; `kind`: of its JSON value; `value`: as text, lists one per line and objects as JSON; `long`: several lines.
+
+    `offers`: what can be chosen, each with what is said of it; something else can be typed. `choices`: nothing else is allowed.
+    `past`: the page itself fetches what can be chosen, the rebalances of the topic.
+    """
+
+    name: str
+    title: str
+    description: str
+    kind: str
+    items: str
+    value: str
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    long: bool = False
+    offers: Mapping[str, str] = field(default_factory=dict)
+    past: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of one action; `dag`: whose run does it, and `dag_name` as Airflow shows that DAG; `reads`: it changes nothing and has no dry run."""
+
+    action: str
+    title: str
+    text: str
+    dag: str
+    dag_name: str
+    fields: tuple[Field, ...]
+    reads: bool
+    destructive: str
+
+
+def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
+    """The form of an action. Values that are no fields of it are left out. Raises `NotManaged` for an unknown action."""
+    action = ACTIONS.get(name)
+    if action is None or not action.form:
+        raise NotManaged(f"there is no action {name[:40]!r} with a form; the pages link to those that there are")
+    fields = tuple(
+        _field(one.name, one.form, given.get(one.name, ""), _offers(action, one.name, choices))
+        for one in action.parameters
+        if one.form is not None
+    )
+    return Form(
+        name, action.words, action.form, dag_id(name), dag_id(action.words), fields, action.reads, action.destructive
+    )
+
+
+def query_of(name: str, conf: Mapping[str, Any]) -> str:
+    """What stands behind the address of this form, so that it is filled in as a run of it was; empty = it does not fit."""
+    fields = {one.name for one in ACTIONS[name].parameters if one.form is not None}
+    given = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for key, value in conf.items()
+        if key in fields and value is not None
+    }
+    try:
+        query = urlencode(given)
+    except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can say and no address can
+        return ""
+    fits = len(query) <= MOST_QUERY and all(len(value) <= MOST_VALUE for value in given.values())
+    return query if fits else ""
+
+
+def _lines(given: str) -> str:
+    """The members of a list, one a line: from the JSON of a run, or from a row's address, where commas part them."""
+    try:
+        found = json.loads(given)
+    except (ValueError, RecursionError):
+        found = None
+    return "\n".join(map(str, found)) if isinstance(found, list) else given.replace(",", "\n")
+
+
+def _offers(action: Action, name: str, choices: Choices) -> Mapping[str, str]:
+    """What a field can be chosen from; a topic that is to be managed is not among those that are."""
+    return choices.get(OFFERED.get(name, -1), {}) if (action.name, name) != ("add_topic", "topic") else {}
+
+
+def _field(name: str, form: Mapping[str, Any], given: str, offers: Mapping[str, str]) -> Field:
+    kind, default = str(form["type"]), form.get("default", "")
+    match kind:
+        case "object":
+            value = given or json.dumps(default or {})
+        case "array":
+            value = _lines(given) if given else "\n".join(map(str, default or ()))
+        case _:
+            value = given or str(default)
+    optional = "default" in form
+    items = str(form.get("items", {}).get("type", ""))
+    choices = tuple(map(str, form.get("enum", ())))
+    long = kind in ("array", "object") or form.get("format") == "multiline"
+    title, text = str(form["title"]), str(form["description"])
+    offers = offers or dict.fromkeys(form.get("examples", ()), "")
+    past = OFFERED.get(name) == REBALANCES
+    return Field(name, title, text, kind, items, value[:MOST_VALUE], choices, optional, long, offers, past)

@@ -1,0 +1,164 @@
+"""Makes responses from templates: escaping, links below Airflow's address, and headers that exclude foreign content."""
+
+import base64
+import hashlib
+import re
+import time
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from coordinator_plugin.clusters import dag_id
+from coordinator_plugin.pages_address import PREFIX
+from fastapi import Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from coordinator_tasks.core.measure.pauses import amount, longest, milliseconds, sentence
+from coordinator_tasks.core.names import spelled
+from coordinator_tasks.core.text.move_ways import HOW
+from coordinator_tasks.core.text.partition_text import counted
+from coordinator_ui.names import NAMES
+from coordinator_ui.texts import words
+
+_TURNS = re.compile("[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]")
+_FIRST_STRONG_ISOLATE, _POP_ISOLATE, _ISOLATES = "\u2068", "\u2069", re.compile("[\u2066-\u2069]")
+TEMPLATES = Path(__file__).parents[1] / "templates"
+MOST_IN_CELL = 8
+MOST_IN_LINE = 32
+"""Characters of a name that is never broken."""
+MOST_IN_GRID = 64
+"""Partitions that fit side by side; a larger topic is shown by ranges."""
+
+
+VENDOR = Path(__file__).parents[1] / "vendor"
+UPLOT = "uPlot-1.6.32"
+"""The charting library. It is part of the package: no page fetches anything from elsewhere."""
+
+
+def page(
+    request: Request,
+    template: str,
+    *,
+    cluster: str,
+    status: HTTPStatus = HTTPStatus.OK,
+    scripts: tuple[str, ...] = (),
+    **values: Any,
+) -> HTMLResponse:
+    """Render a template. `base` is the address of the pages, `here` that of the cluster's, `airflow` that of Airflow's own UI.
+
+    `cluster` empty = the page is of all. `scripts`: further ones. `now_at`: how old a page is that could not be asked for again.
+    """
+    base = str(request.scope.get("root_path", "")).rstrip("/")
+    values |= {
+        "base": base,
+        "here": f"{base}/clusters/{quote(cluster, safe='')}" if cluster else base,
+        "cluster": cluster,
+    }
+    values |= {"airflow": base.removesuffix(PREFIX), "status": status, "scripts": scripts, "now_at": time.time()}
+    text = environment().get_template(template).render(values)
+    return HTMLResponse(text, status, headers=_headers(scripts))
+
+
+def data(content: Any, status: HTTPStatus = HTTPStatus.OK) -> JSONResponse:
+    """JSON that no browser keeps, shows as a page, or takes for a script."""
+    return JSONResponse(content, status, headers=_headers())
+
+
+def script(name: str) -> Response:
+    """One of our scripts, for Airflow's own page."""
+    return Response(_code()[name], media_type="text/javascript", headers=_headers())
+
+
+@cache
+def environment() -> Environment:
+    """The templates' environment. It escapes everything: names and reasons come from consumers and people."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        finalize=isolated,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "actor": words.actor,
+        "as_is": escape,
+        "clock": words.clock,
+        "duration": words.duration,
+        "explained": lambda kind: HOW[kind][1],
+        "iso": words.iso,
+        "kind": words.kind,
+        "meaning": words.meaning,
+        "milliseconds": milliseconds,
+        "moment": words.moment,
+        "offers": words.offers,
+        "partitions": words.partitions,
+        "presence": words.presence,
+        "spelled": spelled,
+        "segment": lambda text: quote(str(text), safe=""),
+        "ran": words.ran,
+        "run_name": words.run_name,
+        "run_path": words.run_path,
+        "amount": amount,
+        "longest": longest,
+        "stood_still": sentence,
+        "task_path": words.task_path,
+        "way": lambda kind: HOW[kind][0],
+        "why": words.why,
+        "within": lambda numbers, others: set(numbers).intersection(others),
+        "without": lambda numbers, others: set(numbers).difference(others),
+    }
+    made.globals |= {
+        "count": counted,
+        "dag_id": dag_id,
+        "most_in_cell": MOST_IN_CELL,
+        "most_in_grid": MOST_IN_GRID,
+        "most_in_line": MOST_IN_LINE,
+        "names": NAMES,
+        "scripts_text": _code(),
+        "style": f"{_read(VENDOR / f'{UPLOT}.min.css')}{_read(TEMPLATES / 'page.css')}",
+    }
+    return made
+
+
+def isolated(value: Any) -> Any:
+    """A text that turns the direction of what is written, between marks that end that with it. Forms keep values `as_is`."""
+    if isinstance(value, str) and not isinstance(value, Markup) and _TURNS.search(value):
+        return f"{_FIRST_STRONG_ISOLATE}{_ISOLATES.sub('', value)}{_POP_ISOLATE}"
+    return value
+
+
+@cache
+def _code() -> dict[str, str]:
+    """The scripts by name; `page` is in every page."""
+    own = {name: _read(TEMPLATES / f"{name}.js") for name in ("page", "live", "ask", "tile")}
+    return {**own, "uPlot": _read(VENDOR / f"{UPLOT}.iife.min.js")}
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def _headers(scripts: tuple[str, ...] = ()) -> dict[str, str]:
+    """The content security policy: only our own script and style, and only Airflow's own pages may frame this one."""
+    script = " ".join(_hash(_code()[name]) for name in ("page", *scripts))
+    style = _hash(str(environment().globals["style"]))
+    policy = (
+        f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "
+        "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
+    )
+    return {
+        "Content-Security-Policy": policy,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+    }
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

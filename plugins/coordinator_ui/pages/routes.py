@@ -1,0 +1,496 @@
+# No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
+"""The pages' addresses. Each one requires Airflow's own check of the user, and is only a GET."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Annotated, Any, TypeVar
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import get_user
+from airflow.models.dagrun import DagRun
+from airflow.models.xcom import XComModel
+from coordinator_plugin.clusters import dag_id as named_here
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from sqlalchemy import select
+from starlette.exceptions import HTTPException as AnyHTTPException
+
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.names import MAX_ID_BYTES
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.history import Rebalance
+from coordinator_tasks.service.watch.consumer_pages import ConsumerPages
+from coordinator_ui.access import (
+    REBALANCE,
+    NotReadable,
+    OfCluster,
+    Readable,
+    ReadableCluster,
+    UserAccess,
+    action_of_dag,
+    cluster_of_dag,
+    named_cluster,
+    rebalance_dag,
+)
+from coordinator_ui.data import live, page_data, rebalance_search, timeline
+from coordinator_ui.data.api_json import rebalance_row, rebalance_whole
+from coordinator_ui.data.audits import FRESH_S, audit_data, audited
+from coordinator_ui.data.health import health, rows
+from coordinator_ui.data.reading import Reader, Shared, each
+from coordinator_ui.data.rebalance_search import Sides, Wanted
+from coordinator_ui.data.task_times import task_spans
+from coordinator_ui.data.timeline import Span
+from coordinator_ui.data.trends import Point, Trend, Trends
+from coordinator_ui.pages import action_list
+from coordinator_ui.pages.choices import choices
+from coordinator_ui.pages.form_fields import form_of, query_of
+from coordinator_ui.pages.rebalance_list import listed, wanted_of
+from coordinator_ui.pages.render import data, page, script
+from coordinator_ui.texts.rebalance_text import Story, only, tell
+
+SHOWN = 20
+MOST_SHOWN = 500
+LISTED = 50
+LISTS_LIMIT_S = 2.0
+"""So long a form waits for what its fields offer; then it is there without."""
+MOST_SERIES = 12
+MOST_CLUSTERS = 20
+LIVE_SCRIPTS = ("uPlot", "live")
+MOST_LISTED = 200
+STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
+    NotManaged: HTTPStatus.NOT_FOUND,
+    Refused: HTTPStatus.BAD_REQUEST,
+    Malformed: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+"""The first match counts; any other error usually ends by itself."""
+FILTERS = ("topic", "consumer", "cause", "actor", "after", "before")
+ASKED_FILTERS = ("about", "action", "actor", "after", "before")
+MOST_CHANGES = 3
+"""Changed fields that stand in a row; the others are folded away."""
+T = TypeVar("T")
+
+API = "/api/v1"
+"""The data of the pages stands below it."""
+router = APIRouter(default_response_class=HTMLResponse, dependencies=[Depends(named_cluster)])
+data_router = APIRouter(prefix=API, default_response_class=JSONResponse, dependencies=[Depends(named_cluster)])
+"""The data of the pages for programs."""
+code_router = APIRouter()
+"""Code without any data, for every user who is signed in."""
+Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
+PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
+Topic = Annotated[str, Query(max_length=rebalance_search.MOST_TEXT + 49)]
+Rest = Annotated[str, Query(alias="rest", max_length=400)]
+Filter = Annotated[Wanted, Depends(wanted_of)]
+AskedFilter = Annotated[action_list.Wanted, Depends(action_list.wanted_of)]
+
+
+def make_app(reader: Reader | None = None) -> FastAPI:
+    """The application; without the pages of its own documentation, which would be open to anyone."""
+    app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.reader = reader or Reader()
+    app.state.task_spans = task_spans
+    app.state.trends, app.state.shared, app.state.audits = Trends(), Shared(), Shared(FRESH_S)
+    app.include_router(router)
+    app.include_router(data_router)
+    app.include_router(code_router)
+    app.add_exception_handler(AnyHTTPException, _refused)
+    app.add_exception_handler(CoordinatorError, _failed)
+    return app
+
+
+@router.get("/")
+@router.get("/clusters/{cluster}")
+async def overview(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
+    """The topics and the consumers of a cluster, and what moved last."""
+    found = await _read(request, cluster, page_data.cluster_page)
+    recent = [tell(one, found.now) for one in found.recent]
+    return page(request, "overview.html", cluster=cluster, clusters=readable, found=found, recent=recent, live=True)
+
+
+@router.get("/clusters/{cluster}/topics/{topic}")
+async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
+    """Who owns which partition of a topic, and its rebalances."""
+    found = await _read(request, cluster, lambda c: page_data.topic_page(c, topic, limit))
+    if found.summary.problem and not found.rebalances and not found.problem:
+        raise HTTPException(404, found.summary.problem)
+    stories = [tell(one, found.now) for one in found.rebalances]
+    more = min(limit * 5, MOST_SHOWN) if found.more and limit < MOST_SHOWN else 0
+    return page(request, "topic.html", cluster=cluster, found=found, stories=stories, more=more, live=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Everything of one rebalance."""
+
+    cluster: str
+    story: Story
+    sides: Sides
+    tasks: tuple[Span, ...]
+    pages: Mapping[str, ConsumerPages]
+
+
+async def _whole(request: Request, cluster: ReadableCluster, topic: str, rebalance: str, now: float) -> Whole:
+    def read(c: Coordinator) -> tuple[Rebalance, Sides, Mapping[str, ConsumerPages]]:
+        found = page_data.rebalance(c, topic, rebalance)
+        return found, rebalance_search.sides(c, found), page_data.consumer_pages(c, found)
+
+    found, sides, links = await _read(request, cluster, read)
+    tasks = await run_in_threadpool(request.app.state.task_spans, rebalance_dag(cluster), found.runs)
+    return Whole(cluster, tell(found, now), sides, tasks, links)
+
+
+@router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
+async def rebalance(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> HTMLResponse:
+    """One rebalance: its moves and pauses, who was waited for, and each step."""
+    now = time.time()
+    whole = await _whole(request, cluster, topic, rebalance, now)
+    story = whole.story
+    charts = (timeline.handoffs(story, whole.tasks, now), timeline.whole(story, whole.tasks, now))
+    return page(
+        request,
+        "rebalance.html",
+        cluster=whole.cluster,
+        topic=topic,
+        story=story,
+        sides=whole.sides,
+        links=whole.pages,
+        charts=charts,
+        live=not story.ended_at,
+    )
+
+
+@data_router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
+async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> Response:
+    """One rebalance, with everything that its page shows."""
+    whole = await _whole(request, cluster, topic, rebalance, time.time())
+    return data(rebalance_whole(whole.cluster, whole.story, whole.sides, whole.tasks, whole.pages))
+
+
+@router.get("/rebalances")
+async def rebalances(
+    request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
+) -> HTMLResponse:
+    """The rebalances of all clusters that the user may read, newest first."""
+    now = time.time()
+    found = await listed(request, readable, wanted, limit, now, rest)
+    asked = _given(request, FILTERS)
+    return page(request, "rebalances.html", cluster="", found=found, asked=asked, rest=rest, now=now, live=not rest)
+
+
+@data_router.get("/rebalances")
+async def rebalances_data(
+    request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
+) -> Response:
+    """The rebalances of all clusters that the user may read, newest first."""
+    found = await listed(request, readable, wanted, limit, time.time(), rest)
+    rows = [rebalance_row(name, story) for name, story in found.found]
+    return data({"rebalances": rows, "rest": found.rest or None, "problems": list(found.problems)})
+
+
+@router.get("/actions")
+async def actions(
+    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: action_list.Rest = ""
+) -> HTMLResponse:
+    """Who asked for what in all clusters that the user may read, newest first."""
+    found = await action_list.listed(request, readable, wanted, limit, rest)
+    asked = _given(request, ASKED_FILTERS)
+    return page(
+        request,
+        "actions.html",
+        cluster="",
+        found=found,
+        asked=asked,
+        rest=rest,
+        now=time.time(),
+        most_changes=MOST_CHANGES,
+        live=not rest,
+    )
+
+
+@data_router.get("/actions")
+async def actions_data(
+    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: action_list.Rest = ""
+) -> Response:
+    """Who asked for what in all clusters that the user may read, newest first."""
+    found = await action_list.listed(request, readable, wanted, limit, rest)
+    rows = [action_list.asked_row(name, one) for name, one in found.found]
+    return data({"actions": rows, "rest": found.rest or None, "problems": list(found.problems)})
+
+
+def _given(request: Request, names: Collection[str]) -> dict[str, str]:
+    """The fields of a filter that are filled in."""
+    return {name: value for name, value in request.query_params.items() if name in names and value.strip()}
+
+
+@router.get("/live")
+@router.get("/clusters/{cluster}/live")
+async def live_page(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
+    """Topics, partitions and consumers of a cluster, brought up to date every few seconds.
+
+    The page asks for `live_data` again and again. It reads nothing itself, so it is there at once.
+    """
+    return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=cluster, clusters=readable, live=False)
+
+
+@router.get("/clusters/{cluster}/ask/{action}")
+async def ask(request: Request, cluster: OfCluster, action: str) -> HTMLResponse:
+    """The form of an action, with fields filled in from the address. Nothing happens until a person presses its button."""
+    try:
+        offered = await asyncio.wait_for(_read(request, cluster, choices), LISTS_LIMIT_S)
+    except (CoordinatorError, TimeoutError):
+        offered = {}  # what it would offer can be typed
+    form = form_of(action, request.query_params, offered)
+    return page(request, "ask.html", scripts=("ask",), cluster=cluster, form=form, live=False)
+
+
+@data_router.get("/clusters/{cluster}/live")
+async def live_data(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
+    """Topics, partitions and consumers now."""
+    seen, whole = await _live(request, cluster, topic)
+    return data({**whole, "health": rows(seen)})
+
+
+@data_router.get("/clusters/{cluster}/trend")
+async def trend_data(
+    request: Request,
+    cluster: OfCluster,
+    topic: Topic = "",
+    partition: Annotated[int | None, Query(ge=0)] = None,
+    consumer: Annotated[str, Query(max_length=MAX_ID_BYTES)] = "",
+) -> Response:
+    """How far behind the owners of a topic or of one of its partitions, or the topics of a consumer, were in the last hour."""
+    trends: Trends = request.app.state.trends
+
+    def read(c: Coordinator) -> tuple[Trend, dict[str, list[Point]]]:
+        trend = trends.of(c)
+        return trend, trend.of_consumer(consumer) if consumer else trend.of_topic(topic, partition)
+
+    trend, series = await _read(request, cluster, read)
+    shown = sorted(series.items(), key=lambda one: (-one[1][-1].at, -max(p.lag for p in one[1]), one[0]))[:MOST_SERIES]
+    points = [
+        {
+            "name": name,
+            "at": [p.at for p in one],
+            "lag": [p.lag for p in one],
+            "late_s": [p.late_s for p in one],
+            "read": [None if p.read is None else round(p.read, 1) for p in one],
+        }
+        for name, one in shown
+    ]
+    asked = {"topic": topic, "partition": partition, "consumer": consumer}
+    left_out = len(series) - len(shown)
+    return data({**asked, "series": points, "left_out": left_out, "problems": list(trend.problems)})
+
+
+@router.get("/audit")
+@router.get("/clusters/{cluster}/audit")
+async def audit(request: Request, cluster: OfCluster, readable: Readable, topic: Topic = "") -> HTMLResponse:
+    """Who owns what, by ZooKeeper, by the consumers' own word and by the commits in Kafka."""
+    found = await audited(request, cluster, topic)
+    return page(request, "audit.html", cluster=cluster, clusters=readable, topic=topic, found=found, live=True)
+
+
+@data_router.get("/clusters/{cluster}/audit")
+async def audit_json(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
+    """The ownership audit of a cluster, or of one of its topics."""
+    return data(audit_data(cluster, topic, await audited(request, cluster, topic)))
+
+
+@code_router.get("/tile.js", dependencies=[Depends(get_user)])
+async def tile() -> Response:
+    """The script of the tile on Airflow's home page. It has no data, so any signed-in user may load it."""
+    return script("tile")
+
+
+@data_router.get("/summary")
+async def summary_data(request: Request, readable: Readable) -> Response:
+    """What needs somebody now, in every cluster that the user may read: what the tile shows."""
+    names = readable[:MOST_CLUSTERS]
+    answers = await each(names, (_live(request, name, "") for name in names))
+    found = [
+        {"cluster": name, "problem": one.told}
+        if isinstance(one, CoordinatorError)
+        else live.summary(one[0]) | {"health": rows(one[0])}
+        for name, one in answers.items()
+    ]
+    return data({"clusters": found})
+
+
+async def _live(request: Request, cluster: ReadableCluster, topic: str) -> tuple[live.Now, dict[str, Any]]:
+    """One look for all who look at the same time."""
+    state = request.app.state
+
+    async def make() -> tuple[live.Now, dict[str, Any]]:
+        return await _read(request, cluster, lambda c: live.look(c, topic, state.trends))
+
+    shared: Shared = state.shared
+    return await shared.get(f"{cluster} {topic}", make)
+
+
+def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, float]:
+    """When an Airflow run began and ended; 0 = not yet. A dependency, because FastAPI runs those outside its loop."""
+    times = select(DagRun.start_date, DagRun.end_date).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+    began, ended = session.execute(times).one_or_none() or (None, None)
+    return began.timestamp() if began else 0.0, ended.timestamp() if ended else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an action's run has said; `over` = it has ended, `ok` = without an error.
+
+    `done`: its first task, which does the action, has ended without an error. `conf`: what it was asked for.
+    """
+
+    lines: tuple[str, ...] = ()
+    dry_run: bool = True
+    over: bool = False
+    ok: bool = False
+    done: bool = False
+    conf: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
+    """The result of a run of an action's DAG; `None` = this is no such run. Asks Airflow's database for nothing else."""
+    action = action_of_dag(dag_id)
+    if action is None:
+        return None
+    run = select(DagRun.state, DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+    state, conf = session.execute(run).one_or_none() or ("", {})
+    said = select(XComModel.value).where(
+        XComModel.dag_id == dag_id,
+        XComModel.run_id == run_id,
+        XComModel.task_id == action,
+        XComModel.key == "return_value",
+    )
+    lines = session.execute(said).scalars().first()
+    with suppress(ValueError, RecursionError):
+        # How Airflow stores a value depends on who has stored it, and whoever may can change it.
+        lines = json.loads(lines) if isinstance(lines, str) else lines
+    lines = lines if isinstance(lines, list | None) else [lines]
+    conf = conf if isinstance(conf, dict) else {}
+    over, ok = str(state) in ("success", "failed"), str(state) == "success"
+    dry_run, done = conf.get("dry_run", True) is not False, lines is not None
+    # Half of a pair of surrogates, which JSON can say and no page can.
+    shown = (str(line).encode(errors="backslashreplace").decode() for line in lines or ())
+    return Result(tuple(shown), dry_run, over, ok, done, conf)
+
+
+ActionResult = Annotated[Result | None, Depends(run_result)]
+
+
+def cluster_of_run(dag_id: str, result: ActionResult, access: UserAccess) -> ReadableCluster | None:
+    """The cluster that a run is about; `None` = of none of the site's. Answers 403 for one that the user may not read."""
+    if result is None:
+        name = cluster_of_dag(dag_id)
+        return access.cluster(name) if name else None
+    try:
+        return access.cluster(str(result.conf.get("cluster") or ""))
+    except NotReadable:
+        raise
+    except HTTPException:  # it is no longer one of the site's
+        return None
+
+
+OfRun = Annotated[ReadableCluster | None, Depends(cluster_of_run)]
+Times = Annotated[tuple[float, float], Depends(run_times)]
+
+
+@router.get("/runs/{dag_id}/{run_id:path}")
+async def run(
+    request: Request, dag_id: str, run_id: str, cluster: OfRun, times: Times, result: ActionResult
+) -> HTMLResponse:
+    """What one run of a `rebalance` DAG moved, or the result of an action's run: the tab *Moved partitions* of the run."""
+    if result is not None:
+        return _action_page(request, dag_id, run_id, cluster, result)
+    if cluster is None:
+        return page(request, "run.html", cluster="", run_id=run_id, stories=[], problems=(), now=(), live=False)
+    seen, _ = await _live(request, cluster, "")
+    began_at, ended_at = times
+    now = time.time()
+    found = page_data.RunPage()
+    if began_at:
+        found = await _read(request, cluster, lambda c: page_data.run_page(c, run_id, began_at, ended_at or now))
+    stories = [part for one in found.rebalances if (part := only(tell(one, now), run_id)) is not None]
+    return page(
+        request,
+        "run.html",
+        cluster=cluster,
+        run_id=run_id,
+        stories=stories,
+        problems=found.problems,
+        now=health(seen),
+        live=not ended_at,
+    )
+
+
+def _action_page(
+    request: Request, dag_id: str, run_id: str, cluster: ReadableCluster | None, result: Result
+) -> HTMLResponse:
+    action = ACTIONS[action_of_dag(dag_id) or ""]
+    query = query_of(action.name, result.conf) if cluster else ""
+    return page(
+        request,
+        "action.html",
+        dag_id=dag_id,
+        shown=named_here(action.words),
+        run_id=run_id,
+        action=action,
+        task=Actor("airflow", dag=dag_id, run=run_id, task=action.name),
+        cluster=cluster or "",
+        query=query,
+        result=result if cluster else replace(result, lines=()),
+        live=not result.over,
+    )
+
+
+async def _read(request: Request, cluster: ReadableCluster, read: Callable[[Coordinator], T]) -> T:
+    reader: Reader = request.app.state.reader
+    return await reader.read(cluster, read)
+
+
+def _asks_for_data(request: Request) -> bool:
+    return str(request.url.path).removeprefix(str(request.scope.get("root_path", ""))).startswith(f"{API}/")
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    """A page for 401, 403, 404 and the like."""
+    status = HTTPStatus(error.status_code)
+    if _asks_for_data(request):
+        return data({"error": str(error.detail), "code": ""}, status)
+    dag = error.dag if isinstance(error, NotReadable) else named_here(REBALANCE)
+    return _problem(request, status, status.phrase, str(error.detail), dag=dag)
+
+
+async def _failed(request: Request, error: Any) -> Response:
+    """The page for data that could not be read; it tries again by itself if that may help."""
+    status = next(
+        (status for kind, status in STATUSES.items() if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE
+    )
+    if _asks_for_data(request):
+        return data({"error": str(error), "code": error.code}, status)
+    again = status is HTTPStatus.SERVICE_UNAVAILABLE
+    title = "This cannot be read now" if again else status.phrase
+    sentence = f"{str(error)[:1].upper()}{str(error)[1:]}"
+    return _problem(request, status, title, sentence, error.code, live=again)
+
+
+def _problem(
+    request: Request,
+    status: HTTPStatus,
+    title: str,
+    sentence: str,
+    code: str = "",
+    *,
+    live: bool = False,
+    dag: str = "",
+) -> Response:
+    told: Mapping[str, Any] = {"title": title, "sentence": sentence, "code": code, "live": live, "dag": dag}
+    return page(request, "problem.html", status=status, cluster="", **told)

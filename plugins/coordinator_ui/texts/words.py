@@ -1,0 +1,173 @@
+"""The wording of the pages: durations, times, partitions, causes and ways. Pure; the templates escape all of it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from coordinator_tasks.core.machine.audit import Kind
+from coordinator_tasks.core.machine.world import Presence
+from coordinator_tasks.core.measure.lag import LagStatus
+from coordinator_tasks.core.model import Actor, Ending, State
+from coordinator_tasks.core.names import spelled
+from coordinator_tasks.core.text.partition_text import cut, ranges
+from coordinator_tasks.service.watch import overview
+from coordinator_tasks.service.watch.overview import ConsumerOverview
+
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+
+_ENDINGS: Mapping[str, str] = {
+    Ending.LEFT.value: "it left cleanly",
+    Ending.REAPED.value: "its launcher saw all its processes end",
+    Ending.REFUSED.value: "its address refuses connections",
+}
+_STATES: Mapping[State, str] = {
+    State.INITIAL: "nothing was assigned yet",
+    State.CLOSING: "waits until partitions are confirmed closed",
+    State.STARTING: "waits until partitions are confirmed started",
+    State.STABLE: "every partition is where the last plan put it",
+}
+LAG_STATUSES: Mapping[LagStatus, str] = {
+    LagStatus.OK: "the lag is 0, or was 0 lately, or shrinks",
+    LagStatus.WARN: "it is read, and the lag does not shrink: see whether one consumer more would help",
+    LagStatus.STOP: "there is lag, and no owner says that it reads: see whether its owner runs",
+    LagStatus.STALL: "there is lag, and its owner answers and does not advance: resume it if it is paused, or read the owner's log",
+    LagStatus.REWIND: "the offset went back, and is not where it was yet, as after reset-offsets: it passes by itself",
+}
+"""What Burrow's status of a partition means, and what to do. ERR is of a group alone."""
+_RUN = re.compile(r"(\w{1,40}?)__\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\S*", re.ASCII)
+"""The id of a run of Airflow: how it was started, and when."""
+MOST_RUN = 32
+_GONE = re.compile(r"gone: (\S+) \((\w+)(?:: (.+))?\)")
+_PHRASES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"joined: (.+)"), r"\1 joined"),
+    (re.compile(r"draining: (\S+) (.*)"), r"\1 is draining \2"),
+    (re.compile(r"isolated: (\S+) (.*)"), r"\1 was isolated \2"),
+    (re.compile(r"no longer a target: (.+)"), r"\1 is no longer given partitions"),
+)
+
+
+def duration(seconds: float) -> str:
+    """`34 ms`, `2.3 s`, `1 min 15 s`, `1 h 2 min`, `3 d 4 h`."""
+    for unit, name, below, small in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s")):
+        if seconds >= unit:
+            whole, rest = divmod(seconds, unit)
+            return f"{int(whole)} {name} {int(rest // below)} {small}"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(0, round(seconds * 1000))} ms"
+
+
+def signed(seconds: float) -> str:
+    """A time on an axis: `0`, `+120 ms`, `-1.5 s`."""
+    if abs(seconds) < 1e-9:
+        return "0"
+    size = abs(seconds)
+    text = f"{size * 1000:.4g} ms" if size < 1 else f"{size:.4g} s" if size < _MINUTE else duration(size)
+    return f"{'+' if seconds > 0 else '-'}{text}"
+
+
+def moment(at: float) -> str:
+    """`2026-11-21 08:15:30 UTC`; a dash for 0."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at else "–"
+
+
+def clock(at: float) -> str:
+    """`08:15:30.123`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def iso(at: float) -> str:
+    """For the `datetime` attribute."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def partitions(numbers: Iterable[int]) -> str:
+    """`0–3, 7`."""
+    return ranges(numbers).replace("-", "–").replace(",", ", ")
+
+
+def why(cause: str) -> str:
+    """A recorded cause as a sentence without its full stop; an unknown one stays unchanged."""
+    return "; ".join(_cause(part) for part in cause.split("; ")) if cause else "no cause was recorded"
+
+
+def _cause(part: str) -> str:
+    if found := _GONE.fullmatch(part):
+        # A consumer that had to leave commits and deregisters like any other: only its reason shows that it failed.
+        ending = (
+            "it had to leave" if found[2] == Ending.LEFT and found[3] else _ENDINGS.get(found[2], "how is not known")
+        )
+        return f"{found[1]} is gone ({ending}{f': {found[3]}' if found[3] else ''})"
+    for pattern, phrase in _PHRASES:
+        if found := pattern.fullmatch(part):
+            return found.expand(phrase)
+    return part
+
+
+def presence(one: ConsumerOverview) -> str:
+    """What a consumer is: a clean leave is no alarm."""
+    return "left" if one.left and one.presence == Presence.GONE else one.presence
+
+
+def offers(one: ConsumerOverview) -> tuple[str, ...]:
+    """The actions that can be asked for with this consumer, which are those that change something."""
+    drain = "undrain" if one.drained else "drain"
+    match one.presence:
+        case Presence.GONE | overview.NOT_STARTED:
+            return ("undrain",) if one.drained else ()
+        case Presence.ISOLATED:
+            return ("undrain", "readmit") if one.drained else ("readmit",)
+    return (drain, "isolate")
+
+
+def meaning(state: State) -> str:
+    """The meaning of a state."""
+    return _STATES[state]
+
+
+def kind(code: str) -> str:
+    """The kind of a finding of the ownership audit: `two owners`."""
+    return Kind(code).word.replace("_", " ")
+
+
+def actor_words(one: Actor) -> str:
+    """All that a filter may look for: who it was, and by which run of which DAG."""
+    return f"{one.who} {one.dag} {one.dag_name} {one.run} {run_name(one.run)} {actor(one)}"
+
+
+def actor(one: Actor) -> str:
+    """The name of the actor of a transition; a task instance also has a link (`task_path`)."""
+    match one.kind:
+        case "airflow":
+            return f"{spelled(one.task)}, try {one.attempt}"
+        case "loop":
+            return "the plain loop" + (f" on {one.who}" if one.who else "")
+        case "command":
+            return "the command line" + (f" ({one.who})" if one.who else "")
+    return one.who or one.kind or "unknown"
+
+
+def ran(one: Actor) -> str:
+    """A run of Airflow in one line with the person who asked for it, or who else it was."""
+    if one.kind == "airflow":
+        return run_name(one.run) + (f" for {one.who}" if one.who else "")
+    return actor(one)
+
+
+def run_name(run: str) -> str:
+    """`asset triggered 10:23:36`: a run's id in one line; another id is cut."""
+    if found := _RUN.fullmatch(run):
+        return f"{found[1].replace('_', ' ')} {found[2]}"
+    return cut(run, MOST_RUN)
+
+
+def task_path(one: Actor) -> str:
+    """The path of the task instance, with the log of its try if that is known, below Airflow's address; empty if no task ran it."""
+    if one.kind != "airflow" or not (one.dag and one.run and one.task):
+        return ""
+    tried = f"?try_number={one.attempt}" if one.attempt else ""
+    return f"{run_path(one)}/tasks/{quote(one.task, safe='')}{tried}"
+
+
+def run_path(one: Actor) -> str:
+    """The path of the DAG run, below Airflow's own address."""
+    return f"/dags/{quote(one.dag, safe='')}/runs/{quote(one.run, safe='')}"

@@ -1,0 +1,154 @@
+"""The properties that a topic may have are taken by Kafka's client, and nothing else gets into a topic."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Consumer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.errors import Malformed, Refused
+from coordinator_tasks.core.fleet.fetch_properties import CHOICES, JAVA_NAMES, NUMBERS, checked, usable
+from coordinator_tasks.core.model import TopicConfig, TopicNode
+from coordinator_tasks.service.nodes import topics
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Outcome
+from spark_apps import plain
+from spark_apps.records import reader
+from tests.world.site import LOOP, Site, stable_site
+
+PATH = "/consumers/shop/x"
+NODE = TopicNode("h:9092", "g", 9, "gen", "id", assignments={0: "a"}, since={0: 3}, incarnations={"a": 1})
+FULL = {**{name: str(least) for name, (least, _) in NUMBERS.items()}, **{name: c[0] for name, c in CHOICES.items()}}
+NODE_FIELDS = [*sorted(json.loads(codec.encode_node(NODE))), "seeks", "properties"]
+FOREIGN = [
+    *NODE_FIELDS,
+    "sasl.password",
+    "ssl.key.pem",
+    "sasl.oauthbearer.client.secret",
+    "enable.ssl.certificate.verification",
+    "plugin.library.paths",
+    "ssl.ca.location",
+    "security.protocol",
+    "debug",
+    "max.poll.records",
+    "Fetch.Min.Bytes",
+    "fetch.min.bytes ",
+    "",
+    "x" * 5_000,
+    "a\nb",
+]
+
+
+def accepts(settings: dict[str, object]) -> None:
+    Consumer({"bootstrap.servers": "127.0.0.1:1", "log_level": "0", **settings}).close()
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["the least", "the greatest"])
+@pytest.mark.parametrize("own", [plain.DEFAULTS, reader.DEFAULT_SETTINGS], ids=["plain", "spark"])
+def test_kafkas_client_takes_every_property_alone_and_all_together(own: dict[str, object], place: int) -> None:
+    values = {**{n: str(bounds[place]) for n, bounds in NUMBERS.items()}, **{n: c[-place] for n, c in CHOICES.items()}}
+    for name, value in values.items():
+        accepts({**own, "group.id": "g", name: value})
+    accepts({**own, "group.id": "g", **values})
+
+
+def test_kafkas_client_takes_least_and_greatest_values_in_every_pair() -> None:
+    for name, (_, most) in NUMBERS.items():
+        accepts({**FULL, "group.id": "g", name: str(most)})
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_any_other_property_is_refused_in_one_line_without_its_value(name: str) -> None:
+    with pytest.raises(Refused, match="is no property of a topic") as found:
+        checked({"fetch.min.bytes": "1", name: "hunter2"})
+    assert "hunter2" not in str(found.value)
+    assert "\n" not in str(found.value)
+    assert len(str(found.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "value", ["", "-1", "0", "1.5", "1e3", "٣", "9" * 5_000, "100000001", " 1", "1_0", "0x1", "{{ 1 }}"]
+)
+def test_a_value_that_the_client_would_not_take_is_refused_with_the_range(value: str) -> None:
+    with pytest.raises(Refused, match="give a whole number from 1 to 100000000") as found:
+        checked({"fetch.min.bytes": value})
+    assert len(str(found.value)) < 200
+
+
+def test_a_choice_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(Refused, match=r"'isolation\.level' is 'committed'; give read_uncommitted or read_committed"):
+        checked({"isolation.level": "committed"})
+
+
+def test_the_java_clients_names_become_librdkafkas() -> None:
+    given = {"fetch.max.wait.ms": "7", "max.partition.fetch.bytes": "8"}
+    assert checked(given) == usable(given) == {"fetch.message.max.bytes": "8", "fetch.wait.max.ms": "7"}
+    assert set(JAVA_NAMES.values()) <= NUMBERS.keys()
+
+
+# In a topic's node ----------------------------------------------------------------------------------------------------
+
+
+def test_properties_have_a_field_of_their_own_which_is_left_out_if_empty() -> None:
+    node = replace(NODE, properties=FULL)
+    written = json.loads(codec.encode_node(node))
+    assert written["properties"] == FULL
+    assert written.keys() - {"properties"} == json.loads(codec.encode_node(NODE)).keys()
+    assert codec.decode_node(PATH, codec.encode_node(node)) == node
+
+
+def test_a_node_of_an_older_release_gives_its_properties_and_nothing_else() -> None:
+    older = {**json.loads(codec.encode_node(NODE)), **FULL, "sasl.password": "hunter2", "max.poll.records": 5, "x": [1]}
+    assert codec.decode_node(PATH, json.dumps(older).encode()) == replace(NODE, properties=FULL)
+
+
+ODD = st.none() | st.integers() | st.text(max_size=5) | st.lists(st.none(), max_size=2)
+
+
+@given(st.dictionaries(st.text(max_size=20) | st.sampled_from(FOREIGN), ODD, max_size=4))
+def test_whatever_stands_among_a_nodes_properties_only_the_allowed_ones_are_read(properties: dict[str, object]) -> None:
+    body = {**json.loads(codec.encode_node(NODE)), "properties": {**properties, "fetch.min.bytes": "2"}}
+    assert codec.decode_node(PATH, json.dumps(body).encode()) == replace(NODE, properties={"fetch.min.bytes": "2"})
+
+
+@pytest.mark.parametrize("properties", [[], "x", 5, None])
+def test_properties_that_are_no_object_make_a_node_unreadable(properties: object) -> None:
+    body = {**json.loads(codec.encode_node(NODE)), "properties": properties}
+    with pytest.raises(Malformed, match=r"field 'properties' is .*, not an object"):
+        codec.decode_node(PATH, json.dumps(body).encode())
+
+
+# In a managed topic ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_an_older_release_let_into_a_configuration_takes_over_no_topic(name: str) -> None:
+    site = stable_site("a", "b")
+    config = with_property(site, name, "7")
+    site.settles()
+    node, records = site.node(), len(site.history())
+    assert (node.group_id, node.bootstrap_servers, node.topic_id) == (
+        config.group_id,
+        config.bootstrap_servers,
+        config.topic_id,
+    )
+    assert b"hunter2" not in site.zk.get(site.paths.topic("orders")).data
+    site.clock.advance(60)
+    for _ in range(5):
+        site.everybody_acts()
+        assert transitions.step(site.coordinator, ["orders"], LOOP)[0].outcome is Outcome.UNCHANGED
+    assert (site.node(), len(site.history())) == (node, records), "it was written again and again"
+    topics.change_config(site.coordinator, "orders", lambda one: replace(one, frozen=True))
+    assert json.loads(site.zk.get(site.paths.config("orders")).data)["properties"] == {"fetch.min.bytes": "2"}
+
+
+def with_property(site: Site, name: str, value: str) -> TopicConfig:
+    """A configuration as an older release wrote it."""
+    path = site.paths.config("orders")
+    body = json.loads(site.zk.get(path).data)
+    body["properties"] = {name: value, "sasl.password": "hunter2", "fetch.min.bytes": "2"}
+    site.server.overwrite(path, json.dumps(body).encode())
+    return topics.configuration(site.coordinator, "orders")

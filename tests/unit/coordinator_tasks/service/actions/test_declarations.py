@@ -1,0 +1,407 @@
+"""Actions: what a dry run says, and what is done."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
+from coordinator_tasks.core.errors import DiscoveryUnavailable, NotManaged, Refused, TopicConflict
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member
+from coordinator_tasks.core.ports import Discovery, SetData
+from coordinator_tasks.service.actions.action import ONCE
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import redeployment
+from coordinator_tasks.service.nodes import action_log, directives, fleet, topics
+from coordinator_tasks.service.plan import overrides, transitions
+from tests.fakes.cluster import PERSON, Cluster
+from tests.world.site import LOOP, stable_site
+
+AIRFLOW = Actor("airflow", "ada", "drain", "run", "drain", 1)
+
+
+@pytest.fixture
+def shop() -> Cluster:
+    cluster = Cluster()
+    cluster.kafka.create_topic("orders", 4)
+    topics.add_topic(cluster.coordinator, "orders", "g", actor=PERSON)
+    cluster.statuses.answers["a"] = lambda member: ConsumerStatus("a", cluster.name, member.incarnation, "boot", "ok")
+    return cluster
+
+
+def said_of(action: str, shop: Cluster, given: Mapping[str, Any], *, dry_run: bool) -> list[str]:
+    return ACTIONS[action].lines(shop.coordinator, given, AIRFLOW, dry_run=dry_run)
+
+
+def test_no_form_takes_a_partition_that_kafka_cannot_have() -> None:
+    fields = [
+        one.form for action in ACTIONS.values() for one in action.parameters if one.form and one.name == "partitions"
+    ]
+    assert {form["items"]["maximum"] for form in fields if "items" in form} == {2**31 - 1}
+
+
+def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    before = shop.zk.find(shop.paths.directive("a"))
+    shop.join("b")
+    assert said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=True) == [
+        "a would give away 4 partitions of orders"
+    ]
+    assert shop.zk.find(shop.paths.directive("a")) == before
+    said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=False)
+    assert shop.zk.find(shop.paths.directive("a")) is not None
+
+
+def test_the_dry_run_of_a_drain_says_what_is_kept_and_why(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"consumer": "a", "why": ""}
+    kept = "a would keep 4 partitions of orders until"
+    assert said_of("drain", shop, given, dry_run=True) == [f"{kept} another consumer is there that reads it"]
+    shop.join("b")
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    assert said_of("drain", shop, given, dry_run=True) == [f"{kept} the topic is unfrozen"]
+
+
+@pytest.mark.parametrize("other", ["drain", "isolate"])
+def test_a_drain_beside_others_that_may_have_nothing_says_what_is_kept(shop: Cluster, other: str) -> None:
+    shop.join("a")
+    shop.join("b")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    ACTIONS[other].run(shop.coordinator, {"consumer": "b", "why": ""}, PERSON, dry_run=False)
+    kept = "a would keep 4 partitions of orders until another consumer is there that reads it"
+    given = {"consumer": "a", "why": ""}
+    assert said_of("drain", shop, given, dry_run=True) == [kept]
+    done = ACTIONS["drain"].run(shop.coordinator, given, PERSON, dry_run=False)
+    assert done.text == f"a is draining\n{kept}".replace("would", "will")
+
+
+def test_an_isolation_says_whose_partitions_nobody_else_takes(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"consumer": "a", "why": "old disk"}
+    loses = "a would lose at once 4 partitions of orders"
+    alone = f"{loses}, and nobody else is there to take what it loses"
+    assert said_of("isolate", shop, given, dry_run=True) == [alone]
+    shop.join("b")
+    assert said_of("isolate", shop, given, dry_run=True) == [loses]
+    ACTIONS["drain"].run(shop.coordinator, {"consumer": "b", "why": ""}, PERSON, dry_run=False)
+    assert ACTIONS["isolate"].run(
+        shop.coordinator, given, PERSON, dry_run=False
+    ).text == f"a is isolated\n{alone}".replace("would", "will")
+    timed = given | {"for_s": 90}
+    assert ACTIONS["isolate"].run(shop.coordinator, timed, PERSON, dry_run=False).lines == ("a is isolated for 90 s",)
+
+
+class NoRegistry:
+    """A registry that does not answer."""
+
+    def members(self) -> Mapping[str, Member]:
+        raise DiscoveryUnavailable("the registry does not answer")
+
+
+@pytest.mark.parametrize("name", ["isolate", "readmit", "undrain"])
+def test_what_needs_no_registry_is_done_while_that_does_not_answer(shop: Cluster, name: str) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    redeployment.redeploy(fleet_of_two(shop), "billing", by="ada", why="")
+    c = replace(shop.coordinator, discovery=cast(Discovery, NoRegistry()))
+    given = {"consumer": "a", "why": "old disk", "app": ""}
+    for dry_run in (True, False):
+        assert ACTIONS[name].lines(c, given, PERSON, dry_run=dry_run)
+
+
+def test_a_redeployment_says_who_is_replaced_first_and_who_then(shop: Cluster) -> None:
+    shop.join("a")
+    shop.join("b")
+    fleet.set_fleet(shop.coordinator, Fleet("billing", "app.py", ("b", "a")))
+    given = {"app": "billing", "why": "new code"}
+    assert said_of("redeploy", shop, given, dry_run=True) == ["a would be replaced first", "then b would be"]
+    assert said_of("redeploy", shop, given, dry_run=False) == ["a will be replaced first", "then b will be"]
+
+
+def fleet_of_two(shop: Cluster) -> Coordinator:
+    shop.join("b")
+    fleet.set_fleet(shop.coordinator, Fleet("billing", "app.py", ("a", "b")))
+    return shop.coordinator
+
+
+def test_a_readmission_says_who_is_not_isolated_before_and_after(shop: Cluster) -> None:
+    shop.join("a")
+    for dry_run in (True, False):
+        assert said_of("readmit", shop, {"consumer": "a"}, dry_run=dry_run) == [
+            "a is not isolated: nothing would change"
+        ]
+
+
+def test_an_undrain_says_who_is_not_drained_before_and_after(shop: Cluster) -> None:
+    shop.join("a")
+    for dry_run in (True, False):
+        assert said_of("undrain", shop, {"consumer": "a"}, dry_run=dry_run) == [
+            "a is not drained: nothing would change"
+        ]
+    assert (
+        ACTIONS["undrain"].run(shop.coordinator, {"consumer": "a"}, PERSON, dry_run=False).text
+        == "a is not drained: nothing will change"
+    )
+
+
+def test_a_task_that_is_tried_again_neither_does_nor_tells_again_what_somebody_has_taken_back_since(
+    shop: Cluster,
+) -> None:
+    shop.join("a")
+    given = {"consumer": "a", "why": "broken disk"}
+    ACTIONS["drain"].run(shop.coordinator, given, AIRFLOW, dry_run=False)
+    directives.undrain(shop.coordinator, "a")
+    second = replace(AIRFLOW, attempt=2)
+    told = ACTIONS["drain"].lines(shop.coordinator, given, second, dry_run=False)
+    assert told == ["another try of this task has done it; start a new run to do it again"], "and not what it would do"
+    again = ACTIONS["drain"].run(shop.coordinator, given, second, dry_run=False)
+    assert (again.text, directives.read_directive(shop.coordinator, "a").draining) == (ONCE, None)
+    ACTIONS["drain"].run(shop.coordinator, given, replace(AIRFLOW, run="another", attempt=2), dry_run=False)
+    assert directives.read_directive(shop.coordinator, "a").draining is not None
+
+
+@pytest.mark.parametrize("why", ["broken", "denied"])
+def test_a_task_that_is_tried_again_is_not_stopped_by_a_record_that_cannot_be_read(shop: Cluster, why: str) -> None:
+    shop.join("a")
+    given = {"consumer": "a", "why": "old disk"}
+    for action in ("drain", "undrain"):
+        ACTIONS[action].run(shop.coordinator, {"consumer": "a", "why": ""}, PERSON, dry_run=False)
+    path = f"{shop.paths.asked}/{action_log.names(shop.coordinator)[-1]}"
+    if why == "broken":
+        shop.zk.transact([SetData(path, b"{")])
+    else:
+        shop.zk.denied.add(path)
+    again = replace(AIRFLOW, attempt=2)
+    assert ACTIONS["drain"].run(shop.coordinator, given, again, dry_run=False).text != ONCE
+    assert directives.read_directive(shop.coordinator, "a").draining is not None
+    assert ACTIONS["drain"].run(shop.coordinator, given, replace(again, attempt=3), dry_run=False).text == ONCE
+
+
+def test_a_task_that_is_tried_again_is_not_refused_for_what_has_changed_since(shop: Cluster) -> None:
+    given = {"topic": "orders", "strategy": "weighted"}
+    ACTIONS["set_strategy"].lines(shop.coordinator, given, AIRFLOW, dry_run=False)
+    topics.remove_topic(shop.coordinator, "orders", actor=PERSON)
+    again = ACTIONS["set_strategy"].lines(shop.coordinator, given, replace(AIRFLOW, attempt=2), dry_run=False)
+    assert again == [ONCE]
+
+
+def test_the_dry_runs_of_a_removed_topic_say_that_nobody_reads_it_and_that_it_is_managed_again(shop: Cluster) -> None:
+    given = {"topic": "orders", "group_id": "g", "start": "earliest", "strategy": ""}
+    described = "with 4 partitions; group g, start earliest"
+    already = f"orders is managed already, {described}: nothing would change"
+    assert said_of("add_topic", shop, given, dry_run=True) == [already]
+    assert said_of("add_topic", shop, given, dry_run=False) == [already, "orders stays as it is"]
+    assert said_of("remove_topic", shop, {"topic": "orders"}, dry_run=True) == [
+        "nobody reads orders, so nobody would stop"
+    ]
+    shop.zk.transact([SetData(shop.paths.topic("orders"), b"{")])
+    (said,) = said_of("remove_topic", shop, {"topic": "orders"}, dry_run=True)
+    assert said.startswith(f"who reads orders is not known: {shop.paths.topic('orders')}: ")
+    topics.remove_topic(shop.coordinator, "orders", PERSON)
+    assert said_of("add_topic", shop, given, dry_run=True) == [f"orders would be managed, {described}"]
+
+
+def test_the_dry_run_of_a_removal_names_who_has_not_stopped_yet() -> None:
+    site = stable_site("a", "b")
+    stops = [f"{consumer} would stop and commit 2 partitions of orders" for consumer in ("a", "b")]
+    assert ACTIONS["remove_topic"].lines(site.coordinator, {"topic": "orders"}, PERSON, dry_run=True) == stops
+    topics.remove_topic(site.coordinator, "orders", PERSON)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.node().assignments == {}
+    assert ACTIONS["remove_topic"].lines(site.coordinator, {"topic": "orders"}, PERSON, dry_run=True) == stops
+    site.settles()
+    said = ACTIONS["remove_topic"].lines(site.coordinator, {"topic": "orders"}, PERSON, dry_run=True)
+    assert said == ["nobody reads orders, so nobody would stop"]
+
+
+def test_a_strategy_is_changed_by_a_form_and_a_dry_run_says_what_to(shop: Cluster) -> None:
+    given = {"topic": "orders", "strategy": "weighted", "parameters": {"measure": "lag", "floor": 0.25}}
+    said = ["orders has strategy 'balanced' (its defaults) now, and would get 'weighted' (floor=0.25, measure=lag)"]
+    assert said_of("set_strategy", shop, given, dry_run=True) == said
+    assert topics.configuration(shop.coordinator, "orders").strategy == ""
+    assert said_of("set_strategy", shop, given, dry_run=False) == [*said, "the next plan uses it"]
+    config = topics.configuration(shop.coordinator, "orders")
+    assert (config.strategy, config.parameters) == ("weighted", {"measure": "lag", "floor": "0.25"})
+    same = ["orders has strategy 'weighted' (floor=0.25, measure=lag) already: nothing would change"]
+    assert said_of("set_strategy", shop, given, dry_run=True) == same
+    wrong = {**given, "parameters": {"floor": 2}}
+    with pytest.raises(Refused, match="'floor' of strategy 'weighted' is '2'"):
+        said_of("set_strategy", shop, wrong, dry_run=True)
+    with pytest.raises(NotManaged, match="'nothing' is not managed"):
+        said_of("set_strategy", shop, {**given, "topic": "nothing"}, dry_run=True)
+
+
+def test_a_strategy_of_a_frozen_topic_is_not_said_to_be_used_by_the_next_plan(shop: Cluster) -> None:
+    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
+    given = {"topic": "orders", "strategy": "range", "parameters": {}}
+    later = "orders is frozen, so its partitions would stay where they are until it is unfrozen"
+    gets = "orders has strategy 'balanced' (its defaults) now, and would get 'range' (its defaults)"
+    assert said_of("set_strategy", shop, given, dry_run=True) == [gets, later]
+    done = ACTIONS["set_strategy"].run(shop.coordinator, given, PERSON, dry_run=False)
+    then = later.replace("would", "will")
+    assert (done.text, done.lines) == (f"topic orders has strategy range; {then}", (then,))
+
+
+def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"topic": "orders", "partitions": [1], "to": "earliest", "why": "wrong"}
+    shown = ["orders: partition 1 would continue at 0, nothing was committed"]
+    epoch = shop.zk.get(shop.paths.topic("orders")).stat.version
+    assert said_of("reset_offsets", shop, given, dry_run=True) == shown
+    assert shop.zk.get(shop.paths.topic("orders")).stat.version == epoch
+    done = ["orders: partition 1 continues at 0, nothing was committed"]
+    assert said_of("reset_offsets", shop, given, dry_run=False) == done
+    assert said_of("reset_offsets", shop, given, dry_run=False) == [ONCE]
+    said = "partition 1 of orders would be paused"
+    assert said_of("pause", shop, given, dry_run=True) == [said]
+    assert topics.configuration(shop.coordinator, "orders").paused == frozenset()
+    said_of("pause", shop, given, dry_run=False)
+    assert topics.configuration(shop.coordinator, "orders").paused == {1}
+    assert said_of("resume", shop, {"topic": "orders"}, dry_run=True)[0] == (
+        "partition 1 of orders would be read again"
+    )
+
+
+def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) -> None:
+    given = {"group_id": "g", "start": "earliest", "strategy": "balanced"}
+    with pytest.raises(TopicConflict, match="there is no topic 'nothing' in Kafka"):
+        said_of("add_topic", shop, {"topic": "nothing", **given}, dry_run=True)
+    with pytest.raises(NotManaged, match=r"cluster 'shop' has never seen a consumer 'zoe' \(it knows: none\)"):
+        said_of("isolate", shop, {"consumer": "zoe", "why": ""}, dry_run=True)
+    with pytest.raises(NotManaged, match="'nothing' is not managed"):
+        said_of("remove_topic", shop, {"topic": "nothing"}, dry_run=True)
+
+
+def test_a_topic_is_frozen_and_its_partitions_pinned_by_forms(shop: Cluster) -> None:
+    shop.join("a")
+    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    given = {"topic": "orders", "consumer": "a", "partitions": [2]}
+    said = ["orders: partition 2 would be pinned to a and would stay there"]
+    assert said_of("pin", shop, given, dry_run=True) == said
+    assert topics.configuration(shop.coordinator, "orders").pins == {}
+    assert said_of("pin", shop, given, dry_run=False) == ["orders: partition 2 is pinned to a and will stay there"]
+    assert said_of("pin", shop, given, dry_run=False) == ["no pin of orders will change"]
+    assert topics.configuration(shop.coordinator, "orders").pins == {2: "a"}
+    assert said_of("unpin", shop, {"topic": "orders"}, dry_run=False) == [
+        "orders: partition 2 is free to move, was pinned to a"
+    ]
+    assert said_of("freeze", shop, given, dry_run=True) == ["orders would be frozen"]
+    assert not topics.configuration(shop.coordinator, "orders").frozen
+    said_of("freeze", shop, given, dry_run=False)
+    assert said_of("freeze", shop, given, dry_run=False) == ["orders is frozen already: nothing would change"]
+    said_of("unfreeze", shop, given, dry_run=False)
+    assert not topics.configuration(shop.coordinator, "orders").frozen
+
+
+@pytest.mark.parametrize(
+    ("action", "given"),
+    [
+        ("pause", {"partitions": [0]}),
+        ("resume", {}),
+        ("freeze", {}),
+        ("unfreeze", {}),
+        ("pin", {"consumer": "a", "partitions": [0]}),
+        ("unpin", {"partitions": [1]}),
+        ("set_strategy", {"strategy": "range"}),
+    ],
+)
+def test_what_is_asked_of_a_removed_topic_is_refused(shop: Cluster, action: str, given: Mapping[str, Any]) -> None:
+    shop.join("a")
+    overrides.set_pins(shop.coordinator, "orders", "a", [1], actor=PERSON)
+    topics.remove_topic(shop.coordinator, "orders", PERSON)
+    one, given = ACTIONS[action], {"topic": "orders", **given}
+    says = "topic 'orders' is being removed, so nothing of it is assigned; add it again first"
+    with pytest.raises(Refused, match=says):
+        one.would(shop.coordinator, given, PERSON)
+    with pytest.raises(Refused, match=says):
+        one.run(shop.coordinator, given, PERSON, dry_run=False)
+
+
+SCALED = {"app": "f", "count": 3, "pattern": "f-{}"}
+FLEET = {"app": "f", "application": OWN_APPLICATIONS[0], "consumers": ["a", "c"], "code": "2"}
+LIMITS = {"app": "f", "least": 1, "most": 4, "act": True}
+UPGRADE: dict[str, Any] = {
+    "pattern": "f-{}",
+    "app": "f",
+    "version": "v2",
+    "code": "2",
+    "steps": [100],
+    "hold_minutes": 1,
+    "patience_minutes": 1,
+    "max_lag_s": 1,
+    "max_errors": 0,
+    "min_rate": 0,
+}
+CHANGES: list[tuple[str, dict[str, Any], str]] = [
+    ("add_topic", {"topic": "added", "group_id": "h", "start": "earliest", "strategy": ""}, ""),
+    ("set_strategy", {"topic": "orders", "strategy": "range"}, ""),
+    ("pause", {"topic": "orders", "partitions": [1]}, "resume"),
+    ("freeze", {"topic": "orders"}, "unfreeze"),
+    ("pin", {"topic": "orders", "consumer": "b", "partitions": [0, 1]}, "unpin"),
+    ("reset_offsets", {"topic": "orders", "to": "earliest", "why": "x"}, "undo_offsets"),
+    ("import_offsets", {"offsets": "orders,0,0\n", "why": "x"}, ""),
+    ("isolate", {"consumer": "b", "why": "x"}, "readmit"),
+    ("drain", {"consumer": "b", "why": "x"}, "undrain"),
+    ("expect_restart", {"consumer": "b", "within": 5}, ""),
+    ("set_fleet", FLEET, ""),
+    ("scale", SCALED, ""),
+    ("redeploy", {"app": "f"}, ""),
+    (
+        "set_growth",
+        {
+            **LIMITS,
+            **{f"{one}_s": 60.0 for one in ("catch_up", "start_up", "window", "grow_pause", "shrink_pause")},
+            "spare": 0,
+            "utilisation": 0.7,
+        },
+        "",
+    ),
+    ("upgrade", UPGRADE, ""),
+    ("remove_topic", {"topic": "orders"}, ""),
+]
+ELSEWHERE = {
+    "approve",
+    "autoscale",
+    "preview",
+    "upgrade_report",
+    "pause_upgrade",
+    "continue_upgrade",
+    "roll_back_upgrade",
+}
+"""What has no dry run of its own, or is walked with a whole upgrade."""
+INDICATIVE = re.compile(
+    r"\b(gets|loses|gives|keeps|moves|stays|stops|joins|leaves|returns|waits|continues|becomes|goes|is (paused|pinned|replaced|read))\b"
+)
+
+
+@pytest.mark.parametrize(("name", "given", "back"), CHANGES, ids=[name for name, *_ in CHANGES])
+def test_a_dry_run_says_what_would_be_and_the_action_what_is(name: str, given: dict[str, Any], back: str) -> None:
+    site = stable_site("a", "b")
+    c = site.coordinator
+    site.kafka.create_topic("added", 1)
+    site.kafka.append("orders", 0, 9)
+    fleet.set_fleet(c, Fleet("f", OWN_APPLICATIONS[0], ("a", "b"), code="1"))
+    for one in filter(None, (name, back)):
+        mine = {**given, **({"partitions": [1]} if one == "unpin" else {}), "app": given.get("app", "")}
+        mine = {key: value for key, value in mine.items() if key in {p.name for p in ACTIONS[one].parameters}}
+        would = ACTIONS[one].would(c, {"why": "", **mine}, PERSON).text.splitlines()
+        assert would
+        for line in would:
+            assert re.search(r"\bwould\b", line), line
+            assert not INDICATIVE.search(line), line
+        done = ACTIONS[one].run(c, {"why": "", **mine}, PERSON, dry_run=False).text.splitlines()
+        assert done
+        assert not any("would" in line for line in done), done
+        site.settles()
+
+
+def test_every_action_with_a_dry_run_is_walked() -> None:
+    walked = {name for name, *_ in CHANGES} | {back for *_, back in CHANGES if back}
+    assert ACTIONS.keys() - walked - ELSEWHERE == {"roll_back"}, "which shows a preview, in tests of its own"

@@ -1,0 +1,662 @@
+"""The size of a fleet, its code and environment, and the replacement of its processes."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pytest
+
+from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.codecs.member_codec import encode_directive
+from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
+from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, Isolation, Member, State
+from coordinator_tasks.core.ports import Create, Delete, Discovery, SetData
+from coordinator_tasks.core.protocol.znodes import put
+from coordinator_tasks.service.actions.action import ONCE, Done
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.fleets import idle_consumers, redeployment, scaling
+from coordinator_tasks.service.nodes import directives, fleet, topics
+from coordinator_tasks.service.nodes.observe import PLATFORM
+from coordinator_tasks.service.plan import overrides, transitions
+from coordinator_tasks.service.run import upkeep
+from coordinator_tasks.service.watch import overview
+from tests.fakes.cluster import PERSON, Cluster
+from tests.world.shop import Shop, open_shop
+from tests.world.site import stable_site
+
+APP = "billing"
+TOLD = {"application": "app.py", "arguments": ("--set", "x=1"), "conf": {"spark.cores.max": "2"}}
+
+
+@pytest.fixture
+def shop() -> Cluster:
+    cluster = Cluster()
+    fleet.set_fleet(cluster.coordinator, Fleet(APP, consumers=("b-1", "b-2"), **TOLD))
+    return cluster
+
+
+@dataclass(slots=True)
+class CountingDiscovery:
+    """Counts how often somebody asks who is registered."""
+
+    real: Discovery
+    count: int = 0
+
+    def members(self) -> Mapping[str, Member]:
+        self.count += 1
+        return self.real.members()
+
+
+def consumers(shop: Cluster) -> tuple[str, ...]:
+    return fleet.fleet_of(shop.coordinator, APP).consumers
+
+
+def scaled(shop: Cluster, count: int, pattern: str = "") -> scaling.Scaled:
+    return scaling.scale(shop.coordinator, APP, count, pattern, by="ada", why="load")
+
+
+def test_a_fleet_grows_by_the_pattern_of_its_ids_and_keeps_the_rest(shop: Cluster) -> None:
+    before = shop.server.zxid
+    assert scaling.would_scale(shop.coordinator, APP, 4).joins == ("b-3", "b-4")
+    assert shop.server.zxid == before
+    assert scaled(shop, 4).joins == ("b-3", "b-4")
+    found = fleet.fleet_of(shop.coordinator, APP)
+    assert found.consumers == ("b-1", "b-2", "b-3", "b-4")
+    assert {name: getattr(found, name) for name in TOLD} == TOLD
+    written = shop.server.zxid
+    assert scaled(shop, 4).joins == ()
+    assert shop.server.zxid == written, "the same again changes nothing"
+
+
+def test_it_shrinks_by_draining_the_highest_numbers_in_one_transaction(shop: Cluster) -> None:
+    scaled(shop, 10)
+    for consumer in ("b-9", "b-10"):
+        shop.join(consumer)
+    before = shop.server.zxid
+    assert scaled(shop, 7).leaves == ("b-10", "b-9", "b-8")
+    assert shop.server.zxid == before + 1
+    assert consumers(shop) == tuple(f"b-{number}" for number in range(1, 8))
+    drained = {one: directives.read_directive(shop.coordinator, one).draining for one in ("b-8", "b-9", "b-10")}
+    assert {(one.by, one.why) for one in drained.values() if one is not None} == {("ada", "load")}
+    assert None not in drained.values(), "b-8 has not registered, but its process may be starting"
+
+
+@pytest.mark.parametrize("names", [("orders",), ("orders", "payments", "refunds")])
+def test_the_dry_run_of_a_smaller_fleet_reads_once_who_is_registered(names: tuple[str, ...]) -> None:
+    site = stable_site(*(f"b-{number}" for number in range(1, 5)), partitions=4)
+    for topic in names[1:]:
+        site.add_topic(topic)
+    site.settles()
+    fleet.set_fleet(site.coordinator, Fleet(APP, "app.py", tuple(site.processes)))
+    reads = CountingDiscovery(site.coordinator.discovery)
+    c = replace(site.coordinator, discovery=cast(Discovery, reads))
+    lines = ACTIONS["scale"].run(c, {"app": APP, "count": 1}, PERSON, dry_run=True).lines
+    assert len(lines) == 3 * len(names) + 1
+    assert reads.count == 1
+
+
+def test_the_dry_run_of_a_fleet_as_it_is_says_that_nothing_changes(shop: Cluster) -> None:
+    given = {"app": APP, "consumers": ["b-1", "b-2"], "why": "", "code": "", "environment": {}, **TOLD}
+    done = ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON)
+    assert done.text == "nothing would change: billing should have 2 consumers: b-1, b-2"
+
+
+def test_who_was_drained_is_let_in_again(shop: Cluster) -> None:
+    shop.join("b-2")
+    scaled(shop, 1)
+    scaled(shop, 2)
+    assert consumers(shop) == ("b-1", "b-2")
+    assert directives.read_directive(shop.coordinator, "b-2").draining is None
+
+
+def test_who_was_drained_before_it_registered_can_be_undrained(shop: Cluster) -> None:
+    scaled(shop, 3)
+    scaled(shop, 2)
+    ACTIONS["undrain"].run(shop.coordinator, {"consumer": "b-3", "app": APP}, PERSON, dry_run=False)
+    assert [one.consumer for one in fleet.missing(shop.coordinator)] == ["b-1", "b-2", "b-3"]
+
+
+def test_ids_of_others_and_of_isolated_consumers_are_left_out(shop: Cluster) -> None:
+    fleet.set_fleet(shop.coordinator, Fleet("other", "app.py", ("b-3",)))
+    shop.join("b-4")
+    directives.isolate(shop.coordinator, "b-4", by="ada", why="broken")
+    assert scaled(shop, 3).joins == ("b-5",)
+
+
+def test_it_may_shrink_to_nothing_and_then_needs_a_pattern(shop: Cluster) -> None:
+    scaled(shop, 0)
+    assert consumers(shop) == ()
+    with pytest.raises(
+        BadFleet, match=r"\(none\) have no common form that ends in a number; .* --pattern billing-\{\}"
+    ):
+        scaled(shop, 1)
+    assert scaled(shop, 1, "b-{}").joins == ("b-1",)
+
+
+@pytest.mark.parametrize(
+    ("app", "count", "pattern", "error", "says"),
+    [
+        ("nosuch", 3, "", NotManaged, r"has no fleet 'nosuch' \(it has: billing\)"),
+        ("a/b", 3, "", InvalidName, "cannot be a"),
+        (APP, -1, "", BadFleet, "0 to 1000 consumers, and not -1"),
+        (APP, 1001, "", BadFleet, "and not 1001"),
+        (APP, 3, "b", BadFleet, "needs {} once"),
+        (APP, 3, "{}-{}", BadFleet, "needs {} once"),
+        (APP, 3, "b/{}", InvalidName, "cannot be a consumer id"),
+        (APP, 3, "x" * 70 + "{}", InvalidName, "more than 64"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_changes(
+    shop: Cluster, app: str, count: int, pattern: str, error: type[Exception], says: str
+) -> None:
+    before = shop.server.zxid
+    with pytest.raises(error, match=says):
+        scaling.scale(shop.coordinator, app, count, pattern, by="ada", why="")
+    assert shop.server.zxid == before
+
+
+def test_the_form_says_what_a_consumer_that_leaves_would_keep(site: Shop) -> None:
+    def shown(count: int) -> list[str]:
+        return ACTIONS["scale"].lines(site.coordinator, {"app": APP, "count": count}, PERSON, dry_run=True)
+
+    gives = "b would give away 1 partition of orders, and leave"
+    assert shown(1) == [gives, "billing would have 1 consumer: a"]
+    keeps = "would keep {} of orders until another consumer is there that reads it"
+    assert shown(0)[:2] == [f"b {keeps.format('1 partition')}", f"a {keeps.format('2 partitions')}"]
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    assert shown(1)[0] == "b would keep 1 partition of orders until the topic is unfrozen"
+
+
+def test_the_command_says_what_a_consumer_that_leaves_keeps(site: Shop) -> None:
+    c = site.coordinator
+    keeps = "will keep {} of orders until another consumer is there that reads it"
+    assert ACTIONS["scale"].run(c, {"app": APP, "count": 0}, PERSON, dry_run=False).text.splitlines() == [
+        "b is draining",
+        "a is draining",
+        f"b {keeps.format('1 partition')}",
+        f"a {keeps.format('2 partitions')}",
+        "billing will have 0 consumers",
+    ]
+
+
+# Code and environment ------------------------------------------------------------------------------------------------
+
+
+def test_the_version_of_the_code_stands_in_the_launch(shop: Cluster) -> None:
+    wanted = Fleet(
+        APP, "/opt/{code}/main.py", ("b-1",), ("--set", "lib={code}"), environment={"TZ": "UTC"}, code="1.4.2"
+    )
+    fleet.set_fleet(shop.coordinator, wanted)
+    (launch,) = fleet.missing(shop.coordinator)
+    assert launch.application == "/opt/1.4.2/main.py"
+    assert launch.arguments == ("--set", "lib=1.4.2", "--attribute", "code=1.4.2")
+    assert launch.environment == {"TZ": "UTC"}
+    assert fleet.fleet_of(shop.coordinator, APP).application == "/opt/{code}/main.py"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"code": "a b"}, "'a b' cannot be a version of code"),
+        ({"code": "../x"}, "cannot be a version of code"),
+        ({"application": "/opt/{code}/main.py"}, "names {code} and has no version of the code"),
+        ({"environment": {"A=B": "x"}}, "cannot name a variable"),
+    ],
+)
+def test_a_version_or_variable_that_cannot_be_is_refused(shop: Cluster, more: Mapping[str, Any], says: str) -> None:
+    with pytest.raises(BadFleet, match=says):
+        fleet.set_fleet(shop.coordinator, Fleet(**{"app": APP, "application": "app.py", "consumers": ("b-1",), **more}))
+
+
+def test_what_is_allowed_is_asked_of_the_path_with_the_version_and_of_each_variable() -> None:
+    site = AllowedLaunches("/opt/1.*/main.py", environment="SHOP_*")
+    allowed = Fleet(APP, "/opt/{code}/main.py", ("b-1",), code="1.4", environment={"TZ": "UTC", "SHOP_X": "1"})
+    assert site.problem(fleet.resolved(allowed)) == ""
+    other = Fleet(APP, "/opt/{code}/main.py", ("b-1",), code="2.0")
+    assert "does not allow the application '/opt/2.0/main.py'" in site.problem(fleet.resolved(other))
+    preload = Fleet(APP, "/opt/1.4/main.py", ("b-1",), environment={"LD_PRELOAD": "x.so"})
+    assert "the variable 'LD_PRELOAD'" in site.problem(preload)
+    assert "COORDINATOR_ALLOWED_ENVIRONMENT" in site.problem(preload)
+
+
+def test_the_form_says_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-3"], "code": "2", "conf": {}}
+    lines = ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=True)
+    assert lines == [
+        "billing: code was '' and would become '2'",
+        "billing: arguments was '--set x=1' and would become ''",
+        "billing: conf was 'spark.cores.max=2' and would become ''",
+        "billing: b-3 would join",
+        "billing: b-2 would no longer be wanted; drain it, or it reads on while it lives",
+    ]
+    assert consumers(shop) == ("b-1", "b-2")
+    ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=False)
+    assert consumers(shop) == ("b-1", "b-3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "fleet 'tax' names no topics, so its consumers take every topic, unless their code names some"),
+        (["--topics=ord.*"], "fleet 'tax' takes topic 'orders', which fleet 'billing' takes too"),
+    ],
+)
+def test_a_second_fleet_that_takes_a_topic_of_another_needs_force_and_is_named_afterwards(
+    arguments: list[str], says: str
+) -> None:
+    shop = Cluster()
+    fleet.set_fleet(shop.coordinator, Fleet(APP, "app.py", ("b-1",), ("--pipeline=orders=m:f",)))
+    given = {"app": "tax", "application": "app.py", "consumers": ["t-1"], "arguments": arguments}
+    for dry_run in (True, False):
+        with pytest.raises(BadFleet, match=f"{re.escape(says)}.*, or --force"):
+            ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=dry_run)
+    assert [one.app for one in fleet.fleets(shop.coordinator)] == [APP]
+    assert says in _set(shop, {**given, "force": True}).text
+    assert says in _set(shop, given).text, "what is set already is named, and stays"
+    (shown,) = (one for one in overview.consumers(shop.coordinator) if one.consumer == "t-1")
+    assert any(says in report for report in shown.reports)
+
+
+def test_the_only_fleet_may_name_no_topics_and_is_told_what_that_means() -> None:
+    done = _set(Cluster(), {"app": APP, "application": "app.py", "consumers": ["b-1"]})
+    assert "fleet 'billing' names no topics" in done.text
+
+
+def test_the_command_says_who_is_no_longer_wanted_and_keeps_its_partitions(shop: Cluster) -> None:
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-3"], "code": "2", "conf": {}}
+    assert ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False).text.splitlines() == [
+        "billing should have 2 consumers: b-1, b-3; the missing ones are launched",
+        "billing: b-2 will no longer be wanted; drain it, or it reads on while it lives",
+    ]
+
+
+def test_a_fleet_says_whom_an_isolation_keeps_from_being_launched(shop: Cluster) -> None:
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"], "code": "2", "conf": {}}
+    shop.join("b-2")
+    directives.isolate(shop.coordinator, "b-2", by="ada", why="broken disk")
+    says = "b-2 is isolated and would not be launched; let it in again: `readmit b-2`"
+    assert ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON).text.splitlines()[-1] == says
+    assert _set(shop, given).text.splitlines()[-1] == says.replace("would", "will")
+    directives.readmit(shop.coordinator, "b-2", by="ada")
+    assert "isolated" not in _set(shop, given).text
+
+
+def _set(shop: Cluster, given: Mapping[str, Any]) -> Done:
+    return ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
+
+
+def test_what_is_no_text_in_a_form_becomes_its_json_as_in_an_upgrade(shop: Cluster) -> None:
+    values = {"conf": {"spark.ui.enabled": False}, "environment": {"PIPELINE_strict": True}}
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1"], **values}
+    ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=False)
+    found = fleet.fleet_of(shop.coordinator, APP)
+    assert (found.conf, found.environment) == ({"spark.ui.enabled": "false"}, {"PIPELINE_strict": "true"})
+
+
+def test_a_fleet_that_names_drained_consumers_says_that_they_are_not_launched(shop: Cluster) -> None:
+    shop.join("b-2")
+    directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"]}
+    says = "b-2 is drained and would not be launched; let it in again: `undrain b-2 --fleet billing`"
+    assert says in ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=True)
+    done = ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
+    assert done.text.splitlines() == [
+        "billing should have 2 consumers: b-1, b-2; the missing ones are launched",
+        says.replace("would", "will"),
+    ]
+
+
+def test_who_returns_from_a_drain_returns_to_its_fleet_in_one_transaction(shop: Cluster) -> None:
+    shop.join("b-2")
+    directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
+    assert consumers(shop) == ("b-1",)
+    before = shop.server.zxid
+    given = {"consumer": "b-2", "app": APP}
+    shown = ACTIONS["undrain"].lines(shop.coordinator, given, PERSON, dry_run=True)
+    assert shown == ["b-2 would get partitions again", "b-2 would return to the fleet billing"]
+    assert shop.server.zxid == before
+    ACTIONS["undrain"].run(shop.coordinator, given, PERSON, dry_run=False)
+    assert (consumers(shop), directives.read_directive(shop.coordinator, "b-2").draining) == (("b-1", "b-2"), None)
+    with pytest.raises(NotManaged, match="has no fleet 'nosuch'"):
+        directives.undrain(shop.coordinator, "b-2", "nosuch")
+
+
+# Redeployment --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def site() -> Shop:
+    shop = open_shop()
+    shop.join("b")
+    shop.statuses.answers["b"] = shop.answer
+    shop.settle()
+    fleet.set_fleet(shop.coordinator, Fleet(APP, "app.py", ("a", "b")))
+    return shop
+
+
+def stepped(shop: Shop) -> list[str]:
+    return list(redeployment.advance(shop.coordinator))
+
+
+def left(shop: Shop, consumer: str, incarnation: int) -> None:
+    """Its process has given everything away, left, and its end is known."""
+    member = shop.coordinator.discovery.members()[consumer]
+    assert member.incarnation == incarnation
+    shop.zk.transact([Delete(shop.paths.member(consumer))])
+    fleet.record_end(shop.coordinator, consumer, incarnation, Ending.LEFT)
+
+
+def owners(shop: Shop) -> set[str]:
+    return set(shop.node.assignments.values())
+
+
+def test_a_fleet_is_replaced_one_consumer_after_the_other(site: Shop) -> None:
+    c = site.coordinator
+    assert owners(site) == {"a", "b"}
+    begun = redeployment.redeploy(c, APP, by="ada", why="new code")
+    assert begun.replaced == {"a": 1, "b": 1}
+    for consumer, other in (("a", "b"), ("b", "a")):
+        assert stepped(site) == [
+            f"{consumer} gives its partitions away and ends, to be launched again as the fleet billing says now"
+        ]
+        assert stepped(site) == [], "nothing more while it drains"
+        assert consumer in fleet.fleet_of(c, APP).consumers
+        transitions.plan(c, ["orders"], PERSON)
+        site.settle()
+        assert owners(site) == {other}
+        assert fleet.missing(c) == ()
+        left(site, consumer, 1)
+        assert fleet.missing(c) == (), "while it is drained nobody launches it"
+        assert stepped(site) == [f"{consumer} has left: it is launched again as the fleet billing says now"]
+        assert [one.consumer for one in fleet.missing(c)] == [consumer]
+        assert stepped(site) == [], "the next one waits for it"
+        site.join(consumer)
+        transitions.plan(c, ["orders"], PERSON)
+        assert site.state is not State.STABLE
+        assert stepped(site) == [], "and while partitions move"
+        site.settle()
+    assert stepped(site) == []
+    assert {one: c.discovery.members()[one].incarnation for one in ("a", "b")} == {"a": 2, "b": 2}
+    assert redeployment.redeploy(c, APP, by="ada", why="again").replaced == {"a": 2, "b": 2}
+
+
+def test_any_call_continues_what_another_one_began(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    lines = list(upkeep.upkeep(site.coordinator, ["orders"]))
+    assert lines == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
+    draining = directives.read_directive(site.coordinator, "a").draining
+    assert draining is not None
+    assert (draining.by, draining.why, draining.incarnation) == (APP, "redeployment", 0)
+
+
+def test_an_undrain_says_that_a_redeployment_drains_the_consumer_again(site: Shop) -> None:
+    c, given = site.coordinator, {"consumer": "a", "app": ""}
+    again = "the redeployment of billing is not over: it drains a, and launches it again when it has left"
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained: nothing would change"]
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a would get partitions again", again]
+    assert ACTIONS["undrain"].run(c, given, PERSON, dry_run=False).text == f"a will get partitions again\n{again}"
+    assert stepped(site) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
+    left(site, "a", 1)
+    stepped(site)
+    site.join("a")
+    assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained: nothing would change"]
+
+
+def test_a_fleet_that_is_set_meanwhile_leaves_nobody_drained(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    stepped(site)
+    given = {"app": APP, "application": "newer.py", "consumers": ["a", "b"]}
+    done = ACTIONS["set_fleet"].run(site.coordinator, given, PERSON, dry_run=False)
+    assert done.text == "billing should have 2 consumers: a, b; the missing ones are launched"
+    transitions.plan(site.coordinator, ["orders"], PERSON)
+    site.settle()
+    left(site, "a", 1)
+    assert stepped(site) == ["a has left: it is launched again as the fleet billing says now"]
+    assert [one.application for one in fleet.missing(site.coordinator)] == ["newer.py"]
+
+
+def test_what_a_person_has_drained_is_left_to_the_person(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    directives.drain(site.coordinator, "a", by="ada", why="broken disk")
+    assert stepped(site) == [], "the fleet has one consumer left, which would keep everything"
+    assert directives.read_directive(site.coordinator, "a").draining is not None
+
+
+@pytest.mark.parametrize("act", ["drain", "scale"])
+def test_whom_a_person_drains_beside_a_redeployment_is_drained_by_that_person(site: Shop, act: str) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    given = {"consumer": "a"} if act == "drain" else {"app": APP, "count": 0}
+    ACTIONS[act].run(c, {**given, "why": "broken disk"}, PERSON, dry_run=False)
+    fleet.set_fleet(c, Fleet(APP, "app.py", ("a", "b")))
+    left(site, "a", 1)
+    assert stepped(site) == [], "a redeployment lets in whom it has drained, and nobody else"
+    draining = directives.read_directive(c, "a").draining
+    assert draining is not None
+    assert (draining.by, draining.why) == (PERSON.who, "broken disk")
+
+
+def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
+    asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
+    site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])
+    left(site, "a", 1)
+    site.join("a")
+    transitions.plan(site.coordinator, ["orders"], PERSON)
+    site.settle()
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    assert stepped(site) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
+
+
+def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop) -> None:
+    """Nobody reports its end, so the platform isolates it, as everybody who is absent and silent."""
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    asked = directives.read_directive(c, "a")
+    isolated = Isolation(PLATFORM, "absent and silent for 30 s", site.clock.now(), incarnation=1, readmit=True)
+    site.zk.transact(
+        [put(site.paths.directive("a"), encode_directive(replace(asked, isolation=isolated)), asked.version)]
+    )
+    assert stepped(site) == [], "it is still registered"
+    site.zk.transact([Delete(site.paths.member("a"))])
+    assert stepped(site) == ["a has left: it is launched again as the fleet billing says now"]
+    assert [one.consumer for one in fleet.missing(c)] == ["a"]
+
+
+def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_a_person_has_isolated_it(
+    site: Shop,
+) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    site.zk.transact([Delete(site.paths.member("a"))])
+    directives.isolate(c, "a", by="kim", why="its host is gone")
+    transitions.plan(c, ["orders"], PERSON)
+    site.statuses.answers.pop("a", None)
+    assert list(idle_consumers.give_up(c, ["orders"])) == []
+    site.clock.advance(c.policy.absent_after_s - 1)
+    directives.readmit(c, "a", by="kim")
+    assert stepped(site) == [], "it may answer again"
+    site.clock.advance(1)
+    assert stepped(site) == ["a has left: it is launched again as the fleet billing says now"]
+    assert [one.consumer for one in fleet.missing(c)] == ["a"]
+
+
+def test_a_redeployment_is_not_over_before_the_last_one_is_let_in_again(site: Shop) -> None:
+    """Another one, or an upgrade, would forget that it was drained by this one, and it would never be launched."""
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    left(site, "a", 1)
+    assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"a", "b"}
+    with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before; wait for it"):
+        redeployment.would_redeploy(c, APP)
+    stepped(site)
+    assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"b"}
+
+
+def test_who_ends_by_itself_is_not_asked_to(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
+    site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])
+    assert stepped(site) == []
+
+
+def test_a_topic_that_was_never_planned_stops_no_redeployment(site: Shop) -> None:
+    site.kafka.create_topic("later", 2)
+    topics.add_topic(site.coordinator, "later", "g2", actor=PERSON)
+    topics.remove_topic(site.coordinator, "later", actor=PERSON)
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    assert len(stepped(site)) == 1
+
+
+def test_a_node_that_cannot_be_a_topic_stops_no_redeployment(site: Shop) -> None:
+    site.zk.transact([Create(f"{site.paths.configs}/my topic", b"{}")])
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    assert len(stepped(site)) == 1
+
+
+def test_nobody_is_drained_for_a_fleet_that_is_changed_at_the_same_moment(
+    site: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    real = redeployment.all_stable
+
+    def overtaken(c: Coordinator) -> bool:
+        fleet.set_fleet(c, Fleet(APP, "app.py", ("b",)))
+        return real(c)
+
+    monkeypatch.setattr(redeployment, "all_stable", overtaken)
+    assert stepped(site) == []
+    assert directives.read_directive(site.coordinator, "a").draining is None
+
+
+def test_a_second_redeployment_waits_for_the_first(site: Shop) -> None:
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
+    before = site.server.zxid
+    for dry_run in (True, False):
+        with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before"):
+            ACTIONS["redeploy"].run(site.coordinator, {"app": APP}, PERSON, dry_run=dry_run)
+    assert site.server.zxid == before
+
+
+def test_a_task_that_is_tried_again_when_all_is_replaced_replaces_nobody_again(site: Shop) -> None:
+    task = Actor("airflow", "ada", "redeploy", "run", "redeploy", 1)
+    ACTIONS["redeploy"].run(site.coordinator, {"app": APP}, task, dry_run=False)
+    for consumer in ("a", "b"):
+        left(site, consumer, 1)
+        site.join(consumer)
+    before = site.server.zxid
+    again = ACTIONS["redeploy"].run(site.coordinator, {"app": APP}, replace(task, attempt=2), dry_run=False)
+    assert again.text == ONCE
+    assert site.server.zxid == before
+
+
+def test_the_only_consumer_cannot_be_replaced_and_it_is_said_what_to_do(site: Shop) -> None:
+    fleet.set_fleet(site.coordinator, Fleet("alone", "app.py", ("c",)))
+    site.join("c")
+    with pytest.raises(
+        BadFleet, match=r"c is the only live consumer of the fleet 'alone'.*; scale the fleet to 2 first"
+    ):
+        redeployment.would_redeploy(site.coordinator, "alone")
+    fleet.set_fleet(site.coordinator, Fleet("alone", "app.py", ("c", "d")))
+    with pytest.raises(BadFleet, match=r"; ask again when d is there; `status` says why not$"):
+        redeployment.would_redeploy(site.coordinator, "alone")
+
+
+def test_who_has_partitions_of_a_frozen_topic_is_not_replaced(site: Shop) -> None:
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    with pytest.raises(BadFleet, match=r"topic 'orders' is frozen, so a, b keep its partitions; unfreeze it"):
+        redeployment.would_redeploy(site.coordinator, APP)
+
+
+def notes(shop: Shop) -> dict[str, tuple[str, ...]]:
+    """Consumer → what `status` and the pages report of it, of those with a report."""
+    return {one.consumer: one.reports for one in overview.consumers(shop.coordinator) if one.reports}
+
+
+def test_a_redeployment_waits_for_a_topic_that_is_frozen_later_and_says_so(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    overrides.set_frozen(c, "orders", frozen=True, actor=PERSON)
+    says = "the redeployment of billing waits: topic 'orders' is frozen, so a keeps its partitions; unfreeze it"
+    assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {"a": (says,)}
+    assert directives.read_directive(c, "a").draining is None, "it would give away its other topics, and stay"
+    overrides.set_frozen(c, "orders", frozen=False, actor=PERSON)
+    assert len(list(upkeep.redeploy(c))) == 1
+    overrides.set_frozen(c, "orders", frozen=True, actor=PERSON)
+    assert list(upkeep.redeploy(c)) == [says], "also if it is frozen while a drains"
+    overrides.set_frozen(c, "orders", frozen=False, actor=PERSON)
+    assert (list(upkeep.redeploy(c)), notes(site)) == ([], {})
+
+
+def test_a_redeployment_of_a_fleet_that_is_scaled_to_one_says_that_it_waits(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    scaling.scale(c, APP, 1, by="kim", why="")
+    says = (
+        "the redeployment of billing waits: a is the only consumer of the fleet, so it keeps its partitions; scale the "
+        "fleet to 2"
+    )
+    assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {"a": (says,)}
+    directives.undrain(c, "b", APP)
+    assert (list(upkeep.redeploy(c)), notes(site)) == ([], {})
+
+
+def test_a_redeployment_says_which_consumer_it_waits_for(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    left(site, "a", 1)
+    says = "the redeployment of billing waits: a is not registered; `status` says why, and it goes on when a is there"
+    assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {"b": (says,)}
+    site.join("a")
+    assert list(upkeep.redeploy(c)) == [
+        "b gives its partitions away and ends, to be launched again as the fleet billing says now"
+    ]
+
+
+def test_a_redeployment_says_who_has_not_left_for_long(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    site.kafka.delete_topic("orders")
+    assert list(upkeep.redeploy(c)) == []
+    site.clock.advance(c.policy.stuck_after_s)
+    says = "the redeployment of billing waits: a has not left for 120 s; `topics` and `status` say what it still has"
+    assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {"a": (says,)}
+
+
+def test_a_redeployment_says_which_topic_it_waits_for(site: Shop) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    site.join("c")
+    site.statuses.answers["c"] = site.answer
+    transitions.plan(c, ["orders"], PERSON)
+    assert (list(upkeep.redeploy(c)), site.state) == ([], State.CLOSING)
+    site.clock.advance(c.policy.stuck_after_s)
+    says = "the redeployment of billing waits: orders has not been Stable for 120 s; `topics` says what is waited for"
+    assert list(upkeep.redeploy(c)) == [says]
+
+
+def test_a_fleet_without_a_live_consumer_has_nothing_to_replace(shop: Cluster) -> None:
+    found = ACTIONS["redeploy"].run(shop.coordinator, {"app": APP}, PERSON, dry_run=False)
+    assert found.text == "no consumer of billing lives: nothing will be replaced"
+
+
+def test_status_shows_release_and_code_of_each_consumer(site: Shop) -> None:
+    path = site.paths.member("a")
+    told = {**json.loads(site.zk.get(path).data), "release": "0.3.0", "attributes": {"code": "1.4"}}
+    site.zk.transact([SetData(path, json.dumps(told).encode())])
+    found = {one.consumer: (one.release, one.code) for one in overview.consumers(site.coordinator)}
+    assert found == {"a": ("0.3.0", "1.4"), "b": ("", "")}

@@ -1,0 +1,170 @@
+"""Who asked for what: the record of each action in its own transaction."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.model import Actor, Asked, Change
+from coordinator_tasks.core.names import is_topic
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.nodes import action_log, history
+from coordinator_tasks.service.run import upkeep
+from tests.fakes.cluster import PERSON
+from tests.world.shop import Shop, open_shop
+
+AIRFLOW = Actor("airflow", "ada", "pause", "run-1", "pause", 1)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return open_shop()
+
+
+def done(shop: Shop, action: str, actor: Actor = PERSON, **given: Any) -> None:
+    ACTIONS[action].run(shop.coordinator, given, actor, dry_run=False)
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "about", "changes"),
+    [
+        ("pause", {"topic": "orders", "partitions": [1]}, "orders", {"config/orders paused": ("[]", "[1]")}),
+        ("freeze", {"topic": "orders"}, "orders", {"config/orders frozen": ("false", "true")}),
+        (
+            "pin",
+            {"topic": "orders", "consumer": "a", "partitions": [1]},
+            "orders",
+            {"config/orders pins": ("{}", '{"1": "a"}')},
+        ),
+        (
+            "set_strategy",
+            {"topic": "orders", "strategy": "range", "parameters": {}},
+            "orders",
+            {"config/orders strategy": ('""', '"range"')},
+        ),
+        ("remove_topic", {"topic": "orders"}, "orders", {"config/orders removed": ("false", "true")}),
+        (
+            "set_fleet",
+            {"app": "billing", "application": "app.py", "consumers": ["b-1"]},
+            "billing",
+            {
+                "fleet/billing version": ("", "1"),
+                "fleet/billing application": ("", '"app.py"'),
+                "fleet/billing consumers": ("", '["b-1"]'),
+                "fleet/billing arguments": ("", "[]"),
+                "fleet/billing conf": ("", "{}"),
+            },
+        ),
+    ],
+    ids=["pause", "freeze", "pin", "a strategy", "removal", "a fleet"],
+)
+def test_an_action_records_who_asked_and_what_it_was_before(
+    shop: Shop, action: str, given: Mapping[str, Any], about: str, changes: Mapping[str, tuple[str, str]]
+) -> None:
+    done(shop, action, AIRFLOW, **given)
+    (found,) = action_log.asked(shop.coordinator)
+    assert (found.action, found.about, found.actor, found.at) == (action, about, AIRFLOW, shop.clock.now())
+    assert {f"{one.node} {one.field}": (one.before, one.after) for one in found.changes} == changes
+    done(shop, action, AIRFLOW, **given)
+    assert len(action_log.asked(shop.coordinator)) == 1, "the same again changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("action", "given"),
+    [
+        ("add_topic", {"topic": "more", "group_id": "more", "start": "earliest", "strategy": ""}),
+        ("set_strategy", {"topic": "orders", "strategy": "range", "parameters": {}}),
+        ("remove_topic", {"topic": "orders"}),
+        ("pause", {"topic": "orders", "partitions": [1]}),
+        ("resume", {"topic": "orders", "partitions": [2]}),
+        ("freeze", {"topic": "orders"}),
+        ("unfreeze", {"topic": "orders"}),
+        ("pin", {"topic": "orders", "consumer": "a", "partitions": [1]}),
+        ("unpin", {"topic": "orders", "partitions": [2]}),
+        ("readmit", {"consumer": "a"}),
+        ("undrain", {"consumer": "b"}),
+        ("set_fleet", {"app": "billing", "application": "app.py", "consumers": ["b-1"]}),
+    ],
+)
+def test_the_reason_of_an_action_stands_in_the_history(shop: Shop, action: str, given: Mapping[str, Any]) -> None:
+    shop.kafka.create_topic("more", 1)
+    done(shop, "pause", topic="orders", partitions=[2])
+    done(shop, "pin", topic="orders", consumer="a", partitions=[2])
+    done(shop, "isolate", consumer="a", why="burning", for_s=0)
+    shop.join("b")
+    done(shop, "drain", consumer="b", why="old disk")
+    if action == "unfreeze":
+        done(shop, "freeze", topic="orders")
+    before = len(action_log.asked(shop.coordinator))
+    ACTIONS[action].lines(shop.coordinator, {**given, "why": "agreed with kim"}, AIRFLOW, dry_run=False)
+    newest, *rest = action_log.asked(shop.coordinator)
+    assert (newest.action, newest.why, len(rest)) == (action, "agreed with kim", before)
+
+
+def test_every_action_that_changes_something_may_be_given_a_reason_in_command_and_form() -> None:
+    for one in ACTIONS.values():
+        said = [each for each in one.parameters if each.name == "why"]
+        by_policy = one.name == "autoscale"  # it gives its own reason
+        assert one.reads or by_policy or said, one.name
+        assert all(each.option is not None and (each.form is not None or not one.form) for each in said), one.name
+
+
+def test_a_directive_has_its_reason(shop: Shop) -> None:
+    done(shop, "isolate", consumer="a", why="burning", for_s=0)
+    (found,) = action_log.asked(shop.coordinator)
+    assert (found.about, found.why, found.changes[1].field) == ("a", "burning", "isolated")
+    assert json.loads(found.changes[1].after)["by"] == "ada"
+
+
+def test_a_dry_run_and_a_refused_action_leave_no_record(shop: Shop) -> None:
+    before = shop.server.zxid
+    ACTIONS["pause"].run(shop.coordinator, {"topic": "orders"}, PERSON, dry_run=True)
+    with pytest.raises(Refused):
+        done(shop, "pause", topic="orders", partitions=[9])
+    assert shop.server.zxid == before
+    assert action_log.asked(shop.coordinator) == ()
+
+
+def test_without_the_change_there_is_no_record_and_without_the_record_no_change(shop: Shop) -> None:
+    path = shop.paths.config("orders")
+    writes = []
+    transact = shop.zk.transact
+    shop.zk.transact = lambda operations: (writes.append(list(operations)), transact(operations))[1]  # type: ignore[method-assign]
+    done(shop, "freeze", topic="orders")
+    (together,) = writes
+    assert [one.path for one in together] == [path, f"{shop.paths.asked}/"]
+
+
+def test_the_newest_comes_first_and_others_are_left_out(shop: Shop) -> None:
+    done(shop, "freeze", topic="orders")
+    done(shop, "unfreeze", topic="orders")
+    done(shop, "isolate", consumer="a", why="x", for_s=0)
+    assert [one.action for one in action_log.asked(shop.coordinator)] == ["isolate", "unfreeze", "freeze"]
+    assert [one.action for one in action_log.asked(shop.coordinator, "orders", limit=1)] == ["unfreeze"]
+
+
+def test_the_records_are_pruned_and_are_no_history_of_a_topic(shop: Shop) -> None:
+    done(shop, "freeze", topic="orders")
+    done(shop, "unfreeze", topic="orders")
+    assert not is_topic(shop.paths.asked.rpartition("/")[2])
+    assert history.recorded(shop.coordinator) == ["orders"]
+    assert history.prune_asked(shop.coordinator, keep=1) == 1
+    assert [one.action for one in action_log.asked(shop.coordinator)] == ["unfreeze"]
+    assert not list(upkeep.upkeep(shop.coordinator, ["orders"]))
+
+
+def test_long_fields_are_shortened(shop: Shop) -> None:
+    long = [f"argument-{number}" for number in range(200)]
+    done(shop, "set_fleet", app="billing", application="app.py", consumers=["b-1"], arguments=long)
+    after = next(one.after for one in action_log.asked(shop.coordinator)[0].changes if one.field == "arguments")
+    assert len(after) == action_log.MAX_CHARS
+    assert after.endswith("...")
+
+
+def test_what_is_stored_is_read_again() -> None:
+    change = Change("config/orders", "paused", "[]", "[1]")
+    value = Asked("pause", "orders", AIRFLOW, 5.0, "why", (change,))
+    assert decode_asked("/p", encode_asked(value), -1) == value

@@ -1,0 +1,67 @@
+"""Refusals of registered consumers, noted between the looks at them."""
+
+import pytest
+
+from coordinator_tasks.core.model import Ending, Silence
+from coordinator_tasks.service.nodes import observe, refused_connections
+from coordinator_tasks.service.plan import transitions
+from tests.world.site import LOOP, Site, stable_site
+
+
+@pytest.fixture
+def site() -> Site:
+    """a and b share the four partitions of orders; Stable."""
+    return stable_site("a", "b")
+
+
+def noted(site: Site, before: frozenset[str] | None = frozenset()) -> tuple[frozenset[str], float]:
+    """Who refuses, and since when b does by its claim."""
+    refusing = refused_connections.note(site.coordinator, site.coordinator.discovery.members(), before)
+    return refusing, observe.load_claims(site.coordinator, ["b"], {})["b"].refused_at
+
+
+def test_a_refusal_is_noted_once_and_taken_back_when_it_answers_again(site: Site) -> None:
+    assert noted(site) == (frozenset(), 0.0)
+    site.processes["b"].silence = Silence.REFUSED
+    since_at = site.clock.now()
+    refusing, first = noted(site)
+    assert (refusing, first) == ({"b"}, since_at)
+    site.clock.advance(1)
+    assert noted(site, refusing) == ({"b"}, since_at)
+    site.processes["b"].silence = None
+    assert noted(site, refusing) == (frozenset(), 0.0)
+
+
+def test_whoever_looks_for_the_first_time_reads_every_claim(site: Site) -> None:
+    site.processes["b"].silence = Silence.REFUSED
+    noted(site)
+    site.processes["b"].silence = None
+    assert noted(site)[1], "nobody told it of b"
+    assert not noted(site, None)[1]
+
+
+@pytest.mark.parametrize("silence", [Silence.SILENT, Silence.BROKEN, Silence.FOREIGN])
+def test_only_a_refusal_counts(site: Site, silence: Silence) -> None:
+    site.processes["b"].silence = silence
+    assert noted(site) == (frozenset(), 0.0)
+
+
+def test_the_claims_of_those_that_answer_are_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.processes["b"].silence = Silence.REFUSED
+    read: list[list[str]] = []
+    original = observe.load_claims
+    monkeypatch.setattr(
+        refused_connections, "load_claims", lambda c, ids, unclear: [read.append(ids), original(c, ids, unclear)][1]
+    )
+    noted(site)
+    assert read == [["b"]]
+
+
+def test_what_was_noted_between_two_looks_counts_when_the_session_ends(site: Site) -> None:
+    site.processes["b"].silence = Silence.REFUSED
+    noted(site)
+    site.clock.advance(site.zk.session_timeout_s)
+    site.loses_session("b")
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert observe.load_claims(site.coordinator, ["b"], {})["b"].ended == {1: Ending.REFUSED}
+    assert site.counts() == {"a": 4}

@@ -1,0 +1,251 @@
+"""Plans that exceed the budget wait for a person, for exactly that plan; repair never waits."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.errors import ApprovalVoid, NotEntitled, NotManaged
+from coordinator_tasks.core.measure.budget import Budget
+from coordinator_tasks.core.model import Ending, MoveKind, State
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.nodes import action_log, directives, topics
+from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
+from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.watch import overview
+from tests.fakes.cluster import PERSON
+from tests.world.site import LOOP, Site, stable_site
+
+
+def site_with(budget: Budget, *consumers: str, partitions: int = 6) -> Site:
+    site = stable_site(*consumers, partitions=partitions)
+    site.coordinator = replace(site.coordinator, budget=budget)
+    return site
+
+
+def step(site: Site) -> transitions.TopicReport:
+    site.clock.advance(5)
+    (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
+    return report
+
+
+def approve(site: Site, digest: str, *, granted: bool = True, by: str = "ada") -> None:
+    plans_to_approve.answer(site.coordinator, "orders", digest, granted=granted, by=[by], why="calm")
+
+
+def waits(site: Site) -> plans_to_approve.Waiting:
+    return plans_to_approve.waiting(site.coordinator, ["orders"])["orders"]
+
+
+def test_a_plan_above_the_budget_waits_and_is_done_once_it_is_approved() -> None:
+    site = site_with(Budget(moves=1), "a", "b")
+    site.starts("c")
+    epoch, writes = site.node().epoch, site.server.zxid
+    report = step(site)
+    assert (report.outcome, site.node().epoch) == (Outcome.WAITING, epoch)
+    digest = waits(site).digest
+    assert report.reason == (
+        f"joined: c; 2 partitions would move, and the budget is 1: it waits for approval; `approve orders {digest}` gives it"
+    )
+    assert transitions.due(site.coordinator) == {}, "no run is started again and again"
+    assert transitions.ready(site.coordinator, ["orders"]) == ()
+    (shown,) = transitions.preview(site.coordinator, ["orders"])
+    assert (shown.outcome, len(shown.moves), shown.approval) == (Outcome.WRITTEN, 2, digest)
+    (topic,) = overview.topics(site.coordinator)
+    assert topic.reason == report.reason
+    assert step(site).outcome is Outcome.WAITING
+    assert site.server.zxid == writes + 1, "only a first answer is noted"
+    approve(site, digest)
+    site.settles()
+    assert site.counts() == {"a": 2, "b": 2, "c": 2}
+    assert plans_to_approve.waiting(site.coordinator, ["orders"]) == {}
+
+
+def test_a_plan_within_the_budget_waits_for_nobody() -> None:
+    site = site_with(Budget(moves=2, share=34), "a", "b")
+    site.starts("c")
+    site.settles()
+    assert site.counts() == {"a": 2, "b": 2, "c": 2}
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+def test_a_pause_does_not_wait_for_the_answer_to_a_plan(rejected: bool) -> None:
+    site = site_with(Budget(moves=1), "a", "b")
+    site.starts("c")
+    step(site)
+    if rejected:
+        approve(site, waits(site).digest, granted=False)
+    topics.change_config(site.coordinator, "orders", lambda config: replace(config, paused=frozenset({3})))
+    report = step(site)
+    assert (report.outcome, report.reason, report.moves) == (Outcome.WRITTEN, "paused: partition 3", ())
+    assert (site.node().paused, site.counts()) == ({3}, {"a": 3, "b": 3})
+    assert not waits(site).answered, "it is asked again"
+
+
+def test_an_approval_is_void_when_something_has_changed_since() -> None:
+    site = site_with(Budget(moves=1), "a", "b", partitions=8)
+    site.starts("c")
+    step(site)
+    former = waits(site).digest
+    site.starts("d")
+    step(site)
+    now = waits(site).digest
+    assert now != former
+    before = site.server.zxid
+    with pytest.raises(ApprovalVoid, match=f"is not the one that waits now, which is {now}: something has changed"):
+        approve(site, former)
+    assert site.server.zxid == before
+    approve(site, now)
+    site.dies("d")
+    assert step(site).outcome is Outcome.WAITING, "what was approved was another plan"
+    assert waits(site).digest != now
+    with pytest.raises(ApprovalVoid, match="is not the one that waits now"):
+        approve(site, now)
+
+
+@pytest.mark.parametrize("change", ["pin", "strategy", "epoch"])
+def test_each_input_of_the_plan_makes_its_approval_void(change: str) -> None:
+    site = site_with(Budget(moves=1), "a", "b", partitions=8)
+    site.starts("c")
+    step(site)
+    approve(site, waits(site).digest)
+    if change == "pin":
+        overrides.set_pins(
+            site.coordinator,
+            "orders",
+            "a",
+            [p for p, o in site.node().assignments.items() if o == "a"][:1],
+            actor=PERSON,
+        )
+    elif change == "strategy":
+        topics.set_strategy(site.coordinator, "orders", "roundrobin", {}, PERSON)
+    else:
+        site.kafka.add_partitions("orders", 1)
+        topics.refresh_partitions(site.coordinator, ["orders"])
+        step(site)  # nobody had the new one
+    site.everybody_acts()
+    step(site)
+    assert step(site).outcome is Outcome.WAITING
+    assert "c" not in site.counts() or change == "epoch"
+
+
+def test_partitions_that_nobody_runs_are_assigned_meanwhile() -> None:
+    site = site_with(Budget(moves=1), "a", "b", "d", partitions=9)
+    site.starts("c")
+    step(site)
+    digest = waits(site).digest
+    site.dies("b", Ending.REAPED)
+    assert {move.kind for move in step(site).moves} == {MoveKind.START}
+    site.everybody_acts()
+    step(site)
+    assert set(site.counts()) >= {"a", "d"}
+    assert sum(site.counts().values()) == 9
+    if plans_to_approve.waiting(site.coordinator, ["orders"]):
+        assert waits(site).digest != digest
+
+
+def test_new_partitions_and_starts_do_not_wait_either() -> None:
+    site = site_with(Budget(moves=1), "a", "b", partitions=12)
+    site.starts("c")
+    step(site)
+    site.kafka.add_partitions("orders", 2)
+    topics.refresh_partitions(site.coordinator, ["orders"])
+    assert {move.partition for move in step(site).moves} == {12, 13}
+    site.everybody_acts()
+    assert step(site).after is State.STABLE
+    assert step(site).outcome is Outcome.WAITING
+    site.processes["a"].running["orders"].clear()
+    lost = [p for p, owner in site.node().assignments.items() if owner == "a"]
+    report = step(site)
+    assert {move.kind for move in report.moves} == {MoveKind.RESTART}
+    assert sorted(move.partition for move in report.moves) == lost, "an owner that does not run them is told again"
+
+
+def test_a_process_that_ends_hands_over_without_waiting_and_one_that_a_person_drains_waits() -> None:
+    site = site_with(Budget(moves=1), "a", "b", "c")
+    directives.drain(site.coordinator, "c", "ada", "")
+    assert step(site).outcome is Outcome.WAITING
+    process = site.processes["c"]
+    directives._change(
+        site.coordinator,
+        "c",
+        lambda old: (
+            replace(old, draining=replace(old.draining, leaving=process.member.incarnation)) if old.draining else old
+        ),
+    )
+    site.settles()
+    assert site.counts() == {"a": 3, "b": 3}
+
+
+def test_a_rejection_stays_until_something_changes() -> None:
+    site = site_with(Budget(moves=1), "a", "b", partitions=8)
+    site.starts("c")
+    step(site)
+    digest = waits(site).digest
+    approve(site, digest, granted=False)
+    assert waits(site).answered
+    assert not plans_to_approve.still_waits(site.coordinator, "orders", digest)
+    assert "ada has rejected it: calm; it waits until something changes" in step(site).reason
+    site.starts("d")
+    step(site)
+    assert not waits(site).answered
+    assert plans_to_approve.still_waits(site.coordinator, "orders", waits(site).digest)
+
+
+def test_the_same_answer_again_changes_nothing_and_who_answered_is_in_the_history() -> None:
+    site = site_with(Budget(moves=1), "a", "b")
+    site.starts("c")
+    step(site)
+    given = {"topic": "orders", "digest": waits(site).digest, "why": "calm"}
+    done = ACTIONS["approve"].run(site.coordinator, given, PERSON, dry_run=False)
+    assert done.text == f"the plan {given['digest']} of topic orders is approved; the next plan does it"
+    before = site.server.zxid
+    ACTIONS["approve"].run(site.coordinator, given, PERSON, dry_run=False)
+    assert site.server.zxid == before
+    (record,) = action_log.asked(site.coordinator, "orders", 1)
+    assert (record.action, record.actor.who, record.why) == ("approve", PERSON.who, "calm")
+    site.settles()
+    with pytest.raises(ApprovalVoid, match="no plan of topic 'orders' waits for approval"):
+        approve(site, "0123")
+
+
+def test_an_approval_where_no_budget_is_set_says_that_and_not_that_the_plan_is_done() -> None:
+    site = site_with(Budget(moves=1), "a", "b")
+    site.starts("c")
+    step(site)
+    digest = waits(site).digest
+    site.coordinator = replace(site.coordinator, budget=Budget())
+    with pytest.raises(ApprovalVoid, match="no budget is set here, so no plan of topic 'orders' waits"):
+        approve(site, digest)
+
+
+def test_who_rejects_stands_in_the_history_as_who_has_rejected() -> None:
+    site = site_with(Budget(moves=1), "a", "b")
+    site.starts("c")
+    step(site)
+    given = {"topic": "orders", "digest": waits(site).digest, "reject": True, "why": "not now"}
+    done = ACTIONS["approve"].run(site.coordinator, given, PERSON, dry_run=False)
+    assert done.text == f"the plan {given['digest']} of topic orders is rejected; it waits until something changes"
+    (record,) = action_log.asked(site.coordinator, "orders", 1)
+    assert (record.action, record.actor.who, record.why) == ("reject", PERSON.who, "not now")
+
+
+def test_only_the_sites_approvers_approve() -> None:
+    site = site_with(Budget(moves=1, approvers=("kim", "lee")), "a", "b")
+    site.starts("c")
+    step(site)
+    before, digest = site.server.zxid, waits(site).digest
+    with pytest.raises(NotEntitled, match=r"ada may not approve plans of cluster 'shop'; ask one of kim, lee, or add"):
+        approve(site, digest)
+    assert site.server.zxid == before
+    with pytest.raises(NotManaged):
+        plans_to_approve.answer(site.coordinator, "nothing", digest, granted=True, by=["kim"], why="")
+    approve(site, digest, by="lee")
+    site.settles()
+    assert site.counts() == {"a": 2, "b": 2, "c": 2}
+
+
+def test_a_predicted_pause_is_judged_from_the_history() -> None:
+    site = site_with(Budget(pause_s=1.0), "a", "b")
+    site.starts("c")
+    report = step(site)
+    assert "a pause cannot be predicted yet, and the budget is" in report.reason

@@ -1,0 +1,325 @@
+"""A step of what a person has begun waits for no approval, above all not the way back; the same move without it waits."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
+from coordinator_tasks.core.fleet.growth import Decision, Kind, Limits, Memory, Move
+from coordinator_tasks.core.fleet.upgrade import Phase
+from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.measure.budget import Budget
+from coordinator_tasks.core.model import Ending, Fleet
+from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.core.protocol.znodes import put
+from coordinator_tasks.service.actions.declarations import ACTIONS
+from coordinator_tasks.service.fleets import redeployment, scaling
+from coordinator_tasks.service.fleets import upgrades as upgrading
+from coordinator_tasks.service.nodes import directives, fleet
+from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
+from coordinator_tasks.service.plan.transitions import Outcome
+from tests.fakes.cluster import PERSON, AllowEverything
+from tests.world.site import LOOP, Site, stable_site
+from tests.world.upgrading import APP, NEW, OLD, UpgradingSite, to_v2, upgrading_site
+
+BUDGET = Budget(moves=1, hours=("00:00-00:01",))
+LIMITS = Limits(1, 6, start_up_s=60.0, window_s=180.0, act=True)
+
+
+def upgradable() -> UpgradingSite:
+    site = upgrading_site(partitions=8)
+    site.coordinator = replace(site.coordinator, budget=BUDGET)
+    return site
+
+
+def fleet_site(*consumers: str) -> Site:
+    """A fleet of these consumers that share twelve partitions."""
+    site = stable_site(*consumers, partitions=12)
+    site.coordinator = replace(site.coordinator, budget=BUDGET, allowed=AllowEverything())
+    fleet.set_fleet(site.coordinator, Fleet(APP, "app.py", consumers))
+    return site
+
+
+def waits(site: Site) -> bool:
+    return bool(plans_to_approve.waiting(site.coordinator, ["orders"]))
+
+
+def of_a(site: Site) -> list[int]:
+    return sorted(p for p, who in site.node().assignments.items() if who == "a")[:2]
+
+
+def step(site: Site) -> transitions.TopicReport:
+    site.clock.advance(5)
+    (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
+    return report
+
+
+# Upgrades ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_upgrade_passes_all_its_steps_under_a_budget() -> None:
+    site = upgradable()
+    pinned = next(p for p, who in site.owners().items() if who == "b-1")
+    overrides.set_pins(site.coordinator, "orders", "b-1", [pinned], actor=PERSON)
+    site.settles()
+    to_v2(site)
+    assert site.ends().phase is Phase.DONE
+    assert set(site.owners().values()) == set(NEW)
+
+
+def test_who_begins_an_upgrade_is_told_that_nothing_of_it_waits() -> None:
+    given = {"app": APP, "version": "v2", "code": "v2", "hold_minutes": 1, "patience_minutes": 1}
+    given |= {"max_lag_s": 30, "max_errors": 0, "min_rate": 0}
+    said = "its steps, and the way back, would need no approval, whatever the budget says"
+    for site, told in ((upgradable(), True), (upgrading_site(partitions=8), False)):
+        done = ACTIONS["upgrade"].run(site.coordinator, given, PERSON, dry_run=True)
+        assert (done.lines[-1] == said) is told
+
+
+@pytest.mark.parametrize("phase", [Phase.MOVING, Phase.HOLDING, Phase.DRAINING])
+def test_the_way_back_of_an_upgrade_never_waits(phase: Phase) -> None:
+    site = upgradable()
+    to_v2(site, steps=(100,))
+    site.turns_until(lambda one: one.phase is phase)
+    upgrading.roll_back(site.coordinator, APP, by="ada", why="wrong prices")
+    assert site.ends().phase is Phase.ROLLED_BACK
+    assert set(site.owners().values()) == set(OLD)
+
+
+def test_another_plan_waits_meanwhile_and_does_not_hold_up_the_way_back() -> None:
+    site = upgradable()
+    to_v2(site, steps=(50, 100))
+    site.turns_until(lambda one: one.phase is Phase.HOLDING)
+    mine = [p for p, who in site.owners().items() if who == "b-1"][:2]
+    overrides.set_pins(site.coordinator, "orders", "b-2", mine, actor=PERSON)
+    assert step(site).outcome is Outcome.WAITING
+    assert waits(site), "an upgrade has no part in a person's pins"
+    site.reports["b-3"] = "something is wrong"
+    assert site.ends().phase is Phase.ROLLED_BACK
+    assert set(site.owners().values()) == set(OLD)
+
+
+def test_one_that_is_drained_after_an_upgrade_waits_like_any_other() -> None:
+    site = upgradable()
+    to_v2(site)
+    said = site.ends().said
+    directives.drain(site.coordinator, NEW[0], by=APP, why=said)
+    assert step(site).outcome is Outcome.WAITING
+    assert waits(site)
+
+
+# What is nobody's step -----------------------------------------------------------------------------------------------
+
+
+def just_grown(site: Site) -> None:
+    remembers(site, Decision(Kind.GROW, 0.0, 3, 4))
+    overrides.set_pins(site.coordinator, "orders", "b", of_a(site), actor=PERSON)
+
+
+def back_after_a_shrink(site: Site) -> None:
+    remembers(site, Decision(Kind.SHRINK, 0.0, 5, 4))
+    site.dies("d")
+    site.settles()
+    site.starts("d")
+
+
+def moved_long_ago(site: Site) -> None:
+    remembers(site, Decision(Kind.MOVE, 0.0, 4, 4, moves=tuple(Move("orders", p, "a", "e") for p in range(12))))
+    site.starts("e")
+
+
+def moved_in_another_topic(site: Site) -> None:
+    mine = of_a(site)
+    remembers(site, Decision(Kind.MOVE, 0.0, 4, 4, moves=tuple(Move("payments", p, "a", "b") for p in mine)))
+    overrides.set_pins(site.coordinator, "orders", "b", mine, actor=PERSON)
+
+
+def restart_that_moves_nothing(site: Site) -> None:
+    directives.expect_restart(site.coordinator, "a", 600.0, moves=False, by="ada", why="")
+    overrides.set_pins(site.coordinator, "orders", "b", of_a(site), actor=PERSON)
+
+
+def drained_by_a_person_named_as_the_fleet(site: Site) -> None:
+    directives.drain(site.coordinator, "a", by=APP, why="redeployment")
+
+
+def drained_in_the_words_of_a_growth(site: Site) -> None:
+    done = remembers(site, Decision(Kind.SHRINK, 0.0, 5, 4, leaves=("e",)))
+    directives.drain(site.coordinator, "a", by="ada", why=done.said)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        just_grown,
+        back_after_a_shrink,
+        moved_long_ago,
+        moved_in_another_topic,
+        restart_that_moves_nothing,
+        drained_by_a_person_named_as_the_fleet,
+        drained_in_the_words_of_a_growth,
+    ],
+)
+def test_what_only_stands_beside_it_waits(asked: Callable[[Site], None]) -> None:
+    site = fleet_site("a", "b", "c", "d")
+    asked(site)
+    assert step(site).outcome is Outcome.WAITING
+    assert waits(site)
+
+
+# Redeployments -------------------------------------------------------------------------------------------------------
+
+
+def relaunched(site: Site, consumer: str) -> None:
+    """It gives everything away, leaves, and is launched again."""
+    assert list(redeployment.advance(site.coordinator)), "it is drained"
+    site.settles()
+    assert consumer not in site.counts()
+    site.dies(consumer, Ending.LEFT)
+    assert list(redeployment.advance(site.coordinator)), "it may have partitions again"
+    site.starts(consumer)
+
+
+def redeployed() -> Site:
+    """Each of three consumers has given everything away, and has it back."""
+    site = fleet_site("a", "b", "c")
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
+    for consumer in ("a", "b", "c"):
+        relaunched(site, consumer)
+        site.settles()
+        assert site.counts() == {"a": 4, "b": 4, "c": 4}
+    return site
+
+
+def test_a_redeployment_gives_away_and_back_under_a_budget() -> None:
+    redeployed()
+
+
+def test_what_does_not_fit_into_one_plan_does_not_wait_either() -> None:
+    site = fleet_site("a", "b", "c")
+    site.coordinator = replace(site.coordinator, policy=Policy(max_write_bytes=600))
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
+    relaunched(site, "a")
+    plans = len(site.history())
+    site.settles()
+    assert site.counts() == {"a": 4, "b": 4, "c": 4}
+    assert "goes on: joined: a" in {one.cause for one in site.history()[plans:]}
+
+
+def test_one_that_is_drained_after_its_redeployment_waits_like_any_other() -> None:
+    site = redeployed()
+    directives.drain(site.coordinator, "a", by=APP, why="redeployment")
+    assert step(site).outcome is Outcome.WAITING
+    assert waits(site)
+
+
+def test_one_that_starts_again_after_its_redeployment_waits_like_any_other() -> None:
+    site = fleet_site("a", "b", "c")
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
+    relaunched(site, "a")
+    site.settles()
+    site.dies("a")
+    site.settles()
+    site.starts("a")
+    step(site)
+    assert waits(site)
+    assert "a" not in site.counts()
+
+
+def test_a_claim_that_cannot_be_read_holds_up_nothing() -> None:
+    site = fleet_site("a", "b", "c")
+    redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
+    relaunched(site, "a")
+    site.zk.transact([SetData(site.paths.id("a"), b"{")])
+    site.starts("stranger")
+    assert step(site).outcome is Outcome.WAITING
+
+
+# Growth --------------------------------------------------------------------------------------------------------------
+
+
+def remembers(site: Site, decision: Decision, *, act: bool = True, acted: bool = True) -> Decision:
+    """What the policy of growth has decided last, and done if it has `acted`; `act`: whether it may act now."""
+    done = replace(decision, at=site.clock.now(), acted=acted, reasons=("load",))
+    growth = Growth(APP, replace(LIMITS, act=act), Memory(100.0, (done,)))
+    site.zk.ensure(site.paths.growths)
+    site.zk.transact([put(site.paths.growth(APP), encode_growth(growth), -1)])
+    return done
+
+
+def shrinks(site: Site, **mode: bool) -> None:
+    done = remembers(site, Decision(Kind.SHRINK, 0.0, 4, 3, leaves=("d",)), **mode)
+    scaling.drain_of(site.coordinator, APP, ["d"], by="autoscale", why=done.said)
+
+
+def grows(site: Site, **mode: bool) -> None:
+    remembers(site, Decision(Kind.GROW, 0.0, 4, 5), **mode)
+    scaling.scale(site.coordinator, APP, 5, "e{}", by="autoscale", why="load")
+    site.starts("e1")
+
+
+def moves(site: Site, **mode: bool) -> None:
+    mine = of_a(site)
+    remembers(site, Decision(Kind.MOVE, 0.0, 4, 4, moves=tuple(Move("orders", p, "a", "b") for p in mine)), **mode)
+    overrides.set_pins(site.coordinator, "orders", "b", mine, actor=PERSON)
+
+
+@pytest.mark.parametrize(("act", "acted"), [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("asked", [shrinks, grows, moves])
+def test_what_a_growth_does_waits_for_nobody_while_a_person_lets_it_act(
+    asked: Callable[..., None], act: bool, acted: bool
+) -> None:
+    site = fleet_site("a", "b", "c", "d")
+    before = dict(site.node().assignments)
+    asked(site, act=act, acted=acted)
+    step(site)
+    assert waits(site) is not (act and acted)
+    site.settles()
+    assert (dict(site.node().assignments) != before) is (act and acted)
+
+
+def test_who_joins_long_after_a_growth_waits() -> None:
+    site = fleet_site("a", "b", "c", "d")
+    remembers(site, Decision(Kind.GROW, 0.0, 3, 4))
+    site.clock.advance(2 * (LIMITS.start_up_s + LIMITS.window_s))
+    site.dies("d")
+    site.settles()
+    site.starts("d")
+    step(site)
+    assert waits(site)
+
+
+def test_an_unreadable_growth_exempts_nothing_and_holds_up_nothing() -> None:
+    site = fleet_site("a", "b", "c")
+    site.zk.ensure(site.paths.growths)
+    site.zk.transact([put(site.paths.growth(APP), b"{", -1)])
+    site.starts("stranger")
+    assert step(site).outcome is Outcome.WAITING
+
+
+# Planned restarts ----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_planned_restart_gives_away_and_gets_back_waits_for_nobody() -> None:
+    site = fleet_site("a", "b", "c")
+    before = dict(site.node().assignments)
+    directives.expect_restart(site.coordinator, "b", 600.0, moves=True, by="ada", why="new kernel")
+    site.settles()
+    assert "b" not in site.counts()
+    site.dies("b", Ending.LEFT)
+    site.starts("b")
+    site.settles()
+    assert dict(site.node().assignments) == before
+
+
+def test_one_that_is_back_too_late_waits_like_any_other() -> None:
+    site = fleet_site("a", "b", "c")
+    directives.expect_restart(site.coordinator, "b", 600.0, moves=True, by="ada", why="new kernel")
+    site.settles()
+    site.dies("b", Ending.LEFT)
+    site.clock.advance(601)
+    site.starts("b")
+    step(site)
+    assert waits(site)
+    assert "b" not in site.counts()

@@ -1,0 +1,339 @@
+"""The record that ends a rebalance is completed by its pauses: by anybody, any number of times, with one effect."""
+
+import itertools
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+
+import pytest
+
+from coordinator_tasks.core.codecs.codec import decode_release, encode_release
+from coordinator_tasks.core.model import (
+    Ago,
+    Answer,
+    ConsumerStatus,
+    Ending,
+    LastPass,
+    Member,
+    Pauses,
+    Stall,
+    State,
+    Taken,
+)
+from coordinator_tasks.core.ports import Operation, SetData
+from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.plan import pauses
+from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.run import upkeep
+from coordinator_tasks.service.run.loop import MEASURE_S, _Measures
+from tests.fakes.zookeeper import FakeZooKeeper
+from tests.stored_pauses import stored_pauses
+from tests.world.site import Site, stable_site
+
+TAKEN = Taken(5, 1.0, 0.01, 0.02)
+
+
+def told(
+    site: Site,
+    consumer: str,
+    taken: Taken | None,
+    stalls: dict[int, Stall] | None = None,
+    of: Container[int] = range(100),
+) -> None:
+    """From now on this consumer says how it has taken up what it runs `of` these, and how what it kept was disturbed."""
+    answer = site.processes[consumer].answer
+
+    def answers(asked: Member) -> Answer:
+        status = answer(asked)
+        assert isinstance(status, ConsumerStatus)
+        topic = status.topics["orders"]
+        running = {p: replace(one, taken=taken if p in of else None) for p, one in topic.running.items()}
+        return replace(status, topics={"orders": replace(topic, running=running, stalls=stalls or {})})
+
+    site.statuses.answers[consumer] = answers
+
+
+def pauses_of(site: Site) -> Pauses | None:
+    return site.history()[-1].pauses
+
+
+def version(site: Site) -> int:
+    record = site.history()[-1]
+    return site.zk.get(site.paths.record("orders", record.sequence)).stat.version
+
+
+@pytest.fixture
+def site() -> Site:
+    """Consumer c has joined a and b and has got one partition of four, and nobody has said how."""
+    made = stable_site("a", "b")
+    made.clock.advance(100)
+    made.starts("c")
+    made.settles()
+    made.clock.advance(3)
+    return made
+
+
+def moved(site: Site) -> int:
+    (move,) = next(record.moves for record in reversed(site.history()) if record.moves)
+    return move.partition
+
+
+def time_release(site: Site, ago: Ago) -> None:
+    """The giver's release as one that says its times; ZooKeeper stamps it now."""
+    path = site.paths.partition("orders", moved(site))
+    release = decode_release(path, site.zk.get(path).data)
+    assert release is not None
+    site.zk.transact([SetData(path, encode_release(replace(release, ago=ago)))])
+
+
+def test_what_nobody_has_said_yet_is_missing_and_comes_later(site: Site) -> None:
+    assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
+    assert pauses_of(site) == Pauses((), 1)
+    before = version(site)
+    assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
+    assert version(site) == before, "there is nothing new to write"
+    planned_at = next(record.at for record in reversed(site.history()) if record.moves)
+    time_release(site, Ago(site.clock.now() - planned_at, 0.25, None))
+    site.clock.advance(2)
+    told(site, "c", TAKEN)
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    found = pauses_of(site)
+    assert found is not None
+    (one,) = found.measured
+    assert (one.partition, one.records, one.least, found.missing) == (moved(site), 5, False, 0)
+    assert one.wait_s == pytest.approx(1.25, abs=0.01)
+    assert one.released_at == pytest.approx(site.clock.now() - 2)
+    assert one.first_at == pytest.approx(site.clock.now() - 1, abs=0.01)
+    assert stored_pauses(site.coordinator, "orders") == found.measured
+    assert [one.pauses for one in history.rebalances(site.coordinator, ["orders"], 2)] == [found, None]
+
+
+def test_what_is_new_is_told_once(site: Site) -> None:
+    heard: list[Pauses] = []
+
+    def hear(topic: str, found: Pauses) -> None:
+        assert topic == "orders"
+        heard.append(found)
+
+    stayed = next(p for p in range(4) if p != moved(site))
+    told(site, "a", None, {site.node().epoch: Stall(0.004, stayed, 1)})
+    for _ in range(2):
+        pauses.complete(site.coordinator, ["orders"], hear)
+    told(site, "c", TAKEN)
+    for _ in range(2):
+        pauses.complete(site.coordinator, ["orders"], hear)
+    assert [(len(one.measured), one.unmoved.longest_s if one.unmoved is not None else None) for one in heard] == [
+        (0, 0.004),
+        (1, None),
+    ]
+
+
+def test_what_is_measured_bit_by_bit_is_missing_until_it_is_measured() -> None:
+    site = stable_site("a", "b", partitions=12)
+    site.clock.advance(100)
+    site.starts("c")
+    site.settles()
+    taken = sorted(p for p, owner in site.node().assignments.items() if owner == "c")
+    assert len(taken) == 4
+    for known in (1, 2, 3):
+        told(site, "c", TAKEN, of=taken[:known])
+        assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
+        found = pauses_of(site)
+        assert found is not None
+        assert (len(found.measured), found.missing) == (known, 4 - known)
+
+
+def test_completed_again_it_stays_as_it_is(site: Site) -> None:
+    told(site, "c", TAKEN)
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    found, before = pauses_of(site), version(site)
+    told(site, "c", Taken(9, 0.5, 0.01))
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    list(upkeep.upkeep(site.coordinator, ["orders"]))
+    assert (pauses_of(site), version(site)) == (found, before)
+
+
+def test_the_upkeep_completes_what_a_dead_task_has_left(site: Site) -> None:
+    told(site, "c", TAKEN)
+    assert pauses_of(site) is None
+    assert list(upkeep.upkeep(site.coordinator, ["orders"])) == []
+    found = pauses_of(site)
+    assert found is not None
+    assert found.missing == 0
+
+
+def test_two_at_once_write_it_once(site: Site) -> None:
+    told(site, "c", TAKEN)
+    other, seen = replace(site.coordinator, zk=site.server.connect()), list[Sequence[Operation]]()
+
+    def first(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        seen.append(operations)
+        if len(seen) == 2 and zk is site.zk:  # the other one is faster, between the two writes
+            pauses.complete(other, ["orders"])
+
+    site.server.before_write = first
+    assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
+    site.server.before_write = None
+    found = pauses_of(site)
+    assert found is not None
+    assert found.missing == 0
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+
+
+def test_a_giver_that_died_leaves_the_least_that_records_have_waited(site: Site) -> None:
+    told(site, "c", TAKEN)
+    pauses.complete(site.coordinator, ["orders"])
+    site.dies("a", Ending.REAPED)
+    site.settles()
+    for consumer in "bc":
+        told(site, consumer, Taken(5, 0.5, 0.01))
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    found = pauses_of(site)
+    assert found is not None
+    assert found.measured
+    assert all(one.least and one.last_at is None and one.wait_s for one in found.measured)
+
+
+def test_the_last_commit_of_a_giver_that_died_bounds_the_pause_from_above(site: Site) -> None:
+    """Its last records have passed 2.5 s after it had read the present node, and the taker's first one passes later."""
+    told(site, "c", TAKEN)
+    pauses.complete(site.coordinator, ["orders"])
+    record = next(one for one in site.history() if one.epoch == site.node().epoch)
+    read_at = site.zk.get(site.paths.record("orders", record.sequence)).stat.created_at
+    site.dies("a", Ending.REAPED)
+    site.settles()
+    said = LastPass(record.epoch, 2.5, 0.5)
+    for consumer in "bc":
+        told(site, consumer, Taken(5, 0.5, 0.01, last_pass=said))
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    found = pauses_of(site)
+    assert found is not None
+    assert found.measured
+    for one in found.measured:
+        assert one.first_at is not None
+        assert one.most_s == pytest.approx(one.first_at - read_at - 2.5, abs=0.01)
+        assert (one.least, one.usual_s) == (True, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("taken", "why"),
+    [
+        (Taken(5, 1e6, 0.01, 0.02), "s before its release"),
+        (Taken(5, 0.1, 0.01, 1e6), "s before its release"),
+    ],
+)
+def test_a_liar_is_named_and_the_measure_of_others_stays(site: Site, taken: Taken, why: str) -> None:
+    site.starts("d")
+    site.settles()
+    site.clock.advance(3)
+    told(site, "d", taken)
+    told(site, "a", None, {site.node().epoch: Stall(0.004, 0, 1)})
+    told(site, "b", None, {site.node().epoch: Stall(1e7, 1, 1)})
+    assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
+    found = pauses_of(site)
+    assert found is not None
+    assert (found.measured, found.missing) == ((), 1)
+    assert found.left_out[0].startswith("d says that partition ")
+    assert why in found.left_out[0]
+    assert found.left_out[1] == "b tells of a stall that is far longer than the rebalance"
+    assert found.unmoved is not None
+    assert (found.unmoved.longest_s, found.unmoved.consumer) == (0.004, "a")
+
+
+def test_only_what_has_ended_lately_is_measured(site: Site) -> None:
+    told(site, "c", TAKEN)
+    site.clock.advance(pauses.COMPLETE_S)
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    assert pauses_of(site) is None
+
+
+def test_a_first_plan_and_a_topic_of_nobody_have_no_pauses() -> None:
+    site = stable_site("a", "b")
+    before = version(site)
+    assert pauses.complete(site.coordinator, ["orders", "unknown", "not/a topic"]) == ()
+    assert (pauses_of(site), version(site)) == (None, before)
+
+
+def test_a_record_that_cannot_be_read_stops_no_other_topic(site: Site) -> None:
+    told(site, "c", TAKEN)
+    site.add_topic("payments")
+    path = site.paths.record("orders", site.history()[-1].sequence)
+    site.server.overwrite(path, b"{")
+    assert pauses.complete(site.coordinator, ["orders", "payments"]) == ()
+
+
+def test_it_waits_for_first_records_only_so_long(site: Site) -> None:
+    began = site.clock.monotonic()
+    assert pauses.complete_within(site.coordinator, ["orders"], 2.0) == ("orders",)
+    assert 2.0 <= site.clock.monotonic() - began < 3.0
+    answer: Callable[[Member], Answer] = site.processes["c"].answer
+    assert answer is not None
+    told(site, "c", TAKEN)
+    began = site.clock.monotonic()
+    assert pauses.complete_within(site.coordinator, ["orders"], 2.0) == ()
+    assert site.clock.monotonic() == began
+
+
+@pytest.mark.parametrize("which", ["an older holding", "another life", "another generation"])
+def test_what_is_said_of_something_else_is_no_pause(site: Site, which: str) -> None:
+    told(site, "c", TAKEN)
+    answer = site.statuses.answers["c"]
+    assert callable(answer)
+
+    def other(asked: Member) -> Answer:
+        status = answer(asked)
+        assert isinstance(status, ConsumerStatus)
+        if which == "another life":
+            return replace(status, incarnation=status.incarnation + 1)
+        topic = status.topics["orders"]
+        if which == "another generation":
+            return replace(status, topics={"orders": replace(topic, generation="older")})
+        running = {p: replace(one, token=replace(one.token, epoch=0)) for p, one in topic.running.items()}
+        return replace(status, topics={"orders": replace(topic, running=running)})
+
+    site.statuses.answers["c"] = other
+    assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
+    assert pauses_of(site) == Pauses((), 1)
+
+
+def test_what_was_changed_between_the_writes_is_not_written_over(site: Site) -> None:
+    told(site, "c", TAKEN)
+    path, seen = site.paths.record("orders", site.history()[-1].sequence), list[Sequence[Operation]]()
+
+    def changed(_zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        seen.append(operations)
+        if len(seen) == 2:
+            site.server.connect().transact([SetData(path, b"{}")])
+
+    site.server.before_write = changed
+    assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
+    assert site.zk.get(path).data == b"{}"
+
+
+def test_the_loop_looks_more_and_more_seldom_until_all_is_measured(site: Site) -> None:
+    measures, asked = _Measures(), list[float]()
+    ended = [TopicReport("orders", State.STARTING, State.STABLE, Outcome.WRITTEN, "")]
+    answer = site.processes["c"].answer
+
+    def counted(member: Member) -> Answer:
+        asked.append(site.clock.monotonic())
+        return answer(member)
+
+    site.statuses.answers["c"] = counted
+    measures.do(site.coordinator, ended)
+    for _ in range(60):
+        site.clock.advance(0.125)
+        measures.do(site.coordinator, [])
+    assert [round(later - earlier, 3) for earlier, later in itertools.pairwise(asked)] == [0.25, 0.5, 1.0, 2.0]
+    told(site, "c", TAKEN)
+    site.clock.advance(4)
+    measures.do(site.coordinator, [])
+    assert measures.until == {}
+    assert stored_pauses(site.coordinator, "orders")
+
+
+def test_the_loop_gives_up_after_a_while(site: Site) -> None:
+    measures = _Measures()
+    measures.do(site.coordinator, [TopicReport("orders", State.STARTING, State.STABLE, Outcome.WRITTEN, "")])
+    site.clock.advance(MEASURE_S)
+    measures.do(site.coordinator, [])
+    assert measures.until == {}

@@ -1,0 +1,1313 @@
+"""The transitions over the fakes: one effect whoever runs them and whatever breaks, and nothing done on what is not known."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation, write_claim
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.member_codec import decode_claim
+from coordinator_tasks.core.errors import LookAgain, NoAccess, StoreUnavailable
+from coordinator_tasks.core.machine.decision import ALL_STEPS
+from coordinator_tasks.core.machine.presence import presence
+from coordinator_tasks.core.machine.world import Policy, Presence
+from coordinator_tasks.core.model import (
+    Absence,
+    Actor,
+    Answer,
+    Committed,
+    Ending,
+    Member,
+    Silence,
+    State,
+    Token,
+    Unreachable,
+)
+from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import directives, history, observe, store, topics
+from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import Need, Outcome, TopicReport, Waiting
+from coordinator_tasks.service.run import loop, upkeep
+from tests.fakes.clock import FakeClock
+from tests.fakes.cluster import PERSON
+from tests.fakes.consumers import FakeDiscovery, FakeStatusClient
+from tests.fakes.kafka import FakeKafka
+from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
+from tests.world.site import LOOP, Site, stable_site
+
+Task = Callable[[Coordinator, Sequence[str], Actor], list[transitions.TopicReport]]
+ONE = Actor("airflow", dag="rebalance", run="one", task="plan", attempt=1)
+OTHER = Actor("airflow", dag="rebalance", run="other", task="plan", attempt=1)
+
+
+@pytest.fixture
+def site() -> Site:
+    """a and b share the four partitions of orders; Stable."""
+    return stable_site("a", "b")
+
+
+def other(site: Site) -> Coordinator:
+    """A second coordinator, with a session of its own."""
+    return replace(site.coordinator, zk=site.server.connect())
+
+
+def joining(site: Site) -> Site:
+    site.starts("c")
+    site.clock.advance(2)
+    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].after is State.CLOSING
+    return site
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["after everybody stopped", "at once"])
+def test_a_topic_that_comes_back_with_fewer_partitions_becomes_stable(site: Site, stopped: bool) -> None:
+    topics.remove_topic(site.coordinator, "orders", PERSON)
+    if stopped:
+        site.settles()
+    site.kafka.create_topic("orders", 2)
+    topics.add_topic(site.coordinator, "orders", "g-new", actor=PERSON)
+    site.settles()
+    assert site.state().state is State.STABLE
+    assert site.node().assignments.keys() == {0, 1}
+    assert site.zk.children(site.paths.topic("orders")) == ["0", "1"]
+
+
+# From task to task ---------------------------------------------------------------------------------------------------
+
+
+def test_a_join_runs_through_its_tasks_one_record_each() -> None:
+    site = stable_site("a", "b")
+    before = len(site.history())
+    joining(site)
+    c = site.coordinator
+    site.everybody_acts()
+    assert transitions.await_closed(c, ["orders"]).confirmed == ("orders",)
+    assert transitions.start(c, ["orders"], ONE)[0].after is State.STARTING
+    site.everybody_acts()
+    assert transitions.await_started(c, ["orders"]).waiting is Waiting.CONFIRMED
+    assert transitions.settle(c, ["orders"], ONE)[0].after is State.STABLE
+    records = site.history()[before:]
+    assert [(r.source, r.target) for r in records] == [
+        (State.STABLE, State.CLOSING),
+        (State.CLOSING, State.STARTING),
+        (State.STARTING, State.STABLE),
+    ]
+    assert len({r.rebalance for r in records}) == 1
+    assert {r.actor for r in records} == {ONE}
+    assert site.counts() == {"a": 2, "b": 1, "c": 1}
+    site.check()
+
+
+@pytest.mark.parametrize("task", [transitions.plan, transitions.start, transitions.settle], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("stage", ["stable", "closing", "closed", "starting", "started"])
+def test_every_task_run_again_after_its_success_changes_nothing(task: Task, stage: str) -> None:
+    site = stable_site("a", "b")
+    if stage != "stable":
+        joining(site)
+    if stage in ("closed", "starting", "started"):
+        site.everybody_acts()
+    if stage in ("starting", "started"):
+        transitions.start(site.coordinator, ["orders"], ONE)
+    if stage == "started":
+        site.everybody_acts()
+    task(site.coordinator, ["orders"], ONE)
+    written = len(site.history())
+    again = task(site.coordinator, ["orders"], OTHER)
+    assert len(site.history()) == written
+    assert again[0].outcome in (Outcome.UNCHANGED, Outcome.WAITING)
+
+
+def test_a_plan_awaits_that_membership_is_still(site: Site) -> None:
+    site.starts("c")
+    began = site.clock.now()
+    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WRITTEN
+    assert site.clock.now() - began == pytest.approx(site.policy.settle_s)
+
+
+def test_a_step_of_the_loop_waits_for_nothing(site: Site) -> None:
+    site.starts("c")
+    began = site.clock.now()
+    assert transitions.step(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WAITING
+    assert site.clock.now() == began
+
+
+def run_loop(site: Site) -> list[Outcome]:
+    """What the plain loop does until it has written something."""
+    stop, written = threading.Event(), list[Outcome]()
+
+    def show(report: transitions.TopicReport) -> None:
+        written.append(report.outcome)
+        stop.set()
+
+    limit = threading.Timer(10.0, stop.set)
+    limit.start()
+    loop.run(site.coordinator, stop, "ada", show)
+    limit.cancel()
+    return written
+
+
+def test_the_loop_takes_over_from_the_dead_while_kafka_does_not_answer(site: Site) -> None:
+    site.dies("a")
+    site.clock.advance(5)
+    site.kafka.down = True
+    assert run_loop(site) == [Outcome.WRITTEN]
+    assert set(site.node().assignments.values()) == {"b"}
+
+
+def test_the_loop_plans_without_a_folder_that_only_the_upkeep_needs(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.dies("a")
+    site.zk.ensure(site.paths.fleets)
+    site.zk.denied.add(site.paths.fleets)
+    assert run_loop(site) == [Outcome.WRITTEN]
+    assert f"the redeployments wait: {site.paths.fleets} may not be used by this ZooKeeper account" in caplog.text
+
+
+def test_the_loop_waits_for_the_right_on_a_folder_that_every_plan_needs(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.dies("a")
+    site.zk.denied.add(site.paths.members)
+    granted = threading.Timer(0.2, site.zk.denied.clear)
+    granted.start()
+    assert run_loop(site) == [Outcome.WRITTEN]
+    said = [record.message.partition(" may not")[0] for record in caplog.records]
+    assert said == [f"holding everything as it is: {site.paths.members}", "everything answers again; continuing"]
+
+
+def test_the_loop_prunes_the_histories_and_says_once_what_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(8):
+        site.zk.transact([Create(f"{site.paths.history('orders')}/", b"{}", sequence=True)])
+    stop, keeping, calls = threading.Event(), history.prune, list[int]()
+
+    def prune(c: Coordinator, topic: str) -> int:
+        calls.append(keeping(c, topic, keep=5))
+        if len(calls) == 2:
+            stop.set()
+        return calls[-1]
+
+    monkeypatch.setattr(history, "prune", prune)
+    monkeypatch.setattr(loop, "QUIET_S", 0.0)
+    times = count()
+    monkeypatch.setattr(site.clock, "monotonic", lambda: 11.0 * next(times))
+    site.kafka.down = True
+    limit = threading.Timer(10.0, stop.set)
+    limit.start()
+    with caplog.at_level("WARNING", logger=loop.__name__):
+        loop.run(site.coordinator, stop, "ada")
+    limit.cancel()
+    assert (calls[0] >= 5, calls[1]) == (True, 0)
+    assert len(site.zk.children(site.paths.history("orders"))) == 5
+    said = [record.message for record in caplog.records]
+    assert [line.startswith("the partition lists stay as they are") for line in said].count(True) == 1
+    assert f"orders: old records pruned: {calls[0]}" in said
+
+
+def test_a_topic_that_settles_does_not_hold_up_what_another_has_to_write() -> None:
+    site = stable_site("a", "b", names=("orders", "payments"))
+    topics.change_config(
+        site.coordinator, "orders", lambda config: replace(config, properties={"fetch.min.bytes": "2"})
+    )
+    topics.change_config(site.coordinator, "payments", lambda config: replace(config, frozen=True))
+    site.settles()
+    site.starts("c")
+    site.dies("b")
+    began = site.clock.now()
+    written: list[tuple[str, float]] = []
+
+    def note(_: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        written.extend((op.path, site.clock.now()) for op in operations if "/history/" in op.path)
+
+    site.server.before_write = note
+    transitions.plan(site.coordinator, ["orders", "payments"], ONE)
+    early = {path.split("/")[4] for path, at in written if at == began}
+    assert early == {"orders", "payments"}
+
+
+def test_a_registry_whose_clock_runs_ahead_delays_a_plan_by_the_longest_settling_time_at_most(site: Site) -> None:
+    site.with_policy(settle_s=1.0, settle_max_s=5.0)
+    site.clock.advance(4)
+    site.starts("c")
+    site.clock.advance(-4)
+    began = site.clock.now()
+    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WRITTEN
+    assert site.clock.now() - began <= 6
+
+
+def test_a_preview_shows_the_moves_and_writes_nothing(site: Site) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    zxid = site.server.zxid
+    report = transitions.preview(site.coordinator, ["orders"])[0]
+    assert (report.outcome, report.after, len(report.moves)) == (Outcome.WRITTEN, State.CLOSING, 1)
+    assert site.state("orders").state is State.STABLE
+    assert site.server.zxid == zxid, "not even a note that c has answered"
+
+
+def test_due_names_what_needs_a_run(site: Site) -> None:
+    c = site.coordinator
+    site.add_topic("payments")
+    assert tuple(transitions.due(c)) == ("payments",)
+    site.settles()
+    assert tuple(transitions.due(c)) == ()
+    site.starts("c")
+    assert tuple(transitions.due(c)) == ("orders", "payments"), "while it settles too"
+    assert tuple(transitions.due(c, ["payments"])) == ("payments",)
+    site.clock.advance(2)
+    transitions.plan(c, ["orders"], ONE)
+    assert "orders" in transitions.due(c), "a confirmation is outstanding"
+
+
+def test_an_absent_owner_is_due_when_its_end_is_known(site: Site) -> None:
+    site.with_policy(settle_s=0.0)
+    c = site.coordinator
+    site.processes["b"].silence = Silence.REFUSED
+    site.loses_session("b")
+    transitions.plan(c, ["orders"], ONE)
+    assert site.state("orders").state is State.STABLE
+    site.clock.advance(1)
+    assert transitions.due(c) == {"orders": Need(Outcome.WAITING, site.zk.session_timeout_s - 1)}, (
+        "no event tells of it"
+    )
+    site.clock.advance(site.zk.session_timeout_s - 1)
+    assert transitions.due(c) == {"orders": Need(Outcome.WRITTEN)}
+    site.settles()
+    assert site.counts() == {"a": 4}
+    assert transitions.due(c) == {}
+
+
+def test_an_absent_owner_is_due_when_its_time_is_over(site: Site) -> None:
+    site.with_policy(settle_s=0.0)
+    c = site.coordinator
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    transitions.plan(c, ["orders"], ONE)
+    site.clock.advance(2)
+    assert transitions.due(c) == {"orders": Need(Outcome.WAITING, site.policy.absent_after_s - 2)}
+    site.clock.advance(site.policy.absent_after_s - 2)
+    assert transitions.due(c) == {"orders": Need(Outcome.WRITTEN)}
+
+
+def test_partitions_that_wait_for_a_dead_consumers_id_are_due_when_that_is_over(site: Site) -> None:
+    site.with_policy(rejoin_grace_s=60.0, hold_absent=True, settle_s=0.0)
+    site.dies("b")
+    transitions.plan(site.coordinator, ["orders"], ONE)
+    site.clock.advance(20)
+    assert site.counts() == {"a": 2, "b": 2}
+    assert transitions.due(site.coordinator) == {"orders": Need(Outcome.WAITING, 40.0)}
+
+
+def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_address_refuses(site: Site) -> None:
+    site.with_policy(hold_absent=True)
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    transitions.plan(site.coordinator, ["orders"], ONE)
+    assert transitions.due(site.coordinator) == {}, "runs would follow each other until somebody comes"
+    site.processes["b"].silence = Silence.REFUSED
+    assert transitions.due(site.coordinator) == {"orders": Need(Outcome.WAITING, site.zk.session_timeout_s)}
+
+
+def test_nothing_is_due_while_nobody_is_there(site: Site) -> None:
+    site.dies("a")
+    site.dies("b")
+    site.settles()
+    assert site.counts() == {}
+    assert tuple(transitions.due(site.coordinator)) == ()
+    site.starts("c")
+    assert tuple(transitions.due(site.coordinator)) == ("orders",)
+
+
+def test_several_writes_of_one_call_are_one_report(site: Site) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    site.dies("b")
+    partition = next(p for p, owner in site.node().assignments.items() if owner == "a")
+    topics.change_config(site.coordinator, "orders", lambda config: replace(config, pins={partition: "c"}))
+    report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
+    assert len(site.history()) == 2 + 2
+    assert all(record.moves for record in site.history()[2:])
+    assert (report.before, report.outcome) == (State.STABLE, Outcome.WRITTEN)
+    assert report.moves == tuple(move for record in site.history()[2:] for move in record.moves)
+
+
+def test_a_topic_that_is_gone_from_kafka_is_held(site: Site) -> None:
+    site.kafka.delete_topic("orders")
+    report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
+    assert report.outcome is Outcome.HELD
+    assert "no longer in Kafka" in report.reason
+
+
+def test_a_release_counts_as_the_givers_confirmation_when_the_taker_is_lost() -> None:
+    site = joining(stable_site("a", "b"))
+    ((partition, entry),) = site.node().handoff.items()
+    site.everybody_acts()
+    assert site.releases()[partition].by == entry.giver
+    site.dies("c")
+    topics.change_config(site.coordinator, "orders", lambda config: replace(config, pins={partition: "a"}))
+    assert transitions.start(site.coordinator, ["orders"], ONE)[0].after is State.STARTING
+    assert site.node().assignments[partition] == "a"
+
+
+# Two at once ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["plan", "start", "settle"])
+def test_two_runs_at_once_have_one_effect_and_one_record(site: Site, stage: str) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    for name in ("plan", "start", "settle"):
+        task: Task = getattr(transitions, name)
+        if name == stage:
+            break
+        task(site.coordinator, ["orders"], ONE)
+        site.everybody_acts()
+    before = len(site.history())
+    second, reports = other(site), list[TopicReport]()
+
+    def first_the_other(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        if zk is site.zk and any("/state/" in op.path for op in operations) and not reports:
+            reports.extend(task(second, ["orders"], OTHER))
+
+    site.server.before_write = first_the_other
+    mine = task(site.coordinator, ["orders"], ONE)
+    assert reports[0].outcome is Outcome.WRITTEN
+    assert mine[0].outcome is not Outcome.WRITTEN
+    assert [r.actor.run for r in site.history()[before:]] == ["other"]
+    site.check()
+
+
+def test_a_stale_decision_is_refused_as_a_whole(site: Site) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    c = site.coordinator
+    stored = store.load(c.zk, c.paths, "orders")
+    decision = transitions._decide(c, stored, observe.snapshot(c, ["orders"]), ALL_STEPS, ONE)
+    assert transitions.plan(other(site), ["orders"], OTHER)[0].outcome is Outcome.WRITTEN
+    with pytest.raises(LookAgain):
+        store.commit(c.zk, c.paths, stored, decision, observe.snapshot(c, ["orders"]).world)
+    assert [r for r in site.history() if r.actor == ONE] == []
+
+
+def test_a_state_alone_is_not_written_when_the_node_has_changed(site: Site) -> None:
+    joining(site)
+    site.everybody_acts()
+    c = site.coordinator
+    assert transitions.start(c, ["orders"], ONE)[0].after is State.STARTING
+    site.everybody_acts()
+    stored, look = store.load(c.zk, c.paths, "orders"), observe.snapshot(c, ["orders"])
+    decision = transitions._decide(c, stored, look, ALL_STEPS, ONE)
+    assert decision.state is not None
+    assert (decision.state.state, decision.node) == (State.STABLE, None)
+    node = c.zk.get(c.paths.topic("orders"))
+    c.zk.transact([SetData(c.paths.topic("orders"), node.data, node.stat.version)])
+    with pytest.raises(LookAgain):
+        store.commit(c.zk, c.paths, stored, decision, look.world)
+    assert site.state().state is State.STARTING
+
+
+def test_a_configuration_that_changed_in_between_makes_the_commit_fail(site: Site) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    seen: list[bool] = []
+
+    def freeze(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        if zk is site.zk and any("/state/" in op.path for op in operations) and not seen:
+            seen.append(True)
+            topics.change_config(other(site), "orders", lambda config: replace(config, frozen=True))
+
+    site.server.before_write = freeze
+    report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
+    assert site.counts() == {"a": 2, "b": 2}
+    assert report.moves == ()
+
+
+def interrupting(site: Site, act: Callable[[], object]) -> None:
+    """Do something just before the coordinator's first write of a state."""
+    done: list[bool] = []
+
+    def before(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        if zk is site.zk and any("/state/" in op.path for op in operations) and not done:
+            done.append(True)
+            act()
+
+    site.server.before_write = before
+
+
+def test_a_consumer_that_registers_between_look_and_commit_makes_the_commit_fail(site: Site) -> None:
+    # Its port had refused for a session time-out, which was taken for its end; it was not.
+    process = site.processes["b"]
+    held = {p for p, c in site.node().assignments.items() if c == "b"}
+    process.silence = Silence.REFUSED
+    site.loses_session("b")
+    c = site.coordinator
+    transitions.step(c, ["orders"], LOOP)
+    site.clock.advance(c.zk.session_timeout_s)
+    again = site.server.connect()
+
+    def registers() -> None:
+        process.silence = None
+        process.zk = again
+        site.register(process.member, again)
+
+    interrupting(site, registers)
+    transitions.step(c, ["orders"], LOOP)
+    assert {p for p, owner in site.node().assignments.items() if owner == "b"} == held
+
+
+def test_a_readmission_between_look_and_commit_makes_the_commit_fail(site: Site) -> None:
+    c = site.coordinator
+    directives.isolate(c, "b", by="ann", why="odd")
+    interrupting(site, lambda: directives._change(other(site), "b", lambda old: replace(old, isolation=None)))
+    transitions.step(c, ["orders"], LOOP)
+    assert site.counts() == {"a": 2, "b": 2}
+
+
+# Killed and cut off --------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process that runs the task is no more."""
+
+
+@pytest.mark.parametrize("kill_at", range(1, 12))
+def test_a_run_killed_before_any_of_its_writes_is_continued_by_the_next(kill_at: int) -> None:
+    site = stable_site("a", "b")
+    site.starts("c")
+    site.dies("b", how=None)
+    site.clock.advance(2)
+    writes = 0
+
+    def kill(zk: FakeZooKeeper, _: Sequence[Operation]) -> None:
+        nonlocal writes
+        writes += zk is site.zk
+        if writes == kill_at:
+            raise Killed
+
+    site.server.before_write = kill
+    killed = False
+    for _ in range(12):
+        try:
+            for task in (transitions.plan, transitions.start, transitions.settle):
+                task(site.coordinator, ["orders"], ONE)
+                site.everybody_acts()
+        except Killed:
+            killed = True
+        site.clock.advance(10)
+    site.server.before_write = None
+    assert killed or writes < kill_at
+    site.settles()
+    assert site.counts() == {"a": 2, "c": 2}
+    pairs = [(r.source, r.target) for r in site.history()]
+    assert all(one[1] is two[0] for one, two in pairwise(pairs)), "every record begins where one ended"
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["the write was applied", "the write was not applied"])
+@pytest.mark.parametrize("stage", ["plan", "start", "settle"])
+def test_a_lost_connection_leaves_exactly_one_record(site: Site, applied: bool, stage: str) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    for name in ("plan", "start", "settle"):
+        task: Task = getattr(transitions, name)
+        if name == stage:
+            break
+        task(site.coordinator, ["orders"], ONE)
+        site.everybody_acts()
+    transitions.due(site.coordinator, ["orders"])  # what is noted of c is noted
+    before = len(site.history())
+    site.zk.lose_next_write(applied=applied)
+    with pytest.raises(StoreUnavailable):
+        task(site.coordinator, ["orders"], ONE)
+    task(site.coordinator, ["orders"], ONE)
+    assert len(site.history()) == before + 1
+    site.check()
+
+
+@pytest.mark.parametrize("state", [State.STABLE, State.CLOSING, State.STARTING])
+def test_an_unreachable_registry_means_hold(site: Site, state: State) -> None:
+    if state is not State.STABLE:
+        joining(site)
+    if state is State.STARTING:
+        site.everybody_acts()
+        transitions.start(site.coordinator, ["orders"], ONE)
+    site.everybody_acts()
+    registry = FakeDiscovery(down=True)
+    c = replace(site.coordinator, discovery=registry)
+    zxid = site.server.zxid
+    for task in (transitions.plan, transitions.start, transitions.settle, transitions.step):
+        report = task(c, ["orders"], ONE)[0]
+        assert report.outcome is Outcome.HELD
+        assert "registry" in report.reason
+        assert (report.before, report.after) == (state, state)
+    assert tuple(transitions.due(c)) == ()
+    wait = (
+        transitions.await_closed(c, ["orders"]) if state is State.CLOSING else transitions.await_started(c, ["orders"])
+    )
+    assert wait.waiting is (Waiting.CONFIRMED if state is State.STABLE else Waiting.PENDING)
+    assert wait.confirmed == ()
+    assert site.server.zxid == zxid, "nothing was written"
+
+
+def test_a_registry_that_fails_in_the_middle_of_a_run_ends_it(site: Site) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    c = replace(site.coordinator, discovery=_FailsAfter(site.coordinator.discovery.members(), looks=1))
+    report = transitions.plan(c, ["orders"], ONE)[0]
+    assert (report.outcome, report.after) == (Outcome.WRITTEN, State.CLOSING)
+
+
+class _FailsAfter(FakeDiscovery):
+    def __init__(self, members: object, looks: int) -> None:
+        super().__init__(registered=dict(members))  # type: ignore[call-overload]
+        self.looks = looks
+
+    def members(self) -> object:  # type: ignore[override]
+        self.down = self.looks <= 0
+        self.looks -= 1
+        return super().members()
+
+
+def test_an_unreachable_zookeeper_leaves_the_call(site: Site) -> None:
+    site.zk.suspend()
+    for call in (transitions.plan, transitions.start, transitions.settle, transitions.step):
+        with pytest.raises(StoreUnavailable):
+            call(site.coordinator, ["orders"], ONE)
+    site.zk.resume()
+    assert transitions.step(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.UNCHANGED
+
+
+def test_brokers_that_do_not_answer_hold_up_a_first_plan_only(site: Site) -> None:
+    site.add_topic("payments")
+    site.kafka.down = True
+    site.dies("b")
+    first, second = transitions.step(site.coordinator, ["orders", "payments"], ONE)
+    assert (first.outcome, first.topic) == (Outcome.WRITTEN, "orders")
+    assert second.outcome is Outcome.WAITING
+    assert second.blockers == ("kafka",)
+
+
+def test_a_topic_that_kafka_does_not_let_us_describe_is_named_and_holds_up_no_other(site: Site) -> None:
+    site.add_topic("payments")
+    site.settles()
+    site.kafka.denied = {"payments"}
+    site.kafka.add_partitions("orders", 2)
+    lines = list(upkeep.upkeep(site.coordinator, ["orders", "payments"]))
+    assert "orders has 2 new partitions" in lines
+    said = "the partition list of topic payments stays as it is: Kafka does not let this user ask for topic 'payments'"
+    assert [line for line in lines if line.startswith(said)]
+    site.dies("b")
+    orders, payments = transitions.step(site.coordinator, ["orders", "payments"], ONE)
+    assert orders.outcome is Outcome.WRITTEN, "both are read in one group"
+    assert (payments.outcome, said.endswith(payments.reason.partition(";")[0])) == (Outcome.HELD, True)
+    site.settles()
+    assert len(site.node().assignments) == 6
+    assert set(site.node().assignments.values()) == {"a"}
+    site.kafka.denied = {"orders", "payments"}
+    (line,) = upkeep.upkeep(site.coordinator, ["orders", "payments"])
+    assert line.startswith("the partition lists stay as they are: Kafka does not let this user ask for topic 'orders'")
+    with pytest.raises(NoAccess):
+        topics.described_topic(site.coordinator, "orders")
+
+
+# What cannot be read -------------------------------------------------------------------------------------------------
+
+UNREADABLE = [
+    pytest.param(b"{", "JSON", id="broken JSON"),
+    pytest.param(b"[]", "object", id="no object"),
+    pytest.param(b'{"version":99}', "version 99", id="an unknown version"),
+    pytest.param(b"\xff\xfe", "UTF-8", id="no text"),
+    pytest.param(b" " * 1_000_001, "bytes", id="an oversized one"),
+]
+
+
+@pytest.mark.parametrize(("data", "problem"), UNREADABLE)
+@pytest.mark.parametrize("kind", ["config", "state", "assignments", "release"])
+def test_a_znode_that_cannot_be_read_holds_its_topic_alone(kind: str, data: bytes, problem: str) -> None:
+    site = stable_site("a", "b", names=("orders", "payments"))
+    site.starts("c")
+    site.clock.advance(2)
+    path = f"{site.paths.base}/{kind}/orders"
+    if kind == "release":
+        transitions.plan(site.coordinator, ["orders"], ONE)
+        path = site.paths.partition("orders", next(iter(site.node().handoff)))
+    site.server.overwrite(path, data)
+    version = site.server.node(path).version
+    report, fine = transitions.plan(site.coordinator, ["orders", "payments"], ONE)
+    assert report.outcome is Outcome.HELD
+    assert path in report.reason
+    assert problem in report.reason
+    assert fine.outcome is Outcome.WRITTEN
+    assert (site.server.node(path).data, site.server.node(path).version) == (data, version)
+    assert tuple(transitions.due(site.coordinator)) == ("payments",)
+
+
+def test_a_topics_node_that_somebody_has_emptied_is_named_and_never_written_over() -> None:
+    site = stable_site("a", "b", names=("orders", "payments"))
+    path = site.paths.topic("orders")
+    site.zk.transact([SetData(path, b""), Delete(site.paths.state("orders"))])
+    version = site.server.node(path).version
+    site.dies("b")
+    report, fine = transitions.plan(site.coordinator, ["orders", "payments"], ONE)
+    assert (report.outcome, fine.outcome) == (Outcome.HELD, Outcome.WRITTEN)
+    assert report.reason.startswith(f"{path}: is empty, though a plan was written to it")
+    assert (site.server.node(path).data, site.server.node(path).version) == (b"", version)
+
+
+def test_a_topics_node_that_was_deleted_is_made_anew_and_its_owners_adopted(site: Site) -> None:
+    before, path = site.node(), site.paths.topic("orders")
+    children = [f"{path}/{child}" for child in site.zk.children(path)]
+    site.zk.transact([Delete(one) for one in [*children, path]])
+    topics.refresh_partitions(site.coordinator)
+    assert (site.server.node(path).data, site.server.node(path).version) == (b"", 0)
+    site.settles()
+    assert site.node().assignments == before.assignments
+    assert site.node().epoch > before.epoch
+
+
+def test_a_commit_in_a_partition_that_is_not_listed_yet_shows_that_zookeeper_was_restored(site: Site) -> None:
+    node = site.node()
+    site.kafka.add_partitions("orders", 1)
+    later = Committed(7, Token(node.epoch + 3, 4, node.generation), "c", site.paths.cluster, node.topic_id)
+    site.kafka.offsets("g").commit("orders", {4: later})
+    site.starts("c")
+    site.clock.advance(2)
+    report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
+    told = f"ZooKeeper was restored: epoch {node.epoch + 3} was committed, stored is {node.epoch}"
+    assert report.reason == f"{told}; 4 of 5 partitions of the topic are listed so far"
+    topics.refresh_partitions(site.coordinator)
+    site.settles()
+    assert site.node().epoch > node.epoch + 3
+
+
+@pytest.mark.parametrize("name", ["a b", "..", "x" * 250, "ä", "%2f", "{{ds}}", "'; drop table"])
+def test_names_that_no_topic_or_consumer_can_have_stop_nobody_else(site: Site, name: str) -> None:
+    for folder in (site.paths.configs, site.paths.states, site.paths.directives, site.paths.assignments):
+        site.zk.transact([Create(f"{folder}/{name}", b"{}")])
+    site.starts("c")
+    site.clock.advance(2)
+    reports = {r.topic: r for r in transitions.plan(site.coordinator, transitions.topics(site.coordinator), ONE)}
+    assert reports["orders"].outcome is Outcome.WRITTEN
+    assert reports[name].outcome is Outcome.HELD
+    assert tuple(transitions.due(site.coordinator)) == ("orders",)
+
+
+def edited(site: Site, **changes: object) -> None:
+    path = site.paths.topic("orders")
+    site.server.overwrite(path, codec.encode_node(replace(site.node(), **changes)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        pytest.param(
+            {"assignments": {0: "../x"}, "since": {0: 1}}, "cannot be a consumer id", id="an impossible consumer"
+        ),
+        pytest.param({"incarnations": {"/": 1}}, "cannot be a consumer id", id="an impossible holder"),
+        pytest.param({"since": dict.fromkeys(range(4), 99)}, "no holding began", id="a holding from the future"),
+        pytest.param({"incarnations": {}}, "incarnation is named", id="holders without an incarnation"),
+    ],
+)
+def test_a_node_that_says_what_cannot_be_is_held(changes: dict[str, object], problem: str) -> None:
+    site = stable_site("a", "b", names=("orders", "payments"))
+    edited(site, **changes)
+    site.dies("b")
+    report, fine = transitions.step(site.coordinator, ["orders", "payments"], ONE)
+    assert report.outcome is Outcome.HELD
+    assert problem in report.reason
+    assert fine.outcome is Outcome.WRITTEN
+
+
+@pytest.mark.parametrize("state", [State.INITIAL, State.CLOSING, State.STARTING])
+def test_a_state_that_does_not_sum_up_its_partitions_is_held(site: Site, state: State) -> None:
+    path = site.paths.state("orders")
+    site.server.overwrite(path, codec.encode_state(replace(site.state(), state=state)))
+    report = transitions.step(site.coordinator, ["orders"], ONE)[0]
+    assert report.outcome is Outcome.HELD
+    assert "sums up" in report.reason
+
+
+@pytest.mark.parametrize("folder", ["ids", "directives"])
+def test_an_empty_node_of_a_consumer_says_nothing(site: Site, folder: str) -> None:
+    site.zk.transact([Create(f"{site.paths.base}/{folder}/z")])
+    site.starts("c")
+    site.clock.advance(2)
+    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WRITTEN
+
+
+def test_a_topic_without_any_node_stops_nobody_else(site: Site) -> None:
+    site.add_topic("payments", 1)
+    site.zk.transact([Delete(site.paths.partition("payments", 0)), Delete(site.paths.topic("payments"))])
+    site.dies("b")
+    first, second = transitions.step(site.coordinator, ["orders", "payments"], ONE)
+    assert first.outcome is Outcome.WRITTEN
+    assert second.outcome is Outcome.WAITING
+
+
+def test_an_unmanaged_topic_is_reported(site: Site) -> None:
+    report, fine = transitions.plan(site.coordinator, ["nothing", "orders"], ONE)
+    assert report.outcome is Outcome.HELD
+    assert "not managed" in report.reason
+    assert fine.outcome is Outcome.UNCHANGED
+
+
+def test_a_state_and_a_node_of_two_moments_are_read_again(site: Site) -> None:
+    site.starts("c")
+    site.clock.advance(2)
+    racing = _Racing(site.zk, lambda: transitions.plan(other(site), ["orders"], OTHER))
+    stored = store.load(racing, site.paths, "orders")  # type: ignore[arg-type]
+    assert stored.view.state is not None
+    assert stored.view.state.state is State.CLOSING
+    assert stored.view.node is not None
+    assert len(stored.view.node.handoff) == 1
+
+
+class _Racing:
+    """Somebody else writes between the first two znodes that are read at once."""
+
+    def __init__(self, zk: FakeZooKeeper, act: Callable[[], object]) -> None:
+        self.zk, self.act = zk, act
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.zk, name)
+
+    def get_many(self, paths: Sequence[str]) -> list[object]:
+        found = [self.zk.find(path) for path in paths[:2]]
+        act, self.act = self.act, lambda: None
+        act()
+        return [*found, *(self.zk.find(path) for path in paths[2:])]
+
+
+# A session that lags behind ------------------------------------------------------------------------------------------
+
+
+class _Lagging:
+    """A session on a follower that applies nothing of what comes, before a `sync`."""
+
+    def __init__(self, server: FakeZooKeeperServer) -> None:
+        past = FakeZooKeeperServer(server.clock)
+        past._nodes = dict(server._nodes)
+        self.newest, self.follower = server.connect(), past.connect()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.follower if name in ("get", "find", "get_many", "children") else self.newest, name)
+
+    def sync(self) -> None:
+        self.follower = self.newest
+
+
+def lagging(site: Site) -> Coordinator:
+    """A coordinator that sees nothing of what happens from now on, unless it asks for it."""
+    zk = _Lagging(site.server)
+    return replace(site.coordinator, zk=zk, discovery=ZooKeeperDiscovery(zk, site.paths))  # type: ignore[arg-type]
+
+
+def test_who_has_gone_while_our_session_lagged_behind_is_not_taken_for_present(site: Site) -> None:
+    c = lagging(site)
+    site.dies("b")
+    assert c.discovery.members().keys() == {"a"}
+    c = lagging(site)
+    site.starts("b")
+    assert c.discovery.members()["b"].incarnation == 2
+
+
+def test_what_was_asked_of_a_consumer_while_our_session_lagged_behind_counts(site: Site) -> None:
+    registry = FakeDiscovery(registered=dict(site.coordinator.discovery.members()))
+    c = replace(lagging(site), discovery=registry)
+    directives.isolate(site.coordinator, "b", by="ann", why="odd")
+    assert presence("b", 1, observe.snapshot(c, ["orders"]).world, c.policy) is Presence.ISOLATED
+
+
+def test_a_look_across_a_plan_does_not_take_its_commits_for_those_of_a_lost_zookeeper(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = type(site.kafka).committed
+
+    def after_a_plan(kafka: FakeKafka, wanted: Any) -> Any:
+        monkeypatch.setattr(type(site.kafka), "committed", committed)
+        directives.isolate(site.coordinator, "b", by="ada", why="wrong results")
+        site.settles()
+        return committed(kafka, wanted)
+
+    monkeypatch.setattr(type(site.kafka), "committed", after_a_plan)
+    (report,) = transitions.preview(site.coordinator, ["orders"])
+    assert "ZooKeeper was" not in report.reason, report.reason
+    assert report.epoch == site.node().epoch
+
+
+def test_a_topic_as_it_was_before_the_consumers_answers_is_not_taken_for_a_restored_one(site: Site) -> None:
+    c = lagging(site)
+    site.starts("c")
+    site.settles()
+    assert transitions.preview(c, ["orders"])[0].outcome is Outcome.UNCHANGED
+    assert transitions.step(c, ["orders"], LOOP)[0].outcome is Outcome.UNCHANGED
+
+
+# Many at once --------------------------------------------------------------------------------------------------------
+
+
+def test_fifty_topics_in_one_call_one_transaction_each() -> None:
+    names = tuple(f"topic-{number:02d}" for number in range(50))
+    site = Site()
+    for name in names:
+        site.add_topic(name, 3)
+    site.starts("a", "b")
+    reports = transitions.plan(site.coordinator, names, ONE)
+    assert [r.topic for r in reports] == list(names)
+    assert {r.outcome for r in reports} == {Outcome.WRITTEN}
+    site.everybody_acts()
+    assert {r.after for r in transitions.settle(site.coordinator, names, ONE)} == {State.STABLE}
+    assert all(len(site.history(name)) == 2 for name in names)
+
+
+# Who is there --------------------------------------------------------------------------------------------------------
+
+
+def test_a_first_answer_is_noted_and_a_consumer_is_no_target_before(site: Site) -> None:
+    site.starts("c")
+    site.processes["c"].silence = Silence.REFUSED
+    site.clock.advance(2)
+    transitions.plan(site.coordinator, ["orders"], ONE)
+    assert observe.load_claims(site.coordinator, ["c"], {})["c"].answered == 0
+    assert site.state().state is State.STABLE
+    site.processes["c"].silence = None
+    transitions.plan(site.coordinator, ["orders"], ONE)
+    assert observe.load_claims(site.coordinator, ["c"], {})["c"].answered == 1
+    assert site.state().state is State.CLOSING
+
+
+def test_the_answer_of_another_process_at_its_address_is_not_its_first(site: Site) -> None:
+    site.starts("c")
+    process = site.processes["c"]
+    site.statuses.answers["c"] = lambda asked: replace(process.answer(asked), incarnation=7)  # type: ignore[type-var]
+    look(site)
+    assert observe.load_claims(site.coordinator, ["c"], {})["c"].answered == 0
+
+
+def look(site: Site) -> observe.Snapshot:
+    return observe.snapshot(site.coordinator, transitions.topics(site.coordinator))
+
+
+def test_an_absence_is_noted_when_it_is_seen_and_forgotten_when_it_ends(site: Site) -> None:
+    process = site.processes["b"]
+    process.silence = Silence.SILENT
+    site.loses_session("b")
+    assert look(site).world.claims["b"].absence is not None
+    began = site.clock.now()
+    site.clock.advance(5)
+    absence = look(site).world.claims["b"].absence
+    assert absence is not None
+    assert absence.since_at == began
+    process.silence = None
+    assert look(site).world.claims["b"].absence is None, "it answers: detached"
+
+
+def test_refusals_count_while_the_session_of_a_dead_process_still_runs(site: Site) -> None:
+    died_at, process = site.clock.now(), site.processes["b"]
+    process.silence = Silence.REFUSED
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert observe.load_claims(site.coordinator, ["b"], {})["b"].refused_at == died_at
+    assert site.counts() == {"a": 2, "b": 2}, "a registered one is never gone"
+    site.clock.advance(site.zk.session_timeout_s)
+    site.loses_session("b")
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    claim = observe.load_claims(site.coordinator, ["b"], {})["b"]
+    assert claim.ended == {1: Ending.REFUSED}
+    assert not claim.refused_at
+    assert site.counts() == {"a": 4}
+
+
+@pytest.mark.parametrize("meanwhile", [None, Silence.SILENT])
+def test_a_registered_consumer_that_does_not_refuse_any_more_begins_anew(site: Site, meanwhile: Silence | None) -> None:
+    process = site.processes["b"]
+    process.silence = Silence.REFUSED
+    look(site)
+    process.silence = meanwhile
+    look(site)
+    site.clock.advance(site.zk.session_timeout_s)
+    process.silence = Silence.REFUSED
+    site.loses_session("b")
+    assert look(site).world.claims["b"].absence == Absence(1, site.clock.now(), site.clock.now())
+
+
+def test_silence_after_the_session_ended_takes_what_was_refused_before_it_back(site: Site) -> None:
+    process = site.processes["b"]
+    process.silence = Silence.REFUSED
+    look(site)
+    site.clock.advance(site.zk.session_timeout_s)
+    site.loses_session("b")
+    process.silence = Silence.SILENT
+    look(site)
+    process.silence = Silence.REFUSED
+    assert look(site).world.claims["b"].absence == Absence(1, site.clock.now(), site.clock.now())
+
+
+@pytest.mark.parametrize("over", [True, False], ids=["its process is gone", "its process lives"])
+def test_a_quick_restart_ends_the_life_before_it_only_if_that_process_is_gone(site: Site, over: bool) -> None:
+    claim = observe.load_claims(site.coordinator, ["b"], {})["b"]
+    old = replace(site.processes["b"].member, process="one")
+    site.zk.transact([write_claim(site.paths, replace(claim, process="one"))])
+    site.loses_session("b")
+    new = replace(old, incarnation=5, address="http://b:2", process="two")
+    session = site.server.connect()
+    ZooKeeperRegistry(session, site.paths, site.clock, is_gone=lambda name: over and name == "one").register(new)
+    del site.processes["b"]
+    site.process(new, session)
+    site.clock.advance(site.coordinator.policy.settle_max_s)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.node().incarnations == {"a": 1, "b": 5 if over else 1}
+    assert site.node().guarded == frozenset()
+    site.check()
+
+
+def test_a_refusing_address_that_has_answered_is_gone_after_a_session_time_out(site: Site) -> None:
+    site.dies("b", how=None)
+    timeout_s = site.zk.session_timeout_s
+    assert look(site).world.claims["b"].ended == {}
+    site.clock.advance(timeout_s - 0.1)
+    assert look(site).world.claims["b"].ended == {}
+    site.clock.advance(0.1)
+    assert look(site).world.claims["b"].ended == {1: Ending.REFUSED}
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 4}
+
+
+def test_a_successors_refusing_address_says_nothing_of_its_predecessor(site: Site) -> None:
+    # b's first process is cut off but alive; its second one registers elsewhere and does not listen yet.
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    look(site)
+    site.join("b")
+    site.statuses.answers["b"] = Unreachable(Silence.REFUSED, "connection refused")
+    for _ in range(3):
+        site.clock.advance(9)
+        assert look(site).world.claims["b"].ended == {}
+
+
+def test_a_successor_that_vanished_again_says_nothing_of_its_predecessor(site: Site) -> None:
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    session = site.server.connect()
+    site.join("b", session)
+    session.close()
+    site.statuses.answers["b"] = Unreachable(Silence.REFUSED, "connection refused")
+    for _ in range(3):
+        site.clock.advance(9)
+        assert look(site).world.claims["b"].ended == {}
+
+
+@pytest.mark.parametrize(("boot", "gone"), [("boot", True), ("other", False), ("", False)])
+def test_a_refusal_at_loopback_counts_on_the_same_boot_only(boot: str, gone: bool) -> None:
+    site = Site()
+    site.coordinator = replace(site.coordinator, boot_id=boot)
+    site.add_topic()
+    session = site.server.connect()
+    incarnation = claim_incarnation(session, site.paths, "b", 1)
+    member = Member("b", incarnation, "http://127.0.0.1:9000", "boot")
+    site.register(member, session)
+    process = site.process(member, session)
+    site.settles()
+    session.close()
+    process.silence = Silence.REFUSED
+    look(site)
+    site.clock.advance(site.zk.session_timeout_s)
+    assert (look(site).world.claims["b"].ended != {}) is gone
+
+
+def test_an_absent_and_silent_consumer_is_isolated_by_the_platform_after_its_time(site: Site) -> None:
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    look(site)
+    site.clock.advance(site.policy.absent_after_s - 0.1)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.isolation("b") is None
+    assert site.counts() == {"a": 2, "b": 2}
+    site.clock.advance(0.1)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    isolation = site.isolation("b")
+    assert isolation is not None
+    assert (isolation.by, isolation.incarnation, isolation.readmit) == ("platform", 1, True)
+    assert "30 s" in isolation.why
+    assert site.counts() == {"a": 4}
+    assert site.node().guarded != frozenset()
+
+
+def test_the_time_that_an_absent_consumer_has_to_answer_is_time_of_silence(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    ask = type(site.statuses).ask
+
+    def waits(statuses: FakeStatusClient, *asked: Any) -> Mapping[str, Answer]:
+        site.clock.advance(2.0)
+        return ask(statuses, *asked)
+
+    monkeypatch.setattr(type(site.statuses), "ask", waits)
+    asked_at = site.clock.now()
+    noted = look(site).world.claims["b"].absence
+    assert noted is not None
+    assert noted.since_at == asked_at
+    site.with_policy(absent_after_s=2.0)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.isolation("b") is not None
+
+
+def test_the_platform_isolates_nobody_who_has_registered_since_it_looked(site: Site) -> None:
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    seen = look(site).world
+    path = site.paths.id("b")
+    site.zk.transact([SetData(path, site.zk.get(path).data)])
+    assert observe._isolate(site.coordinator, seen, "b", 1) is None
+    assert site.isolation("b") is None
+    assert observe._isolate(site.coordinator, look(site).world, "b", 1) is not None
+
+
+def test_a_site_may_hold_for_a_person_instead(site: Site) -> None:
+    site.with_policy(hold_absent=True)
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    for _ in range(3):
+        transitions.step(site.coordinator, ["orders"], LOOP)
+        site.clock.advance(60)
+    assert site.isolation("b") is None
+    assert site.counts() == {"a": 2, "b": 2}
+
+
+def test_an_owner_whose_claim_was_lost_with_zookeeper_is_noted_and_isolated_all_the_same(site: Site) -> None:
+    site.loses_session("b")
+    site.processes["b"].silence = Silence.SILENT
+    path = site.paths.id("b")
+    site.zk.transact([Delete(path)])
+    look(site)
+    claim = decode_claim(path, site.zk.get(path).data, "b", 0)
+    assert claim.incarnation == 1, "whoever starts under the id next is another one"
+    assert claim.absence is not None
+    site.clock.advance(site.policy.absent_after_s)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 4}
+
+
+def test_a_registered_consumer_is_never_isolated_however_long_it_is_silent(site: Site) -> None:
+    site.processes["b"].silence = Silence.SILENT
+    for _ in range(5):
+        transitions.step(site.coordinator, ["orders"], LOOP)
+        site.clock.advance(600)
+    assert site.isolation("b") is None
+    assert site.counts() == {"a": 2, "b": 2}
+
+
+def test_a_detached_consumer_keeps_its_partitions_and_is_never_isolated(site: Site) -> None:
+    site.loses_session("b")
+    for _ in range(5):
+        transitions.step(site.coordinator, ["orders"], LOOP)
+        site.clock.advance(600)
+    assert site.isolation("b") is None
+    assert site.counts() == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("by", ["wait", "step"])
+def test_a_detached_consumer_is_handed_the_node_when_it_has_to_close(site: Site, by: str) -> None:
+    joining(site)
+    giver = next(iter(site.node().handoff.values())).giver
+    site.loses_session(giver)
+    site.statuses.posted.clear()
+    if by == "wait":
+        transitions.await_closed(site.coordinator, ["orders"])
+    else:
+        assert transitions.step(site.coordinator, ["orders"], LOOP)[0].reason == f"no longer a target: {giver}"
+        transitions.step(site.coordinator, ["orders"], LOOP)
+    assert [(who, topic) for who, topic, _ in site.statuses.posted] == [(giver, "orders")]
+    assert codec.decode_node("posted", site.statuses.posted[0][2]) == site.node()
+    process = site.processes[giver]
+    process.accept("orders", site.node())
+    process.act("orders")
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.state().state is State.STARTING
+    assert "c" in site.counts()
+
+
+def test_nobody_else_is_handed_the_node(site: Site) -> None:
+    joining(site)
+    transitions.await_closed(site.coordinator, ["orders"])
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.statuses.posted == []
+
+
+@pytest.mark.parametrize("how", [Ending.REAPED, Ending.REFUSED])
+def test_a_dead_consumers_partitions_wait_for_the_same_id_while_the_grace_lasts(how: Ending) -> None:
+    site = stable_site("a", "b")
+    site.with_policy(rejoin_grace_s=20.0)
+    site.dies("b", how)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 2, "b": 2}
+    site.clock.advance(19.9)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 2, "b": 2}
+    site.clock.advance(0.1)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 4}
+
+
+def test_a_grace_that_is_longer_than_the_absence_limit_is_kept() -> None:
+    site = stable_site("a", "b")
+    site.with_policy(rejoin_grace_s=90.0)
+    site.dies("b")
+    for _ in range(3):
+        transitions.step(site.coordinator, ["orders"], LOOP)
+        site.clock.advance(29.9)
+    assert site.isolation("b") is None
+    assert site.counts() == {"a": 2, "b": 2}
+
+
+def test_a_grace_that_was_noted_by_a_clock_that_is_ahead_counts_anew() -> None:
+    site = stable_site("a", "b")
+    site.with_policy(rejoin_grace_s=20.0)
+    site.dies("b")
+    ahead = FakeClock(site.clock.now() + 3600.0)
+    transitions.step(replace(site.coordinator, clock=ahead), ["orders"], LOOP)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 2, "b": 2}
+    site.clock.advance(20.0)
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    assert site.counts() == {"a": 4}
+
+
+def test_the_same_id_gets_its_partitions_back_within_the_grace() -> None:
+    site = stable_site("a", "b")
+    site.with_policy(rejoin_grace_s=20.0)
+    before = dict(site.node().assignments)
+    site.dies("b")
+    transitions.step(site.coordinator, ["orders"], LOOP)
+    site.starts("b")
+    site.settles()
+    assert dict(site.node().assignments) == before
+    assert site.node().incarnations["b"] == 2
+
+
+# Waiting -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_wait_names_who_holds_it_up(site: Site) -> None:
+    joining(site)
+    giver = next(iter(site.node().handoff.values())).giver
+    site.processes[giver].silence = Silence.SILENT
+    report = transitions.await_closed(site.coordinator, ["orders"])
+    assert report.waiting is Waiting.PENDING
+    assert report.blockers == {"orders": (giver,)}
+    assert giver in report.topics["orders"]
+    assert report.pending == ("orders",)
+    site.clock.advance(site.policy.stuck_after_s - 0.1)
+    assert transitions.await_closed(site.coordinator, ["orders"]).waiting is Waiting.PENDING
+    site.clock.advance(0.1)
+    report = transitions.await_closed(site.coordinator, ["orders"])
+    assert report.waiting is Waiting.BLOCKED
+    assert report.pending == ("orders",)
+
+
+def test_a_wait_ends_when_a_new_plan_is_due(site: Site) -> None:
+    joining(site)
+    site.starts("d")
+    site.clock.advance(2)
+    assert transitions.await_closed(site.coordinator, ["orders"]).waiting is Waiting.REPLAN
+
+
+def test_a_held_topic_is_waited_for_once(site: Site) -> None:
+    joining(site)
+    site.kafka.create_topic("orders", 4)
+    report = transitions.await_closed(site.coordinator, ["orders"])
+    assert (report.waiting, report.pending) == (Waiting.PENDING, ("orders",))
+    assert "recreated" in report.topics["orders"]
+
+
+def test_a_lost_consumer_ends_a_wait_too(site: Site) -> None:
+    joining(site)
+    site.dies(next(iter(site.node().handoff.values())).giver)
+    assert transitions.await_closed(site.coordinator, ["orders"]).waiting is Waiting.CONFIRMED
+
+
+def test_a_wait_for_a_topic_in_another_state_is_over(site: Site) -> None:
+    joining(site)
+    assert transitions.await_started(site.coordinator, ["orders"]).waiting is Waiting.CONFIRMED
+    assert transitions.await_started(site.coordinator, ["orders"]).pending == ()
+
+
+def test_a_topic_that_waits_holds_up_no_other() -> None:
+    site = stable_site("a", "b", names=("orders", "payments"))
+    site.starts("c")
+    site.clock.advance(2)
+    transitions.plan(site.coordinator, ["orders", "payments"], ONE)
+    for _ in range(2):
+        for process in site.processes.values():
+            process.read("payments")
+            process.act("payments")
+    report = transitions.await_closed(site.coordinator, ["orders", "payments"])
+    assert report.waiting is Waiting.PENDING
+    assert report.confirmed == ("payments",)
+    assert report.pending == ("orders",)
+    first, second = transitions.start(site.coordinator, ["orders", "payments"], ONE)
+    assert (first.outcome, second.outcome) == (Outcome.WAITING, Outcome.WRITTEN)
+
+
+def test_a_consumer_that_releases_but_goes_on_running_blocks_the_start(site: Site) -> None:
+    joining(site)
+    giver = next(iter(site.node().handoff.values())).giver
+    site.processes[giver].stubborn = True
+    site.everybody_acts()
+    assert site.releases() != {}
+    assert transitions.start(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WAITING
+    assert transitions.await_closed(site.coordinator, ["orders"]).blockers == {"orders": (giver,)}
+    assert site.state().state is State.CLOSING
+
+
+# The world of one look -----------------------------------------------------------------------------------------------
+
+
+def test_loads_are_those_of_the_other_topics() -> None:
+    site = stable_site("a", "b", partitions=4, names=("orders", "payments"))
+    snapshot = look(site)
+    assert snapshot.world_of("orders").loads == {"a": 2, "b": 2}
+    assert snapshot.world_of("nothing").loads == {"a": 4, "b": 4}
+
+
+def test_loads_of_many_topics_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    added: list[object] = []
+
+    class Noted(Counter[str]):
+        def update(self, *given: object, **named: int) -> None:
+            added.append(given)
+            super().update(*given, **named)  # type: ignore[arg-type]
+
+    names = tuple(f"topic-{number:02d}" for number in range(30))
+    site = stable_site("a", "b", partitions=2, names=names)
+    monkeypatch.setattr(observe, "Counter", Noted)
+    snapshot = look(site)
+    assert all(snapshot.world_of(name).loads == {"a": 29, "b": 29} for name in names)
+    assert len(added) < 5 * len(names), "for each topic all the others again: 90,000 sums for 300 topics"
+
+
+def test_presence_of_everybody_is_live_when_all_is_well(site: Site) -> None:
+    world = look(site).world
+    assert {presence(c, 1, world, Policy()) for c in ("a", "b")} == {Presence.LIVE}
+
+
+def test_a_claim_noted_twice_at_once_is_noted_once(site: Site) -> None:
+    site.dies("b", how=None)
+    raced: list[object] = []
+
+    def race(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        first = operations[0]
+        if zk is site.zk and isinstance(first, SetData) and "/ids/" in first.path and not raced:
+            raced.append(observe.snapshot(other(site), ["orders"]))
+
+    site.server.before_write = race
+    look(site)
+    assert observe.load_claims(site.coordinator, ["b"], {})["b"].absence is not None
