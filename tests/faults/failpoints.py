@@ -236,7 +236,7 @@ def _caller() -> str:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename
-        if path.endswith(("/core/znodes.py", "/service/asked.py")):
+        if path.endswith(("/core/protocol/znodes.py", "/service/nodes/action_log.py")):
             frame = frame.f_back  # a write belongs to the function that made it
             continue
         if "/adapters/" not in path and any(part in path for part in PRODUCTION):

@@ -61,7 +61,7 @@ CONSUMER_ROUTES = (
 
 def _routes(router: str, prefix: str = "") -> Iterator[Route]:
     """The routes of one router of the pages, read from the source: Airflow is not imported for it."""
-    for path in sorted((ROOT / "plugins" / "coordinator_ui").glob("*.py")):
+    for path in sorted((ROOT / "plugins" / "coordinator_ui").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             for one in getattr(node, "decorator_list", []):
                 if isinstance(one, ast.Call) and getattr(getattr(one.func, "value", None), "id", "") == router:

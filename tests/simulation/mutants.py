@@ -1675,13 +1675,13 @@ MUTANTS = (
     ),
     # Approvals
     Mutant(
-        "approving.answer",
+        "plans_to_approve.answer",
         "if found.digest != digest:",
         "if False:",
         "a plan is not approved by the digest of a former one",
     ),
     Mutant(
-        "approving.answer",
+        "plans_to_approve.answer",
         "check_entitled(c, by)",
         "pass",
         "only who may approve does",

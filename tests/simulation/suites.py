@@ -8,7 +8,7 @@ from tests.simulation.search import SMALL
 from tests.simulation.states import Found
 from tests.simulation.sweep import Search
 
-_ELSEWHERE = ("demo", "embedded", "launch", "test_protocol_walk.py", "test_weighted.py")
+_ELSEWHERE = ("devstack", "launch", "test_protocol_walk.py", "test_weighted.py")
 """What another suite runs, what takes long, and what starts processes."""
 UNIT = (
     *(
@@ -19,7 +19,7 @@ UNIT = (
     ),
     "tests/scenarios/test_scenarios.py",
 )
-MACHINE = ("tests/unit/coordinator_tasks/core/test_protocol_walk.py", "tests/simulation/test_machine.py")
+MACHINE = ("tests/unit/coordinator_tasks/core/machine/test_protocol_walk.py", "tests/simulation/test_machine.py")
 SEEDS = 1500
 
 Suite = Callable[[Tests, Change], bool]

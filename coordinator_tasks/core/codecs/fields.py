@@ -214,7 +214,7 @@ is tried again and finds its own record is not refused for what it has done.
 `changes` | `node`, `field`, and its JSON `before` and `after`, each at most 500 characters
 """,
     "history/:growth/[APP]": """
-How a fleet grows. A change of the fleet and the memory of it are one transaction. The policy is the pure function `core/growth.py`.
+How a fleet grows. A change of the fleet and the memory of it are one transaction. The policy is the pure function `core/fleet/growth.py`.
 
 `limits` | of a person
 `memory` | the measured `capacity` of one consumer (records/s), past `decisions`, `wanted`, and the `latest` decision

@@ -163,7 +163,7 @@ def test_versions_are_those_of_the_frozen_requirements() -> None:
     tags = dict(image.split(":", 1) for image in bases())
     assert tags["apache/spark"].startswith(f"{pin('pyspark')}-")
     assert tags["apache/airflow"] == f"slim-{pin('apache-airflow')}-python3.11"
-    jars = next((ROOT / "coordinator_tasks" / "embedded").glob("kafka-*.sha256")).stem
+    jars = next((ROOT / "coordinator_tasks" / "devstack" / "embedded").glob("kafka-*.sha256")).stem
     assert f"kafka-{tags['apache/kafka']}" == jars
 
 

@@ -62,8 +62,7 @@ def test_it_holds_everything_that_a_site_needs_and_nothing_of_the_demo(unpacked:
     assert packages == {"coordinator_tasks", "coordinator_plugin", "coordinator_ui", "coordinator_dags", "spark_apps"}
     (monitoring,) = unpacked.glob("*.data/data/share/kafka-partition-coordinator/monitoring")
     assert {path.name for path in monitoring.iterdir()} == {"alerts.yml", "dashboard.json", "prometheus.yml"}
-    assert not (unpacked / "coordinator_tasks" / "embedded").exists()
-    assert not (unpacked / "coordinator_tasks" / "demo").exists()
+    assert not (unpacked / "coordinator_tasks" / "devstack").exists()
     for typed in packages - {"coordinator_dags"}:
         assert (unpacked / typed / "py.typed").exists(), typed
     templates = ROOT / "plugins" / "coordinator_ui" / "templates"

@@ -371,7 +371,7 @@ def test_an_end_is_reported_with_the_modules_that_are_installed_then(tmp_path: P
     eventually((launched.folder.path / "helper").exists)
     errors = packages / "coordinator_tasks" / "core" / "errors.py"
     errors.write_text(errors.read_text() + "\n\nclass OfTheNextRelease(Refused):\n    pass\n")
-    library = packages / "coordinator_tasks" / "service" / "fleet.py"
+    library = packages / "coordinator_tasks" / "service" / "nodes" / "fleet.py"
     library.write_text("from coordinator_tasks.core.errors import OfTheNextRelease\n" + library.read_text())
     os.kill(launched.number_in("helper"), signal.SIGKILL)
     os.kill(int(launched.folder.lock.read_text()), signal.SIGTERM)
