@@ -10,7 +10,7 @@ import pytest
 from coordinator_tasks import show
 from coordinator_tasks.core.model import Actor, Asked
 from coordinator_tasks.core.names import COMMANDS, spelled
-from coordinator_tasks.service.actions import ACTIONS
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from dags.actions import build
 from tests.guide import guide
 

@@ -51,7 +51,7 @@ class Launched:
             "from spark_apps.launch import launcher\n"
             "launcher.DRIVER_GRACE_S = 1.0\n"
             "def told(request, incarnation):\n"
-            "    from coordinator_tasks.service import fleet\n"
+            "    from coordinator_tasks.service.nodes import fleet\n"
             "    (request.folder.path / 'told').write_text(str(incarnation))\n"
             "    (request.folder.path / 'why').write_text(request.folder.reason())\n"
             "launcher._write_end = told\n"
