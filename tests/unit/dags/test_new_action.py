@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 from coordinator_tasks.cli.actions import add
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.model import Actor
+from coordinator_tasks.service.actions import parameters
 from coordinator_tasks.service.actions.action import Action, Done, Given
-from coordinator_tasks.service.actions.declarations import ACTIONS, parameters
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from dags.actions import build
 from tests.fakes.cluster import Cluster
