@@ -8,10 +8,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from spark_apps.pipelines import audit, orders, schema_registry
-from spark_apps.pipelines.json_records import MORE, NO_DOCUMENT
+from spark_apps.pipelines import audit, orders, protobuf_records, schema_registry
+from spark_apps.pipelines.json_records import MORE, NO_DOCUMENT, document
 from spark_apps.spark import session
 from tests.integration.spark_submit import JAVA_OPTIONS
+from tests.shop_messages import SHOP
 
 pytestmark = pytest.mark.integration
 ORDER = {"order_id": "1", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}
@@ -115,3 +116,14 @@ def test_the_id_of_a_schema_may_be_any_four_bytes(spark: SparkSession) -> None:
     values = b"\0\0\0\x01\x2cab", b"\0\xff\xff\xff\xffab", b"\0", b"", None
     found = records(spark, *values).select(schema_registry.schema_id("value").alias("id")).toArrow().to_pylist()
     assert [row["id"] for row in found] == [300, 2**32 - 1, None, None, None]
+
+
+def test_a_protobuf_record_is_one_message_to_its_last_byte(spark: SparkSession) -> None:
+    one = protobuf_records.message(SHOP, "shop.Order")(order_id="a", quantity=2).SerializeToString()
+    read = protobuf_records.as_json(F.col("value"), SHOP, "shop.Order").alias("read")
+    rows = records(spark, one, one + one, one + b"\x78\x01", None).select(read)
+    found = rows.select(
+        document(F.col("read.json"), "order_id STRING, quantity INT").document, "read.problem"
+    ).collect()
+    assert found[0][0].asDict() == {"order_id": "a", "quantity": 2}
+    assert [row.problem for row in found] == [None, protobuf_records.MORE, protobuf_records.UNKNOWN, "no value"]

@@ -1,0 +1,67 @@
+"""A record is one Protobuf message to its last byte, or is refused with the reason."""
+
+import json
+
+import pytest
+from google.protobuf import descriptor_pb2
+
+from spark_apps.pipelines.protobuf_records import MORE, NO_MESSAGE, UNKNOWN, message, read
+from tests.shop_messages import SHOP
+
+ORDER = message(SHOP, "shop.Order")(order_id="a", quantity=2, tags=["new"]).SerializeToString()
+PARCEL = b"\x0a" + bytes([len(ORDER) + 2]) + ORDER + b"\x78\x01"
+"""Around an order that has an unknown field."""
+
+
+def test_a_message_is_read_with_the_names_of_its_schema() -> None:
+    text, problem = read(ORDER, SHOP, "shop.Order")
+    assert (json.loads(text or ""), problem) == ({"order_id": "a", "quantity": 2, "tags": ["new"]}, None)
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (ORDER + ORDER, MORE),
+        (ORDER + b"\x10\x03", MORE),
+        (ORDER + b"\x10\x00", MORE),
+        (ORDER + b"\x78\x01", UNKNOWN),
+        (ORDER + b"\x00", NO_MESSAGE),
+        (ORDER[:-1], NO_MESSAGE),
+        (b"text", NO_MESSAGE),
+        (b"\x0a\x01\xff", NO_MESSAGE),
+    ],
+    ids=[
+        "a second message behind it",
+        "a field behind it",
+        "a default behind it",
+        "an unknown field behind it",
+        "a byte behind it",
+        "cut short",
+        "text",
+        "no UTF-8",
+    ],
+)
+def test_a_record_that_is_not_one_message_to_its_last_byte_is_refused(record: bytes, problem: str) -> None:
+    assert read(record, SHOP, "shop.Order") == (None, problem)
+
+
+def test_an_unknown_field_within_a_message_is_refused() -> None:
+    assert read(PARCEL, SHOP, "shop.Parcel") == (None, UNKNOWN)
+
+
+def test_messages_of_lists_alone_have_no_end() -> None:
+    """Two of them are one longer list: the format cannot say otherwise."""
+    tags = message(SHOP, "shop.Order")(tags=["new"]).SerializeToString()
+    text, problem = read(tags + tags, SHOP, "shop.Order")
+    assert (json.loads(text or ""), problem) == ({"tags": ["new", "new"]}, None)
+
+
+def test_a_time_that_json_cannot_say_is_refused() -> None:
+    late = message(SHOP, "shop.Late")(at={"seconds": 2**40}).SerializeToString()
+    assert read(late, SHOP, "shop.Late") == (None, NO_MESSAGE)
+
+
+def test_a_message_that_the_descriptors_do_not_have_is_an_error_at_once() -> None:
+    with pytest.raises(KeyError, match=r"shop\.Nothing"):
+        message(SHOP, "shop.Nothing")
+    assert descriptor_pb2.FileDescriptorSet.FromString(SHOP).file
