@@ -3,8 +3,5 @@
 #   docker compose build airflow-init
 #   docker build --tag partition-coordinator-airflow-kubernetes:0.3.0 --file docs/kubernetes/airflow.Dockerfile docs/kubernetes
 FROM partition-coordinator-airflow:0.3.0
-# Airflow and PySpark stay as they are frozen. Celery 5.7 breaks its provider.
-RUN pip install --no-cache-dir apache-airflow==3.3.2 pyspark==4.3.0 \
-    apache-airflow-providers-celery==3.26.0 celery==5.6.3 \
-    apache-airflow-providers-cncf-kubernetes==10.25.0 \
-    apache-airflow-providers-fab==3.10.2
+COPY airflow-requirements.txt /opt/coordinator/airflow-requirements.txt
+RUN pip install --no-cache-dir --require-hashes --no-deps -r /opt/coordinator/airflow-requirements.txt

@@ -137,6 +137,9 @@ def lay_checkout(folder: Path) -> None:
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, target)
+    # A stand-in has the tag of its original, and another digest.
+    compose = folder / "docker-compose.yaml"
+    compose.write_text(re.sub(r"@sha256:[0-9a-f]{64}", "", compose.read_text()))
 
 
 def fill_env(checkout: Path, **values: str) -> None:

@@ -20,6 +20,10 @@ EXAMPLE = (ROOT / "docs" / "compose.env.example").read_text()
 VARIABLE = re.compile(r"\$\{([A-Z_]+)(:\?[^}]*)?\}")
 BUILT = re.compile(rf"partition-coordinator-(airflow|spark):{re.escape(__version__)}")
 VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+WITHOUT_DIGEST = {"apache/airflow", "apache/spark"}
+"""Of their tags no digest was verified; docs/dependencies.md says how a site pins them."""
+KUBERNETES = ROOT / "docs" / "kubernetes"
 
 compose: dict[str, Any] = yaml.safe_load(TEXT)
 services: dict[str, dict[str, Any]] = compose["services"]
@@ -39,7 +43,12 @@ def environment(service: str) -> dict[str, str]:
 
 
 def bases() -> list[str]:
-    """Every image that is not built here."""
+    """Every image that is not built here, by its name and tag."""
+    return [DIGEST.sub("", one) for one in references()]
+
+
+def references() -> list[str]:
+    """Every image that is not built here, as the file names it."""
     found = [s["image"] for s in services.values() if "build" not in s]
     for text in dockerfiles.values():
         found += re.findall(r"^(?:FROM |COPY --from=)(\S+)", text, re.MULTILINE)
@@ -60,6 +69,9 @@ def test_every_image_is_pinned_to_a_version() -> None:
         assert name
         assert VERSION.search(tag), f"{image} names no version"
         assert "latest" not in tag
+    assert {one.partition(":")[0] for one in references() if not DIGEST.search(one)} == WITHOUT_DIGEST
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    assert all(f"`{name}`" in page for name in WITHOUT_DIGEST)
     assert all(BUILT.fullmatch(s["image"]) for s in services.values() if "build" in s)
     assert len(dockerfiles) == 2, "one image for Airflow, one for Spark and the launcher"
 
@@ -70,7 +82,7 @@ def test_every_base_has_a_stand_in_for_the_test_on_an_engine() -> None:
 
 
 def test_kubernetes_runs_the_images_of_this_release() -> None:
-    folder = ROOT / "docs" / "kubernetes"
+    folder = KUBERNETES
     values = yaml.safe_load((folder / "airflow-values.yaml").read_text())
     assert values["airflowVersion"] == pin("apache-airflow")
     airflow = f"{values['defaultAirflowRepository']}:{values['defaultAirflowTag']}"
@@ -88,12 +100,17 @@ def test_kubernetes_runs_the_images_of_this_release() -> None:
 
 def test_airflow_on_kubernetes_has_its_executor_the_charts_log_in_and_a_client_of_kubernetes() -> None:
     """The slim image has none of them."""
-    values = yaml.safe_load((ROOT / "docs" / "kubernetes" / "airflow-values.yaml").read_text())
-    built = (ROOT / "docs" / "kubernetes" / "airflow.Dockerfile").read_text()
+    values = yaml.safe_load((KUBERNETES / "airflow-values.yaml").read_text())
+    built = (KUBERNETES / "airflow-requirements.txt").read_text()
     for provider in (values["executor"].removesuffix("Executor").lower(), "cncf-kubernetes", "fab"):
         assert f"apache-airflow-providers-{provider}==" in built
-    for package in ("apache-airflow", "pyspark"):
-        assert f" {package}=={pin(package)} " in built, "pip may not replace it"
+    added, frozen = (
+        dict(re.findall(r"^(\S+)==(\S+) ", text, re.MULTILINE))
+        for text in (built, (ROOT / "requirements.txt").read_text())
+    )
+    assert added.keys() & frozen.keys() == {"python-dateutil"}, "nothing else of the frozen packages is replaced"
+    tested = re.findall(r"^(\S+)==(\S+) ", (ROOT / "tests" / "clusters" / "celery.txt").read_text(), re.MULTILINE)
+    assert {name: added.get(name, frozen.get(name)) for name, _ in tested} == dict(tested)
 
 
 def test_airflow_on_kubernetes_launches_in_the_pool_that_is_always_there() -> None:

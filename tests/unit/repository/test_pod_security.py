@@ -81,6 +81,10 @@ def test_a_driver_s_account_makes_no_pod_with_a_secret_but_its_cluster_s() -> No
 def test_pip_installs_only_what_has_a_checksum() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
     texts = {one["build"]["dockerfile_inline"] for one in services.values() if "build" in one}
+    texts |= {file.read_text() for file in (MANIFESTS / "Dockerfile", MANIFESTS / "airflow.Dockerfile")}
     lines = [line for text in texts for line in re.findall("pip install.*", text)]
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert all("--require-hashes" in line for line in lines)
+    assert not [line for text in texts for line in re.findall(".*(?:curl|wget|ADD|https?:).*", text)], (
+        "no other download"
+    )
