@@ -39,14 +39,12 @@ from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, 
 from benchmarks.result import grid
 
 PROJECT = Path(__file__).resolve().parent.parent
-README, MEASUREMENTS, FURTHER, FAULTS, DELIVERY = (
+README, MEASUREMENTS, FURTHER = (
     PROJECT / name
     for name in (
         "README.md",
         "docs/measurements.md",
         "benchmarks/results/README.md",
-        "docs/reliability.md",
-        "docs/delivery.md",
     )
 )
 RESULTS = PROJECT / "benchmarks" / "results"
@@ -382,8 +380,8 @@ PLACES = (
     Place(FURTHER, "live page", ("live_page",), live_page.markdown),
     Place(FURTHER, "growth policies", ("autoscale",), autoscale.markdown),
     Place(FURTHER, "reads", ("reads",), reads.markdown),
-    Place(FAULTS, "fence", ("fence",), fence.markdown),
-    Place(DELIVERY, "sinks", ("sinks",), sinks.markdown),
+    Place(FURTHER, "fence", ("fence",), fence.markdown),
+    Place(FURTHER, "sinks", ("sinks",), sinks.markdown),
 )
 
 

@@ -54,7 +54,6 @@ REGISTER = (
         r"curl ",
         reason="PORT is the reader's; tests/integration/test_agent_plain.py asks that address",
     ),
-    Entry("docs/delivery.md", r"PYTHONPATH=\. \.venv/bin/python -m benchmarks\.", reason=MEASURES),
     Entry("docs/install.md", r"", "tests/clusters/test_install_page.py"),
     Entry("docs/operations.md", r".*airflow db clean ", reason="it deletes runs from the database of a site's Airflow"),
     Entry(
@@ -80,8 +79,6 @@ REGISTER = (
         r".*coordinator_tasks approve ",
         "tests/unit/coordinator_tasks/service/plan/test_approvals.py",
     ),
-    Entry("docs/reliability.md", r"make simulate", reason=SUITE),
-    Entry("docs/reliability.md", r"PYTHONPATH=.*tests\.simulation", reason=SUITE),
     Entry(
         "docs/state-machine.md",
         r".*core\.machine\.diagram",
