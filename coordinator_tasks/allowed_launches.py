@@ -4,6 +4,7 @@ A fleet stands in ZooKeeper. Whoever writes it must not choose the code that run
 writes.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -50,6 +51,10 @@ _CODE_FOR = ("--pattern", "--pipeline")
 _SET, _OPTION, _CHECKPOINTS, _ADVERTISE = "--set", "--option", "--checkpoints", "--advertise"
 _OTHERS = ("--listen", _SET)
 """Arguments whose names are beginnings of one above."""
+_CONF_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters except tab and line feed, which a value may have."""
 _OWN_HOST = ("host", "address")
 """Words for `--advertise`."""
 
@@ -89,7 +94,7 @@ class AllowedLaunches:
         for name, value in _options(fleet.arguments):
             if problem := self._argument_problem(fleet, name, value):
                 return problem
-        return ""
+        return _text_problem(fleet)
 
     def _conf_problem(self, fleet: Fleet, name: str, value: str) -> str:
         harmless = any(fnmatchcase(name, one) for one in HARMLESS_CONF)
@@ -132,6 +137,31 @@ class AllowedLaunches:
             if not any(fnmatchcase(module, one) for one in (OWN_CODE, *_list(self.code))):
                 return _refused(fleet, "the code", module, "code")
         return ""
+
+
+def _text_problem(fleet: Fleet) -> str:
+    """A name that a later program reads differently: Spark's shell scripts delete every carriage return of an argument."""
+    for name in fleet.conf:
+        if not _CONF_NAME.fullmatch(name):
+            return _bad(
+                fleet,
+                "Spark setting",
+                name,
+                "its name has other characters than letters, digits, '.', '_', '-' and '/'",
+            )
+    for name in fleet.environment:
+        if not _VARIABLE_NAME.fullmatch(name):
+            return _bad(fleet, "variable", name, "its name has other characters than letters, digits, '_', '.' and '-'")
+    for what, texts in (
+        ("application", (fleet.application,)),
+        ("argument", fleet.arguments),
+        ("Spark setting's value", fleet.conf.values()),
+        ("variable's value", fleet.environment.values()),
+    ):
+        for text in texts:
+            if _CONTROL.search(text):
+                return _bad(fleet, what, text, "it has a control character; leave the character out")
+    return ""
 
 
 def _option_problem(fleet: Fleet, name: str, value: str) -> str:

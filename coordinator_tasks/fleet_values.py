@@ -28,11 +28,11 @@ _RISKY_CONF = re.compile(
     "account|archive|artifact|auth|catalog|class|cmd|codec|command|conf|credential|decommission|dir|env|executable|extension|"
     "extra|factory|file|hadoop|handler|hive|host|image|impl|interceptor|ivy|jar|java|kerberos|key|library|listener|location|"
     "log|manager|master|metrics|namespace|opts|options|package|path|plugin|principal|provider|proxy|python|repositor|resource|script|"
-    "secret|serializer|service|shell|sink|ssl|storage|submit|template|token|uri|url|volume|worker"
+    "acls|api\\.|bind|redaction|remote|ui\\.|secret|serializer|service|shell|sink|ssl|storage|submit|template|token|uri|url|volume|worker"
 )
 _RISKY_VARIABLE = re.compile(
     r"_?(AWS|AZURE|BASH|CDPATH|CLASSPATH|CURL|DYLD|ENV$|GCONV|GIT|GLIBC|GOOGLE|HADOOP|HIVE|HOME$|HOSTALIASES|IFS$|JAVA|JDK|JVM|KRB5|LD_|"
-    r"LOCPATH|LOG4J|MALLOC|NLSPATH|NM_HOST|NODE_|OPENLINEAGE|OPENSSL|PATH$|PERL|PG|PIP_|PS4$|PYSPARK|PYTHON|REQUESTS|RES_|RUBY|SHELL|SPARK|"
+    r"KUBE|LOCALDOMAIN|NETRC|R_|SASL|LOCPATH|LOG4J|MALLOC|NLSPATH|NM_HOST|NODE_|OPENLINEAGE|OPENSSL|PATH$|PERL|PG|PIP_|PS4$|PYSPARK|PYTHON|REQUESTS|RES_|RUBY|SHELL|SPARK|"
     r"SSL|SSH|TMP|TEMP|TZDIR|XDG|YARN)|.*(CERT|PROXY|PRELOAD|_OPTS|OPTIONS)"
 )
 

@@ -12,6 +12,9 @@ NOBODY = "-"
 """Stands for nothing in a table; in CSV the cell is empty."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What begins a formula: the last four are their full-width forms."""
+_LATER_FORMULA = re.compile(r"(?<=[;\t\r\n])(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet that separates cells by `;` or tab would begin a formula within a cell, quoted or not."""
+_LATER_APOSTROPHE = re.compile(r"(?<=[;\t\r\n])'(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -36,12 +39,14 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> str:
 
 def _no_formula(cell: str) -> str:
     """A cell that a spreadsheet would calculate gets an apostrophe in front, as a person types it; a number stays a number."""
+    cell = _LATER_FORMULA.sub("'", cell)
     return f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
 
 
 def without_apostrophe(cell: str) -> str:
     """The cell before `csv_lines` wrote it."""
-    return cell[1:] if cell.startswith(tuple(f"'{one}" for one in _FORMULA)) else cell
+    cell = _LATER_APOSTROPHE.sub("", cell)
+    return cell[1:] if cell.startswith(tuple(f"'{begin}" for begin in _FORMULA)) else cell
 
 
 @dataclass(frozen=True, slots=True)

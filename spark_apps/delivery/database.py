@@ -328,6 +328,8 @@ def _connect(url: str, lock_wait_s: float | None) -> Any:
 
 def _check_file(path: Path) -> None:
     """Raise `Refused` for a file that is there and is no SQLite database, or one of another program: nothing is written over it."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise Refused(f"{path} is no regular file, so it can be no SQLite database; name a file that does not exist")
     header = b""
     with suppress(OSError), path.open("rb") as file:  # SQLite says why it cannot be opened
         header = file.read(SQLITE_APPLICATION.stop)

@@ -43,6 +43,8 @@ CODE = "code"
 STARTS_S = 180.0
 """A process that has drawn its incarnation registers within this time: its warm-up ends it otherwise, or its host is gone."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters except tab and line feed. Spark's shell scripts delete carriage returns, so `--zookeeper\\r` becomes `--zookeeper`."""
 
 
 def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
@@ -209,8 +211,8 @@ def check_texts(fleet: Fleet) -> None:
         if not text.isprintable():
             raise BadFleet(f"the {what} {text[:80]!r} has characters that cannot be shown; leave them out")
     for text in (*fleet.arguments, *fleet.conf.values(), *fleet.environment.values()):
-        if "\0" in text:
-            raise BadFleet(f"{text[:80]!r} has a NUL, which no process can be given; leave it out")
+        if _CONTROL.search(text):
+            raise BadFleet(f"{text[:80]!r} has a control character; leave the character out")
     for name in fleet.environment:
         if not _VARIABLE.fullmatch(name):
             raise BadFleet(f"{name[:80]!r} cannot name a variable of the environment; give letters, digits and '_'")

@@ -105,7 +105,8 @@ def test_a_spark_setting_that_can_run_code_is_refused_unless_the_site_allows_it(
     fleet = Fleet("billing", OWN, ("a",), PIPELINE, {"spark.cores.max": "1", name: "x"})
     assert "does not allow the Spark setting" in problem(fleet)
     assert "COORDINATOR_ALLOWED_CONF" in problem(fleet, conf="spark.other.*")
-    assert problem(fleet, conf=f"spark.other.*,{name}" if name else "*") == ""
+    allowed = problem(fleet, conf=f"spark.other.*,{name}" if name else "*")
+    assert allowed == "" if re.fullmatch("[A-Za-z0-9._]+", name) else "its name has other characters" in allowed
 
 
 def test_no_harmless_setting_names_code_or_files() -> None:
@@ -314,3 +315,42 @@ def test_a_broad_pattern_of_the_site_allows_no_variable_that_loads_code_or_logs_
     assert problem(Fleet("billing", OWN, ("a",), environment={name: value}), environment="*")
     written_out = problem(Fleet("billing", OWN, ("a",), environment={name: "x"}), environment=name)
     assert bool(written_out) == name.startswith(("COORDINATOR_", "ASSIGNED_"))
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        *(
+            of(name, "value")
+            for name in ("--zookeeper\r", "-\r-kafka", "--default\r", "--set\r", "--kafka\r=x", "-\x00-zookeeper")
+        ),
+        of("--option", "kaf\rka.sasl.username=x"),
+        of("--topics", "orders\x85"),
+        Fleet("billing", OWN, ("a",), conf={"spark.dynamicAllocation.x=1\nspark.ui.killEnabled": "true"}),
+        Fleet("billing", OWN, ("a",), conf={"spark.dynamicAllocation.x=${env:HOME}": "1"}),
+        Fleet("billing", OWN, ("a",), conf={"spark.kubernetes.driver.annotation.example.com/name": "a\rb"}),
+        *(Fleet("billing", OWN, ("a",), environment={name: "C"}) for name in ("LC_A=B", "LC_\0", "LC_A\nLD_PRELOAD")),
+        Fleet("billing", OWN, ("a",), environment={"SHOP": "a\rb"}),
+    ],
+)
+def test_no_name_is_read_differently_by_a_later_program(fleet: Fleet) -> None:
+    """Spark's shell scripts delete every carriage return, so that a checked `--zookeeper\\r` became `--zookeeper`."""
+    assert "is refused: it" in problem(fleet, conf="spark.*", environment="*", settings="*", code="*")
+
+
+@pytest.mark.parametrize(
+    "name", ["LOCALDOMAIN", "NETRC", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "SASL_PATH", "R_PROFILE_USER"]
+)
+def test_a_pattern_covers_no_variable_that_names_a_host_or_a_log_in(name: str) -> None:
+    fleet = Fleet("billing", OWN, ("a",), environment={name: "x"})
+    assert "does not allow the variable" in problem(fleet, environment="*")
+    assert problem(fleet, environment=name) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["spark.remote", "spark.api.mode", "spark.ui.killEnabled", "spark.driver.bindAddress", "spark.acls.enable"]
+)
+def test_a_pattern_covers_no_setting_that_opens_a_driver(name: str) -> None:
+    fleet = Fleet("billing", OWN, ("a",), conf={name: "x"})
+    assert "does not allow the Spark setting" in problem(fleet, conf="spark.*")
+    assert problem(fleet, conf=name) == ""

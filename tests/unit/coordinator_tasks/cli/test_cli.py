@@ -14,7 +14,7 @@ from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.cli import app, main
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
-from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive
+from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive, encode_fleet
 from coordinator_tasks.core.machine.unread import NO_OWNER
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import (
@@ -40,7 +40,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.protocol import holding
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes.fleet import record_end, set_fleet
+from coordinator_tasks.service.nodes.fleet import record_end
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import loop
@@ -682,7 +682,9 @@ def test_an_unknown_partition_is_not_explained_by_silence(run: Run, site: Site) 
 
 
 def test_what_others_wrote_cannot_command_the_terminal(run: Run, site: Site) -> None:
-    set_fleet(site.coordinator(), Fleet("shop", "/opt/a.py", ("b",), ("\x1b[2J\u202e\nx",)))
+    fleet = Fleet("shop", "/opt/a.py", ("b",), ("\x1b[2J\u202e\nx",))
+    site.zk.ensure(site.paths.fleets)
+    site.zk.transact([Create(site.paths.fleet("shop"), encode_fleet(fleet))])
     assert r"\u001b[2J\u202e\nx" in run("fleet")[1]
     assert "\x1b" not in run("fleet", "--output", "csv")[1]
     (found,) = json.loads(run("fleet", "--json")[1])

@@ -1,5 +1,6 @@
 """The sinks and the sample pipeline's tables, on SQLite."""
 
+import os
 import socket
 import sqlite3
 import struct
@@ -424,6 +425,12 @@ def test_the_password_of_the_site_s_file_goes_to_no_other_server(
             pass
         thread.join()
     assert heard == []
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_hangs_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.db")
+    with pytest.raises(Refused, match="is no regular file"), Database(f"sqlite:///{tmp_path / 'x.db'}").transaction():
+        pass
 
 
 def test_nothing_is_written_over_a_file_of_another_program(tmp_path: Path) -> None:
