@@ -43,19 +43,19 @@ class Settings:
     """Where a cluster's neighbours are, and how they are used."""
 
     cluster: str
-    """The cluster's name, and its folder in ZooKeeper."""
+    """The cluster's name and folder in ZooKeeper."""
     zookeeper: str
-    """Its servers, `host:port,host:port`, and `/folder` behind them if the cluster is not at the root (a chroot)."""
+    """Servers, `host:port,host:port`, followed by `/folder` if the cluster is not at the root (a chroot)."""
     kafka: Mapping[str, str] = field(repr=False)
     """Settings of librdkafka, with `_` for `.` in the environment. `bootstrap.servers` has to be given: any listener of
     the same Kafka, each consumer may have another.
     """
     discovery: str = "zookeeper"
-    """Where consumers register: in ZooKeeper, or in a folder that all of them share, `file:/path/of/folder`."""
+    """Where consumers register: in ZooKeeper, or in a shared folder, `file:/path/of/folder`."""
     status_token: str = field(default="", repr=False)
-    """Sent to the consumers' interfaces, which require it; empty = they take no topic node."""
+    """Sent to the consumers' interfaces, and required there; empty = no topic node is taken."""
     status_token_file: str = ""
-    """Instead of `status_token`: a file of mode 0600 with one token in each line. It is read again when it changes."""
+    """Instead of `status_token`: a file of mode 0600 with one token in each line. Changes are noticed."""
     status_certificate: str = ""
     """File in PEM; a consumer's interface shows this certificate and speaks HTTPS."""
     status_key: str = ""
@@ -63,8 +63,8 @@ class Settings:
     status_key_password: str = field(default="", repr=False)
     """Pass phrase of an encrypted key."""
     status_ca: str = ""
-    """File in PEM: who has signed the consumers' certificates; empty = the authorities that httpx knows. With it, a consumer
-    that is registered with plain http is sent nothing.
+    """File in PEM: authorities of the consumers' certificates; empty = the authorities known to httpx. With `status_ca`, a consumer registered
+    with plain http is sent nothing.
     """
     status_http: str = ""
     """`allowed` = with `status_ca`, consumers with plain http are asked all the same, with the token in clear: only while
@@ -72,21 +72,21 @@ class Settings:
     """
     zookeeper_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
     session_timeout_s: float = 10.0
-    """The session in ZooKeeper, after which a consumer counts as not registered."""
+    """The session in ZooKeeper; without a session a consumer counts as not registered."""
     answer_timeout_s: float = 10.0
     """How long ZooKeeper and Kafka may take to answer a request; a consumer's own requests to Kafka have 2 s."""
     ask_timeout_s: float = 2.0
     """How long a consumer's interface may take to answer."""
     fence: str = TOKEN_FENCE
-    """What stops the commits of a former owner: `token` (the owner notices them and commits again) or `transactional`
-    (Kafka refuses them). It has to be the same for all consumers of a cluster.
+    """The fence against commits of a former owner: `token` (the owner notices such a commit and commits again)
+    or `transactional` (Kafka refuses the commit). Must be the same for all consumers of a cluster.
     """
     log_format: str = ""
     """`text` (also if empty) or `json`: how log lines of consumers, launcher and command line are written."""
     log_url: str = ""
     """The address of a driver's log with placeholders, as a link on the pages; empty = no link."""
     strategy: str = "balanced"
-    """The strategy of topics that name none."""
+    """The strategy of topics without a strategy."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Parameters of the cluster's strategy, with `_` for `.` in the environment."""
     strategies: Mapping[str, str] = field(default_factory=dict)
@@ -99,13 +99,13 @@ class Settings:
     allowed: AllowedLaunches = field(default_factory=AllowedLaunches)
     budget: Budget = field(default_factory=Budget)
     consumer_zookeeper: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Fields of `zookeeper_access`, which a consumer that is launched from here gets instead of ours."""
+    """ZooKeeper credentials for launched consumers: fields of `zookeeper_access`."""
     consumer_kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Settings of librdkafka, which a consumer that is launched from here gets in place of ours of the same name."""
+    """Settings of librdkafka for launched consumers, in place of the coordinator's of the same name."""
     databases: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Databases that pipelines may name (`database=NAME`): name and address, with its log-in."""
+    """Databases for pipelines (`database=NAME`): name and address, with the log-in."""
     registries: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Schema registries that pipelines may name (`schemaRegistry=NAME`): name and address, `https://<user>:<password>@host`."""
+    """Schema registries for pipelines (`schemaRegistry=NAME`): name and address, `https://<user>:<password>@host`."""
 
     def __post_init__(self) -> None:
         check_cluster(self.cluster)

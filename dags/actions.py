@@ -29,7 +29,7 @@ def optional(form: Mapping[str, Any]) -> Mapping[str, Any]:
 def build(action: Action) -> DAG:
     """One form."""
     asked = {} if action.reads else {"dry_run": dry_run_param()}
-    dry_run = "It changes nothing." if action.reads else "A dry run says what would happen."
+    dry_run = "Changes nothing." if action.reads else "A dry run says what would happen."
     with DAG(
         dag_id(action.name),
         dag_display_name=dag_id(action.words),

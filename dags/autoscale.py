@@ -1,4 +1,4 @@
-"""Every minute: fleets with limits of growth grow and shrink by measured load, or only say what they would do."""
+"""Every minute: fleets with limits of growth grow and shrink by measured load, or only report the decision."""
 
 from datetime import timedelta
 
@@ -9,8 +9,8 @@ from coordinator_plugin.upkeep import AutoscaleOperator
 
 DOCS = """
 ### Autoscale
-For each fleet with limits (`set-growth`): measures rates, lag and what busy consumers read, and decides: move partitions, add consumers, or
-drain the one that is cheapest to empty. In shadow mode, the default, it only says so. Nothing is decided on old measurements, while
+For each fleet with limits (`set-growth`): measures rates, lag and the reads of busy consumers, and decides: move partitions, add consumers,
+or drain the cheapest consumer to empty. In shadow mode, the default, the decision is only reported. Nothing is decided on old measurements, while
 a rebalance or a redeployment is not finished, or while consumers start.
 """
 

@@ -1,4 +1,4 @@
-"""Brings the fleets to their desired state: launches every missing consumer."""
+"""Brings the fleets to the desired state: launches every missing consumer."""
 
 from airflow.sdk import DAG
 from coordinator_plugin.base_operators import TriggerRunOperator
@@ -11,11 +11,11 @@ from coordinator_plugin.upkeep import LAUNCH, MissingConsumersOperator
 
 DOCS = """
 ### Consumers
-The fleet is a desired state in ZooKeeper. A launch task ends as soon as its consumer has registered; the consumer runs
+The fleet is a desired state in ZooKeeper. A launch task ends with the registration of the consumer; the consumer runs
 independently of Airflow. A second launch of a live id has no effect, so every task may run again.
 
-A run without a fleet starts one for each fleet with missing consumers. These run beside each other: a fleet that is slow or fails delays
-no other one. Of one fleet there is one run at a time.
+A run without a fleet starts a run for each fleet with missing consumers. The runs are parallel: a slow or failing fleet delays no other.
+A fleet has a single run at a time.
 """
 
 

@@ -17,7 +17,7 @@ from coordinator_plugin.operators import (
 
 DOCS = """
 ### Rebalance
-One run serves many topics as a batch: each task applies its transition to every topic that is due, in one ZooKeeper
+One run serves many topics as a batch: each task applies a transition to every due topic, in one ZooKeeper
 transaction per topic, and reports per topic in its log. Every task may run again at any time; it then changes nothing.
 
 - **plan**: plans for consumers that joined or left, for new partitions, and for requests. If nothing has to close, the starts

@@ -1,4 +1,4 @@
-"""Every minute: finds changes without an event, and starts the runs that they need."""
+"""Every minute: finds changes without an event, and starts the necessary runs."""
 
 from datetime import timedelta
 
@@ -11,9 +11,9 @@ from coordinator_plugin.upkeep import ReconcileOperator
 DOCS = """
 ### Reconcile
 Correctness relies on this DAG; events only make the work faster. It reads the partition lists from Kafka, prunes the histories, keeps
-how far everything is behind, audits who owns what, and searches due topics, missing consumers, stuck topics and plans that wait for
-approval. It starts `rebalance`, `consumers`, `stuck_topic` and `approve_plan` for them, unless these are under way. Beside a run of
-`rebalance` it starts one more for what can be done at once: that run may stand still, because its worker has died.
+the lag, audits the ownership, and searches due topics, missing consumers, stuck topics and plans that wait for
+approval. It starts `rebalance`, `consumers`, `stuck_topic` and `approve_plan`, unless under way. Beside a run of `rebalance` another run starts
+for all steps due at once: the first run may stand still, because the worker has died.
 """
 WAKES = ("rebalance", "consumers", "stuck_topic", "approve_plan")
 

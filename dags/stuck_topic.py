@@ -1,4 +1,4 @@
-"""Asks a person about a topic that does not become Stable, and names the consumer that holds it up."""
+"""Asks a person about a topic that does not become Stable, and names the blocking consumer."""
 
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters
@@ -7,10 +7,10 @@ from coordinator_plugin.question import ApplyAnswerOperator, QuestionOperator
 
 DOCS = """
 ### Stuck topic
-`reconcile` starts it once for each topic and blocker. A person answers: **wait**, or **isolate** the consumer, whose
-partitions then go to others without its confirmation. Without an answer it waits, and asks again later.
-It also starts for a Stable topic with partitions without an owner: it then names them, and says what to do. With `audit` it names
-what the ownership audit has found.
+`reconcile` starts it once for each topic and blocker. A person answers: **wait**, or **isolate** the consumer: other
+consumers then get the partitions without a confirmation. Without an answer the DAG waits, and asks again later.
+It also starts for a Stable topic with partitions without an owner, names the partitions, and says what to do. With `audit` the question names
+the findings of the ownership audit.
 """
 
 

@@ -32,7 +32,7 @@ class ZooKeeperAccess:
     sasl_mechanism: str = ""
     """`DIGEST-MD5` or `GSSAPI`: SASL instead of digest; empty = digest."""
     open_nodes: bool = False
-    """With a login or a client certificate: whether anybody may read and write the nodes that we create."""
+    """With a login or a client certificate: whether everybody may read and write the created nodes."""
     ca: str = ""
     """File in PEM; it or a certificate turns TLS on."""
     certificate: str = ""

@@ -36,7 +36,7 @@ def audit(
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Compare ZooKeeper's owners, the consumers' own answers and the commits in Kafka, twice; and say who commits what.
+    """Compare ZooKeeper's owners, the consumers' own answers and the commits in Kafka, twice; and list the committers.
 
     Exit code 1 if a partition has two owners, no owner, or an intruder, or if something is left out. Changes nothing.
     """

@@ -35,7 +35,7 @@ LOOK, RUN = "Look: nothing is changed", "Run the coordinator"
 Opener = Callable[[], AbstractContextManager[Coordinator]]
 
 Topic = Annotated[str, typer.Argument(help="A topic of Kafka.", show_default=False)]
-Topics = Annotated[list[str] | None, typer.Argument(help="Managed topics; none = all.", show_default=False)]
+Topics = Annotated[list[str] | None, typer.Argument(help="Managed topics; empty = all.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

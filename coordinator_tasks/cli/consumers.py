@@ -28,9 +28,9 @@ commands = typer.Typer()
 
 @commands.command(rich_help_panel=LOOK)
 def status(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
-    """List the consumers: live, isolated, draining or absent; address, incarnation, what they run and their lag.
+    """List the consumers: live, isolated, draining or absent; address, incarnation, running partitions and lag.
 
-    Exit code 1 while nobody reads a partition or it is not processed, or a topic cannot be read.
+    Exit code 1 while a partition is not read or not processed, or a topic cannot be read.
     """
     problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
@@ -52,7 +52,7 @@ for panel, found in {
 
 @commands.command(rich_help_panel=LOOK)
 def fleet(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
-    """List the consumers that should run, by application.
+    """List the wanted consumers, by application.
 
     Exit code 1 if a fleet cannot be read.
     """

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 def metrics(
     context: typer.Context,
     listen: Annotated[
-        str, typer.Option(help="host:port of the HTTP server; port 0 takes a free one.")
+        str, typer.Option(help="host:port of the HTTP server; port 0 takes a free port.")
     ] = "127.0.0.1:9308",
     every_s: Annotated[float, typer.Option("--every", min=1, max=300, help="Seconds between two looks.")] = 10.0,
 ) -> None:

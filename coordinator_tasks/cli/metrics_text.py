@@ -29,8 +29,8 @@ def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float)
     families, mine = Families(), {"cluster_name": cluster}
     up = float(found is not None)
     families.gauge("coordinator_survey_up", "1 = the last look at the cluster worked", mine, up)
-    families.gauge("coordinator_survey_timestamp_seconds", "End of the last look that worked", mine, looked_at)
-    families.gauge("coordinator_survey_duration_seconds", "How long that look took", mine, took_s)
+    families.gauge("coordinator_survey_timestamp_seconds", "End of the last successful look", mine, looked_at)
+    families.gauge("coordinator_survey_duration_seconds", "Duration of that look", mine, took_s)
     if found is not None:
         _add_topics(families, mine, found)
         _add_consumers(families, mine, found)
@@ -46,7 +46,7 @@ def _add_topics(families: Families, mine: dict[str, str], found: Survey) -> None
         labels = {**mine, "topic": one.topic}
         families.gauge(
             "coordinator_topic_unreadable",
-            "1 = its nodes cannot be read; then it has no other gauge",
+            "1 = the nodes cannot be read; then the topic has no other gauge",
             labels,
             float(bool(one.problem)),
         )
@@ -54,7 +54,7 @@ def _add_topics(families: Families, mine: dict[str, str], found: Survey) -> None
             _add_topic(families, labels, one)
             families.gauge(
                 "coordinator_topic_unowned_oldest_seconds",
-                "How long one of its partitions has been seen without an owner, the longest",
+                "Longest time without an owner, of all partitions",
                 labels,
                 found.oldest_unowned_s.get(one.topic, 0.0),
             )
@@ -66,22 +66,22 @@ def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) ->
         value = float(one.state is state)
         families.gauge("coordinator_topic_state", "1 = the topic is in this state", {**labels, "state": state}, value)
     gauges = {
-        "coordinator_topic_not_stable_seconds": ("How long its rebalance lasts; 0 = Stable", one.not_stable_s),
-        "coordinator_topic_epoch": ("The epoch of its node", one.epoch),
+        "coordinator_topic_not_stable_seconds": ("Duration of the rebalance; 0 = Stable", one.not_stable_s),
+        "coordinator_topic_epoch": ("The epoch of the node", one.epoch),
         "coordinator_topic_partitions": ("Its partitions", len(one.partitions)),
-        "coordinator_topic_unowned_partitions": ("Partitions that nobody reads", len(one.unowned)),
-        "coordinator_topic_moving_partitions": ("Partitions whose close or start is awaited", one.moving),
-        "coordinator_topic_handoffs": ("Partitions on their way from one owner to another", one.handoffs),
+        "coordinator_topic_unowned_partitions": ("Partitions without a reader", len(one.unowned)),
+        "coordinator_topic_moving_partitions": ("Partitions with an awaited close or start", one.moving),
+        "coordinator_topic_handoffs": ("Partitions in a hand-off", one.handoffs),
     }
     for name, (text, value) in gauges.items():
         families.gauge(name, text, labels, value)
 
 
 def _add_happened(families: Families, labels: dict[str, str], happened: Happened) -> None:
-    families.counter("coordinator_rebalances_total", "Rebalances that have ended", labels, happened.rebalances)
+    families.counter("coordinator_rebalances_total", "Finished rebalances", labels, happened.rebalances)
     families.counter(
         "coordinator_unasked_rebalances_total",
-        "Rebalances that nobody asked for: a consumer was lost, or is back after that",
+        "Unrequested rebalances: a consumer was lost, or is back afterwards",
         labels,
         happened.unasked,
     )
@@ -98,14 +98,14 @@ def _add_happened(families: Families, labels: dict[str, str], happened: Happened
     )
     families.histogram(
         "coordinator_pause_seconds",
-        "Total pauses of moved partitions in which records waited: from the giver's last record to the taker's first",
+        "Total pauses of moved partitions with waiting records: from the giver's last record to the taker's first",
         labels,
         happened.pauses.cumulative(),
         happened.pauses.total,
     )
     families.histogram(
         "coordinator_pause_extra_seconds",
-        "The same beyond the usual, the longest that the partition stood still undisturbed just before",
+        "The same beyond the usual, the longest undisturbed stall of the partition just before",
         labels,
         happened.extras.cumulative(),
         happened.extras.total,
@@ -117,12 +117,10 @@ def _add_happened(families: Families, labels: dict[str, str], happened: Happened
             {**labels, "result": result},
             count,
         )
-    families.counter(
-        "coordinator_pause_records_total", "Records that waited for a moved partition", labels, happened.waited
-    )
+    families.counter("coordinator_pause_records_total", "Waiting records of a moved partition", labels, happened.waited)
     families.histogram(
         "coordinator_unmoved_stall_seconds",
-        "Of each rebalance, the longest stall of a partition that did not move",
+        "Of each rebalance, the longest stall of a staying partition",
         labels,
         happened.stalls.cumulative(),
         happened.stalls.total,
@@ -132,22 +130,22 @@ def _add_happened(families: Families, labels: dict[str, str], happened: Happened
 def _add_consumers(families: Families, mine: dict[str, str], found: Survey) -> None:
     for presence, count in by_presence(found.consumers).items():
         labels = {**mine, "presence": presence}
-        families.gauge("coordinator_consumers", "Consumers by what is known of them", labels, count)
-    families.gauge("coordinator_consumers_wanted", "Consumers that the fleets want", mine, found.wanted)
+        families.gauge("coordinator_consumers", "Consumers by presence", labels, count)
+    families.gauge("coordinator_consumers_wanted", "Consumers wanted by the fleets", mine, found.wanted)
     _left_out(families, mine, "consumer", len(found.consumers) - MAX_CONSUMERS)
     for one in found.consumers[:MAX_CONSUMERS]:
         labels = {**mine, "consumer_id": one.consumer}
-        families.gauge("coordinator_incarnation", "The number of its present or last process", labels, one.incarnation)
-        families.gauge("coordinator_consumer_answers", "1 = its interface answers", labels, float(bool(one.health)))
+        families.gauge("coordinator_incarnation", "The number of the present or last process", labels, one.incarnation)
+        families.gauge("coordinator_consumer_answers", "1 = the interface answers", labels, float(bool(one.health)))
         owned = sum(len(topic.assigned) for topic in one.topics)
-        families.gauge("coordinator_assigned_partitions", "Partitions that are assigned to it", labels, owned)
+        families.gauge("coordinator_assigned_partitions", "Partitions assigned to the consumer", labels, owned)
 
 
 def _add_fleets(families: Families, mine: dict[str, str], found: Survey) -> None:
     _left_out(families, mine, "fleet", len(found.desired) - MAX_FLEETS)
     for app, decision in sorted(found.desired.items())[:MAX_FLEETS]:
         labels = {**mine, "fleet": app}
-        text = "Consumers that the growth policy has found right at its last look, in shadow mode too; none for a fleet or StatefulSet without limits"
+        text = "Consumers wanted by the growth policy at its last look, in shadow mode too; missing for a fleet or StatefulSet without limits"
         families.gauge("coordinator_fleet_consumers_desired", text, labels, decision.desired)
         families.gauge(
             "coordinator_fleet_desired_timestamp_seconds",
@@ -164,7 +162,7 @@ def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
     left_out = len(found.audited.problems)
     families.gauge(
         "coordinator_audit_left_out",
-        "What the last ownership audit could not look at: then 0 findings say less",
+        "Left out by the last ownership audit: then 0 findings say less",
         mine,
         left_out,
     )
@@ -189,7 +187,7 @@ def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None
         # What was judged a minute ago is none of now.
         status, lag = (None, None) if group in found.unknown else (found.groups[group], totals[group])
         families.gauge("burrow_kafka_consumer_status", said, labels, status or 0)
-        families.gauge("burrow_kafka_consumer_lag_total", "Lag of all its partitions, in offsets", labels, lag)
+        families.gauge("burrow_kafka_consumer_lag_total", "Lag of all partitions, in offsets", labels, lag)
     _left_out(families, mine, "partition", len(found.lags) - MAX_PARTITIONS)
     for one in found.lags[:MAX_PARTITIONS]:
         _add_partition(families, cluster, one)
@@ -219,7 +217,7 @@ def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
     }
     families.gauge(
         "kafka_consumergroup_group_offset",
-        "The committed offset, only of partitions whose owner does not answer or that have none",
+        "The committed offset, only of partitions without an owner or with a silent owner",
         labels,
         one.offset,
     )
@@ -236,7 +234,7 @@ def _left_out(families: Families, mine: dict[str, str], kind: str, count: int) -
     labels = {**mine, "kind": kind}
     families.gauge(
         "coordinator_series_left_out",
-        "Topics, consumers, fleets, groups or partitions without series of their own",
+        "Topics, consumers, fleets, groups or partitions without own series",
         labels,
         max(0, count),
     )

@@ -34,7 +34,7 @@ commands = typer.Typer(name="offsets", help="Committed offsets, as users of kafk
 Group = Annotated[str, typer.Option(help="Only topics of this consumer group.", show_default=False)]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", help="A topic, or some partitions of it, as TOPIC:0,1,2; repeatable.", show_default=False),
+    typer.Option("--topic", help="A topic, or some partitions, as TOPIC:0,1,2; repeatable.", show_default=False),
 ]
 EXPORT = "Print the new offsets as lines of topic,partition,offset (of several groups with the group first), for --from-file."
 
@@ -62,28 +62,30 @@ def reset(
     *,
     topic: Topics = None,
     group: Group = "",
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, or those of --group.")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, or the topics of --group.")] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset in the log.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
     to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset.")] = False,
     to_datetime: Annotated[str, typer.Option(help="To the first record from this time on; without a zone: UTC.")] = "",
     by_duration: Annotated[str, typer.Option(help="To the first record of the last PnDTnHnMnS.")] = "",
-    to_offset: Annotated[str, typer.Option(help="To this offset, or the nearest one of the log.")] = "",
+    to_offset: Annotated[str, typer.Option(help="To this offset, or the nearest in the log.")] = "",
     shift_by: Annotated[str, typer.Option(help="Move by this number of offsets; negative = back.")] = "",
     from_file: Annotated[
         Path | None, typer.Option(help="To the offsets of a file with lines of topic,partition,offset.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the change (the default).")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Make the change; the default only shows it.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Make the change; the default only shows the change.")
+    ] = False,
     export: Annotated[bool, typer.Option("--export", help=EXPORT)] = False,
-    why: Annotated[str, typer.Option(help="The reason, in one line; it is kept in the history.")] = "",
-    by: Annotated[str, typer.Option(help="For whom you ask; your user name is kept as well.")] = "",
+    why: Annotated[str, typer.Option(help="The reason, in a single line; kept in the history.")] = "",
+    by: Annotated[str, typer.Option(help="Person behind the request; your user name is kept as well.")] = "",
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Move partitions to other offsets: their owners stop them, commit, and start again there; consumers live on.
+    """Move partitions to other offsets: the owners stop the partitions, commit, and start again there; consumers live on.
 
-    Without --execute it only shows what would be done. Offsets that are not in the log are set to its nearest end.
+    Without --execute the effect is only shown. Offsets outside of the log are set to the nearest end.
     """
     asked = {
         "--to-earliest": to_earliest,

@@ -42,18 +42,18 @@ MAX_LIMIT = 1_000_000  # rebalances or requests of one look back
 STEP_LEVEL = logging.WARNING
 """Commands write no lower level; a step of the loop is what `run` is for."""
 log = logging.getLogger(__name__)
-ACTIONS_HELP = "Show instead what persons have asked for: who, what, why, and what it was before."
+ACTIONS_HELP = "Show the actions of persons instead: person, action, reason, former value."
 
 
 @commands.command(rich_help_panel=RUN)
 def plan(
     context: typer.Context,
     topics: Topics = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, write nothing.")] = False,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Plan what is due and write it; with --dry-run only show the moves and their reasons."""
+    """Plan and write all due changes; with --dry-run only show the moves and the reasons."""
     with opened(context) as c:
         named = managed(c, topics)
         reports = transitions.preview(c, named) if dry_run else transitions.plan(c, named, actor())
@@ -66,11 +66,13 @@ def plan(
 def explain(
     context: typer.Context,
     topic: Topic,
-    partition: Annotated[int | None, typer.Option(min=0, help="One partition; none = all.", show_default=False)] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="A single partition; empty = all.", show_default=False)
+    ] = None,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Say why every partition of a topic is where it is now, and what the strategy would do with it."""
+    """Give the reason of every partition's place, and the strategy's next move."""
     with opened(context) as c:
         managed(c, [topic])
         if partition is not None:
@@ -82,7 +84,7 @@ def explain(
 
 @commands.command(rich_help_panel=RUN)
 def step(context: typer.Context, topics: Topics = None, how: Output = Format.TABLE, json: Json = False) -> None:
-    """Do what is due now for each topic, once, without waiting; `plan --dry-run` shows it first."""
+    """Take each topic's next due step once, without waiting; `plan --dry-run` shows the step first."""
     with opened(context) as c:
         named = managed(c, topics)
         reports = transitions.step(c, named, actor())
@@ -113,14 +115,14 @@ def history(
     context: typer.Context,
     topic: Annotated[
         str | None,
-        typer.Argument(help="One topic, or with --actions a consumer or fleet; none = all.", show_default=False),
+        typer.Argument(help="A topic, or with --actions a consumer or fleet; empty = all.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Maximum number of rebalances or requests.")] = 20,
     actions: Annotated[bool, typer.Option("--actions", help=ACTIONS_HELP)] = False,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Show which partitions moved, from whom to whom, why, and how long it took; newest first."""
+    """Show moved partitions with giver, taker, reason and duration; newest first."""
     problems: list[str] = []
     with opened(context) as c:
         if actions:
@@ -138,12 +140,12 @@ def history(
 @commands.command(rich_help_panel=LOOK)
 def rebalance(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The rebalance, as the history names it, such as 7-de8cc71b.")],
-    topic: Annotated[str | None, typer.Argument(help="Its topic; none = any.", show_default=False)] = None,
+    name: Annotated[str, typer.Argument(help="The rebalance, by the history's name, such as 7-de8cc71b.")],
+    topic: Annotated[str | None, typer.Argument(help="The rebalance's topic; empty = any.", show_default=False)] = None,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Show one rebalance: its moves, its steps, and how long each moved partition stood still."""
+    """Show one rebalance: moves, steps, and the stall of each moved partition."""
     with opened(context) as c:
         found = history_service.named(c, name, topic or "")
         listed([found], how_of(how, json), show.rebalance, show.history_rows)

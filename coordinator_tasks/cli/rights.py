@@ -27,9 +27,9 @@ commands = typer.Typer()
 
 @commands.command(rich_help_panel=RUN)
 def zookeeper_rights(how: Output = Format.TABLE, json: Json = False) -> None:
-    """Give every ZooKeeper node of the cluster the access list that the settings ask for; run it as the coordinator.
+    """Give every ZooKeeper node of the cluster the access list of the settings; run as the coordinator.
 
-    `doctor` says first which nodes lack it.
+    `doctor` lists the nodes to correct.
     """
     settings = given_settings()
     with waiting.shown("zookeeper-rights"):
@@ -41,7 +41,7 @@ def zookeeper_rights(how: Output = Format.TABLE, json: Json = False) -> None:
 @commands.command(rich_help_panel=LOOK)
 def doctor(
     side: Annotated[
-        Side | None, typer.Option("--for", help="Whose account to examine; by default, as the settings say.")
+        Side | None, typer.Option("--for", help="Account to examine; by default, as the settings say.")
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Examine this topic as well; repeatable.")] = None,
     group: Annotated[str, typer.Option(help="The consumer group of --topic.")] = "",
@@ -49,7 +49,7 @@ def doctor(
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Check the settings, the neighbours and every right that is needed, and say how to grant what is missing.
+    """Check the settings, the neighbours and every necessary right, and say how to grant missing rights.
 
     Exit code 1 if something is missing, 2 if the settings cannot be used.
     """

@@ -47,14 +47,14 @@ _WHOLE = frozenset({"min", "max", "spare", "minutes"})
 @commands.command(rich_help_panel=LOOK)
 def snapshot(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The file to write; must not exist.", show_default=False)],
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Write configuration, assignment, rates, members and history of the cluster into a file, for `simulate`.
 
-    It holds no secret: nothing of the settings and the fleets, no addresses of consumers, and no text that a person or a
-    program wrote. Exit code 1 if a topic or its history is left out, because it cannot be read.
+    The file holds no secret: nothing of the settings and the fleets, no addresses of consumers, and no text of a person or
+    a program. Exit code 1 if a topic or a history is left out as unreadable.
     """
     with opened(context) as c:
         found = snapshots.take(c)
@@ -71,19 +71,19 @@ def _taken(size: Mapping[str, Any]) -> str:
 
 @commands.command(rich_help_panel=LOOK)
 def simulate(
-    file: Annotated[Path, typer.Option("--from", help="A file that `snapshot` has written.", show_default=False)],
+    file: Annotated[Path, typer.Option("--from", help="A file written by `snapshot`.", show_default=False)],
     steps: Annotated[
         list[str] | None, typer.Argument(help=f"{_STEPS}; in this order.", metavar="STEP", show_default=False)
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option(help="For these topics only; repeatable.", show_default=False)
+        list[str] | None, typer.Option(help="Only for these topics; repeatable.", show_default=False)
     ] = None,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Replay changes against a snapshot with the planner itself: what moves, why, and how long it pauses.
+    """Replay changes against a snapshot with the planner itself: moves, reasons and pauses.
 
-    Each step begins where the one before ended; without a step, it says what was due when the snapshot was taken. The step
+    Each step begins at the end of the step before; without a step, the output is the due plan at the time of the snapshot. The step
     `growth` lets a policy of growth act for so many minutes (60). Each consumer reads `capacity` records per second, and records
     come as fast as in the snapshot, times `load` (1). LIMIT is an option of `set-growth`, such as max or catch_up.
     """

@@ -36,19 +36,19 @@ _FILE = "a file that `coordinator export` has written"
 @commands.command(rich_help_panel=LOOK)
 def export(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The file to write; must not exist.", show_default=False)],
     records: Annotated[
         int,
-        typer.Option(min=0, max=KEEP, help="The newest records of each topic's history, and of what was asked for."),
+        typer.Option(min=0, max=KEEP, help="The newest records of each topic's history, and of the actions."),
     ] = KEEP,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Write the coordinator's whole state into a file, for `import`: topics, fleets, pins, directives, growth and history.
 
-    Only your user may read the file: it has what is stored of a fleet, such as its environment, and names of people. It has
-    no assignment: after an import, that is recovered from the committed offsets and from the consumers. Exit code 1 if a node is
-    left out, because it cannot be read.
+    Only your user may read the file: the file has stored fields of fleets, such as the environment, and names of people. The file
+    has no assignment: after an import, the assignment is recovered from the committed offsets and from the consumers. Exit code 1 if a node is
+    left out as unreadable.
     """
     with opened(context) as c:
         found = state_file.take(c, records)
@@ -67,21 +67,23 @@ def export(
 def import_state(
     context: typer.Context,
     *,
-    file: Annotated[Path, typer.Argument(help="A file that `export` has written.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="A file written by `export`.", show_default=False)],
     from_cluster: Annotated[
-        str, typer.Option(help="The file's cluster, if its name differs.", show_default=False)
+        str, typer.Option(help="The file's cluster, if the name differs.", show_default=False)
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check and show the import (the default).")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Make the change; the default only shows it.")] = False,
-    why: Annotated[str, typer.Option(help="The reason, in one line; it is kept in the history.")] = "",
-    by: Annotated[str, typer.Option(help="For whom you ask; your user name is kept as well.")] = "",
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Make the change; the default only shows the change.")
+    ] = False,
+    why: Annotated[str, typer.Option(help="The reason, in a single line; kept in the history.")] = "",
+    by: Annotated[str, typer.Option(help="Person behind the request; your user name is kept as well.")] = "",
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Write the state of a file into an empty cluster, such as one in another ZooKeeper. Without --execute it only checks.
+    """Write the state of a file into an empty cluster, for example in another ZooKeeper. Without --execute the command only checks.
 
-    Stop all consumers first: it is refused while one is registered. Every line is checked before anything is written. If it is
-    interrupted, the same command continues.
+    Stop all consumers first: refused while a consumer is registered. Every line is checked before anything is written. After an interruption
+    the same command continues.
     """
     if dry_run and execute:
         raise Refused("--dry-run and --execute contradict each other; give one of them")

@@ -24,9 +24,9 @@ LOOK_S = 3.0
 
 @commands.command(rich_help_panel=LOOK)
 def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = False) -> None:
-    """List the managed topics: state, epoch, owners, partitions without an owner, what they wait for and for whom.
+    """List the managed topics: state, epoch, owners, partitions without an owner, awaited steps and consumers.
 
-    Exit code 1 while nobody reads a partition or it is not processed, a topic cannot be read, or Kafka does not answer.
+    Exit code 1 while a partition is not read or not processed, a topic cannot be read, or Kafka does not answer.
     """
     problems: list[str] = []
     with opened(context, within_s=LOOK_S) as c:

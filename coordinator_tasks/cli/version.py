@@ -12,7 +12,7 @@ commands = typer.Typer()
 
 @commands.command(rich_help_panel=LOOK)
 def version(how: Output = Format.TABLE, json: Json = False) -> None:
-    """Show the release, Python, the packages that it works with, and the stored formats that it reads and writes."""
+    """Show the release, Python, the packages, and the stored formats read and written."""
     listed(installed(), how_of(how, json), _text)
 
 

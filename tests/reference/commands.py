@@ -47,7 +47,7 @@ def commands() -> str:
     shared = common(rows for _, _, rows in found)
     parts = [
         ABOUT,
-        f"## {COMMON}\n\nThe commands below name the options that they take of these.\n",
+        f"## {COMMON}\n\nThe commands below name their options of this list.\n",
         table(HEAD, list(shared.values())),
     ]
     for words, command, rows in found:

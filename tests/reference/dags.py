@@ -29,7 +29,7 @@ def dags() -> str:
     shared = common(rows for _, rows in forms)
     parts += [
         "## Forms\n",
-        f"### {COMMON}\n\nThe forms below name the fields that they have of these.\n",
+        f"### {COMMON}\n\nThe forms below name their fields of this list.\n",
         table(HEAD, list(shared.values())),
     ]
     parts += [f"### {one.words}\n\n{_about(one)}\n\n{own_table(HEAD, rows, shared, COMMON)}" for one, rows in forms]
@@ -46,7 +46,7 @@ def _docs_of(tree: ast.Module) -> str:
 
 
 def _about(action: Action) -> str:
-    return f"{action.form} Id of the DAG: `{action.name}`." + (" It changes nothing." if action.reads else "")
+    return f"{action.form} Id of the DAG: `{action.name}`." + (" Changes nothing." if action.reads else "")
 
 
 def _rows(action: Action) -> list[Row]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MADE = "Made from the code by `python -m tests.reference`; a test compares it.\n"
+MADE = "Made from the code by `python -m tests.reference`, and compared by a test.\n"
 
 
 def meanings(text: str) -> str:

@@ -12,13 +12,13 @@ from tests.reference.form import ROOT, meanings, page, table
 def http() -> str:
     return page(
         "HTTP routes",
-        "## Pages in Airflow\n\nBelow `/coordinator` of Airflow's address. All are GET, and none answers without Airflow's own check of the user. "
+        "## Pages in Airflow\n\nBelow `/coordinator` of Airflow's address. All are GET, and answer only after Airflow's own check of the user. "
         "[Which page answers which question](../data-api.md#what-a-person-finds-where).\n",
         _table_of((*_routes("router"), *_routes("code_router"))),
-        "## Data of the pages\n\nJSON, with the same check of the user. Its [fields, filters and bounds](../data-api.md#the-data).\n",
+        "## Data of the pages\n\nJSON, with the same check of the user. [Fields, filters and bounds](../data-api.md#the-data).\n",
         _table_of(_routes("data_router", DATA_PREFIX)),
-        "## A consumer's interface\n\nHow it is protected: [security](../security.md). The interface "
-        "serves 32 connections; a further one replaces the slowest. A request for another host name, or of a web page (`Origin`), is refused before "
+        "## A consumer's interface\n\nProtection: [security](../security.md). The interface "
+        "serves 32 connections; a further connection replaces the slowest. A request for another host name, or of a web page (`Origin`), is refused before "
         "anything is computed.\n",
         _table_of(CONSUMER_ROUTES),
         "### Fields of the status\n",
@@ -52,10 +52,10 @@ CONSUMER_ROUTES = (
     (
         "GET",
         "/v1/health",
-        "up or down in one word, without a token; 200 while it works, 503 until it has registered, and when it leaves, has failed or is stuck",
+        "up or down in one word, without a token; 200 while working, 503 until registered, and while leaving, failed or stuck",
     ),
     ("GET", "/v1/status", "the whole status as JSON; on another address than loopback only with the token"),
-    ("POST", "/v1/topics/[TOPIC]", "a topic's node, for a consumer that has lost ZooKeeper; only with the token"),
+    ("POST", "/v1/topics/[TOPIC]", "a topic's node, for a consumer without ZooKeeper; only with the token"),
 )
 
 

@@ -30,8 +30,8 @@ HEAD = ("metric", "kind", "labels", "what")
 def metrics() -> str:
     return page(
         "Metrics",
-        "How to collect them, their bounds, and the alerts: [metrics and alerts](../metrics.md).\n",
-        "## A consumer\n\nAt `/metrics` of its interface. `kafka_...`: names of Kafka Lag Exporter; `messaging_...`: of OpenTelemetry.\n",
+        "Set-up, bounds and alerts: [metrics and alerts](../metrics.md).\n",
+        "## A consumer\n\nAt `/metrics` of the interface. `kafka_...`: names of Kafka Lag Exporter; `messaging_...`: of OpenTelemetry.\n",
         table(HEAD, list(_rows(of_consumer()))),
         "## The coordinator\n\nAt `/metrics` of `coordinator metrics`. [Burrow's status](../metrics.md#burrows-status), and how the "
         "[lag in seconds](../metrics.md#lag-in-seconds) is estimated.\n",

@@ -32,28 +32,27 @@ class Policy:
     settle_max_s: float = 5.0
     """A plan waits no longer than this time from the first change of membership on."""
     absent_after_s: float = 30.0
-    """A consumer that is not registered and does not answer for this time is isolated, and its partitions go to
-    others. A consumer that stood still for longer than that starts again. Where Kafka or the sink refuses it
-    (`fence=transactional`, exactly once), `1` costs nothing but that start.
+    """A consumer unregistered and without an answer for this time is isolated, and other consumers get the partitions. A consumer
+    that stood still for longer starts again. Where Kafka or the sink refuses the former owner (`fence=transactional`, exactly once), `1` costs nothing but this start.
     """
     hold_absent: bool = False
     """A person, never the platform, isolates a consumer that is absent and silent."""
     rejoin_grace_s: float = 0.0
-    """Partitions of a consumer whose end is known wait this time for a process with the same id."""
+    """Partitions of a consumer with a known end wait for so long for a process with the same id."""
     stuck_after_s: float = 120.0
     """A person is asked about a topic that is not Stable after this time."""
     flap_window_s: float = 600.0
-    """The time over which an id's registrations are counted."""
+    """Time window for counting an id's registrations."""
     flap_registrations: int = 4
-    """An id with this many registrations that owns nothing is given nothing for `flap_backoff_s`."""
+    """An id with so many registrations and without partitions is given nothing for `flap_backoff_s`."""
     flap_backoff_s: float = 15.0
-    """How long such an id is given nothing, from its last registration on; each further one doubles it."""
+    """Back-off of a flapping id, from the last registration on; each further registration doubles the time."""
     max_restarts: int = 3
-    """How often a consumer is told to start again partitions that it owns and does not run; then a person is asked."""
+    """Number of orders to a consumer to start owned partitions again that do not run; then a person is asked."""
     max_write_bytes: int = 900 * 1024
     """The largest transaction of a plan; ZooKeeper's own limit is 1 MB."""
     pack_over_bytes: int = 64 * 1024
-    """A topic's node with more bytes is packed, if all who act on it can read that; `1000000` = never."""
+    """A topic's node with more bytes is packed, if all consumers of the topic can read the form; `1000000` = never."""
     strategies: Strategies = field(default_factory=Strategies)
 
 

@@ -22,15 +22,15 @@ class Budget:
     """The limits of one plan of one topic; 0 or empty = there is no such limit."""
 
     moves: int = 0
-    """A plan that moves more partitions of a topic from their owners waits for approval; 0 = no limit."""
+    """A plan with more moves of owned partitions of a topic waits for approval; 0 = no limit."""
     share: float = 0.0
-    """A plan that moves more than this many percent of a topic's partitions waits for approval; 0 = no limit."""
+    """A plan with moves of more than so many percent of a topic's partitions waits for approval; 0 = no limit."""
     pause_s: float = 0.0
-    """A plan with a longer predicted total pause (upper end of the interval), or with one that cannot be predicted yet, waits
-    for approval; 0 = no limit.
+    """A plan with a longer predicted total pause (upper end of the interval), or without a prediction yet, waits for
+    approval; 0 = no limit.
     """
     hours: tuple[str, ...] = ()
-    """Times of the day in UTC, such as `22:00-05:30`, in which plans need no approval."""
+    """Times of the day in UTC, such as `22:00-05:30`, without the need of approval."""
     approvers: tuple[str, ...] = ()
     """Who may approve: user ids of Airflow, users of the operating system; empty = whoever Airflow lets answer."""
 

@@ -26,7 +26,7 @@ def _approve(c: Coordinator, given: Given, actor: Actor) -> Done:
 APPROVAL_ACTIONS = (
     Action(
         "approve",
-        "Approve a plan that exceeds the budget of the site, or reject it.\n\n"
+        "Approve or reject a plan above the budget of the site.\n\n"
         "`topics` and `plan --dry-run` name it. When something has changed since, it is void.",
         "",
         (p.TOPIC, p.DIGEST, p.REJECT, p.REASON, p.BY),

@@ -200,7 +200,7 @@ FLEET_ACTIONS = (
     Action(
         "set_fleet",
         "Set the consumers of an application that should run; the DAGs consumers and reconcile, or a launcher, start the missing ones.\n\n"
-        "It replaces what was set. Consumers that run are not touched: `redeploy` replaces them.",
+        "The former definition is replaced. Running consumers are not touched: `redeploy` replaces them.",
         "Set the consumers of an application that should run. This replaces what was set; consumers that run are not touched.",
         (
             p.APP,
@@ -221,17 +221,17 @@ FLEET_ACTIONS = (
     Action(
         "scale",
         "Bring a fleet to a number of consumers; application, arguments and settings stay as they are.\n\n"
-        "New ids follow those that are there. The highest numbers are drained and leave.",
-        "Bring a fleet to a number of consumers. New ids follow those that are there; the highest numbers are drained and leave.",
+        "New ids follow the present ids. The highest numbers are drained and leave.",
+        "Bring a fleet to a number of consumers. New ids follow the present ids; the highest numbers are drained and leave.",
         (p.APP, p.COUNT, p.PATTERN, p.REASON, p.DRY_RUN, p.BY),
         do=_scale,
         preview=_would_scale,
     ),
     Action(
         "redeploy",
-        "Replace the processes of a fleet, one at a time, by what the fleet says now.\n\n"
+        "Replace the processes of a fleet, one at a time, with its present settings.\n\n"
         "The DAG reconcile, or `run`, does it: each consumer gives its partitions away, leaves, and is launched again.",
-        "Replace the processes of a fleet, one at a time, by what the fleet says now. `reconcile` does a step each minute: a "
+        "Replace the processes of a fleet, one at a time, with its present settings. `reconcile` does a step each minute: a "
         "consumer gives its partitions away, leaves, and is launched again.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=_redeploy,

@@ -58,16 +58,16 @@ GROWTH_ACTIONS = (
         "set_growth",
         "Set the limits between which a fleet grows and shrinks by measured load; in shadow mode unless --act is given.\n\n"
         "`autoscale` looks at the load, and says or does what the policy wants. For pods of a StatefulSet, give its name.",
-        "Set the limits between which a fleet grows and shrinks by measured load. Without *act* it is only said what would be done.",
+        "Set the limits between which a fleet grows and shrinks by measured load. Without *act* the decisions are only reported.",
         (p.APP, *p.GROWTH, p.REASON, p.DRY_RUN, p.BY),
         do=_set_growth,
         preview=_would_set,
     ),
     Action(
         "autoscale",
-        "Look at the load of the fleets with limits of growth (or of one), and say or do what the policy wants.\n\n"
-        "It takes a quarter of a minute, in which rates are measured. The DAG autoscale does it every minute. Exit code 1 if "
-        "a fleet is left as it is.",
+        "Look at the load of the fleets with limits of growth (or of a single fleet), and report or apply the policy's decision.\n\n"
+        "Measuring the rates takes a quarter of a minute. The DAG autoscale does the same every minute. Exit code 1 if "
+        "a fleet is left unchanged.",
         "",
         (p.ANY_APP, p.DRY_RUN, p.BY),
         do=_autoscale,

@@ -84,10 +84,10 @@ def _undone(topic: str, found: offset_undo.Undo, *, would: bool = False) -> Done
 OFFSET_ACTIONS = (
     Action(
         "reset_offsets",
-        "Move partitions to another position; without --execute it is only shown. `offsets reset` does the same with the options "
-        "of Kafka's tool.\n\nTheir owners stop them, commit, and start again there. `offsets undo` takes it back.",
-        "Move partitions to another position: their consumers stop them, commit, and start again there. The history keeps "
-        "their former offsets, and `offsets undo` takes it back.",
+        "Move partitions to another position; without --execute the move is only shown. `offsets reset` does the same with the options "
+        "of Kafka's tool.\n\nThe owners stop the partitions, commit, and start again there. `offsets undo` takes the move back.",
+        "Move partitions to another position: the consumers stop the partitions, commit, and start again there. The history keeps "
+        "their former offsets, and `offsets undo` takes the move back.",
         (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.EXECUTE, p.BY),
         do=_reset_offsets,
         preview=_would_reset,
@@ -95,16 +95,16 @@ OFFSET_ACTIONS = (
     Action(
         "import_offsets",
         "Move partitions to the offsets of a file.",
-        "Move partitions to the offsets of a file that `offsets reset --export` or Kafka's `kafka-consumer-groups` has "
-        "written. Topics follow each other; all of them are checked before the first one.",
+        "Move partitions to the offsets of a file written by `offsets reset "
+        "--export` or Kafka's `kafka-consumer-groups`. Topics follow each other; all lines are checked before the first move.",
         (p.OFFSETS, p.WHY, p.BY),
         do=_import_offsets,
         preview=_would_import,
     ),
     Action(
         "undo_offsets",
-        "Take a reset back: its partitions continue where they were before it. Without --execute, only show it.",
-        "Take a reset of offsets back: its partitions continue where they were before it. Records in between are read "
+        "Take a reset back: the partitions continue at the offsets before the reset. Without --execute, only show the undo.",
+        "Take a reset of offsets back: the partitions continue at the offsets before the reset. Records in between are read "
         "again, or are left out.",
         (p.TOPIC, p.REBALANCE, p.REASON, p.DRY_RUN, p.EXECUTE, p.BY),
         do=_undo_offsets,

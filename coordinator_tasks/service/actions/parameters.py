@@ -110,9 +110,9 @@ ARGUMENTS = _texts(
 )
 _CONF = 'Settings for spark-submit, such as {"spark.driver.memory": "1g"}.'
 CONF = _pairs("conf", "Spark settings", _CONF, "--conf", "a Spark setting")
-_ENV = 'Variables of the consumers\' processes, such as {"TZ": "UTC"}; everybody who reads the fleet sees them.'
+_ENV = 'Variables of the consumers\' processes, such as {"TZ": "UTC"}; visible to all readers of the fleet.'
 ENVIRONMENT = _pairs("environment", "Environment", _ENV, "--env", "a variable of the consumers' processes, not secret")
-_CODE = "The version of the code: consumers register with it, and {code} in the application and its arguments stands for it."
+_CODE = "The version of the code, used by consumers to register; {code} in application and arguments stands for the version."
 CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
 _SIZE = "How many consumers the fleet should have."
 COUNT = Parameter(
@@ -120,11 +120,11 @@ COUNT = Parameter(
 )
 _NEW_IDS = "Pattern of new ids, with {} for the number; empty = as for the present ids."
 PATTERN = _text("pattern", "Pattern of ids", _NEW_IDS, "--pattern", "", maxLength=64)
-_BACK = "The fleet that it returns to; empty = none."
+_BACK = "The fleet to return to; empty = no fleet."
 FLEET = _text("app", "Fleet", _BACK, "--fleet", "", maxLength=64)
-_REASON = "The reason, in one line; it is kept in the history."
+_REASON = "The reason, in a single line; kept in the history."
 WHY = _text("why", "Why", _REASON, "--why", words=True, minLength=1, maxLength=MAX_WORDS_CHARS, pattern=r"\S")
-_COMMITS = "The consumer group that offsets are committed for."
+_COMMITS = "The consumer group of the committed offsets."
 GROUP = _text("group_id", "Group id", _COMMITS, "--group", minLength=1, maxLength=255)
 _BEGINS = "Where a partition without a committed offset begins; none = an error."
 _RULES = [rule.value for rule in StartRule]
@@ -142,7 +142,7 @@ TO = _text("to", "To", _POSITION, "--to", minLength=1, examples=_PLACES)
 _PAIRS: Any = list[str] | None
 _LINES = "Lines of topic,partition,offset, as `kafka-consumer-groups --export` writes them."
 OFFSETS = Parameter("offsets", _field("string", "Offsets", _LINES, minLength=1, format="multiline"))
-_WHICH = "The rebalance of the reset, as the history names it; empty = the newest reset."
+_WHICH = "The rebalance of the reset, by the history's name; empty = the newest reset."
 REBALANCE = _text("rebalance", "Rebalance", _WHICH, "--rebalance", "", maxLength=100)
 PARAMETERS = Parameter(
     "parameters",
@@ -159,9 +159,9 @@ _PINNED = Option(list[int], "A partition; repeatable.", "--partition", minimum=0
 PINNED = _partitions("At least one.", _PINNED, minItems=1)
 _HOW_LONG = "How long the isolation lasts; 0 = until a person readmits the consumer."
 MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0, minimum=0, maximum=527_040))
-_FOR_S = Option(float, "Readmit it after this many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0)
+_FOR_S = Option(float, "Readmit the consumer after so many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0)
 FOR_S = Parameter("for_s", option=_FOR_S)
-_UNDONE = "The rebalance to undo, as the history names it, such as 7-de8cc71b; all later ones are undone as well."
+_UNDONE = "The rebalance to undo, by the history's name, such as 7-de8cc71b; all later rebalances are undone as well."
 BEFORE = _text("rebalance", "Before rebalance", _UNDONE, minLength=1, maxLength=100)
 _HOLD = "Minutes to hold the assignment while consumers join or leave; 0 = until the next change of membership."
 HOLD = _number("minutes", "Hold for minutes", _HOLD, "--minutes", float, 527_040)
@@ -171,20 +171,20 @@ WITHIN = Parameter(
     _field("number", "Within minutes", _BACK_IN, default=10, minimum=0, maximum=1_440),
     Option(float, _BACK_IN, "--within", minimum=0),
 )
-_MEANWHILE = "Lend its partitions to other consumers meanwhile; by default the partitions wait."
+_MEANWHILE = "Lend the partitions to other consumers meanwhile; by default the partitions wait."
 MOVE = Parameter(
     "move",
     _field("boolean", "Move meanwhile", _MEANWHILE, default=False),
     Option(bool, _MEANWHILE, "--move-meanwhile", False),
 )
-_PLAN = "The plan, as `plan --dry-run` names it: a digest of its inputs and moves."
+_PLAN = "The plan, by the name in `plan --dry-run`: a digest of inputs and moves."
 DIGEST = Parameter("digest", option=Option(str, _PLAN))
 FORCE = Parameter(
     "force",
-    _field("boolean", "Force", "Do it although it is refused by default; the refusal says why.", default=False),
-    Option(bool, "Do it although it is refused by default; the refusal says why.", "--force", False),
+    _field("boolean", "Force", "Act despite the default refusal; the refusal says why.", default=False),
+    Option(bool, "Act despite the default refusal; the refusal says why.", "--force", False),
 )
-REJECT = Parameter("reject", option=Option(bool, "Reject it instead.", "--reject", False))
+REJECT = Parameter("reject", option=Option(bool, "Reject the plan instead.", "--reject", False))
 
 
 def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind: Any = float) -> Parameter:
@@ -205,12 +205,12 @@ GROWTH = (
     _limit(
         "utilisation",
         "Utilisation",
-        "Share of a consumer's read capacity that its partitions may use, such as 0.7.",
+        "Share of a consumer's read capacity for its partitions, such as 0.7.",
         "--utilisation",
         0.7,
     ),
     _limit("catch_up_s", "Catch up, s", "Seconds within which a backlog has to be read.", "--catch-up", 300.0),
-    _limit("start_up_s", "Start-up, s", "Seconds from the launch of a consumer until it reads.", "--start-up", 60.0),
+    _limit("start_up_s", "Start-up, s", "Seconds from the launch of a consumer to the first read.", "--start-up", 60.0),
     _limit("window_s", "Window, s", "Seconds after which the effect of a step is judged.", "--window", 180.0),
     _limit("grow_pause_s", "Pause of growth, s", "Seconds between two growths.", "--grow-pause", 60.0),
     _limit(
@@ -234,30 +234,30 @@ GROWTH = (
 """The fields of `core.growth.Limits`."""
 TOPICS = Parameter(
     "topics",
-    _field("array", "Topics", "Managed topics, one per line; none = all.", items={"type": "string"}, default=[]),
-    Option(list[str] | None, "Managed topics; none = all.", default=None),
+    _field("array", "Topics", "Managed topics, each on a line; empty = all.", items={"type": "string"}, default=[]),
+    Option(list[str] | None, "Managed topics; empty = all.", default=None),
 )
 JOIN = _number("join", "Consumers more", "Number of additional consumers, of capacity 1.", "--join", int, 1_000)
 LEAVE = Parameter(
     "leave",
-    _field("array", "Without consumers", "Their ids, one per line.", items={"type": "string"}, default=[]),
+    _field("array", "Without consumers", "Ids, each on a line.", items={"type": "string"}, default=[]),
     Option(list[str] | None, "Without this consumer; repeatable.", "--leave", None),
 )
 _OTHER = "Another strategy, with all of its parameters; empty = unchanged."
 OTHER_STRATEGY = _text("strategy", "Strategy", _OTHER, "--strategy", "")
 _SIZE = "Number of partitions; 0 = unchanged."
 SIZE = _number("size", "Number of partitions", _SIZE, "--partitions", int, 100_000)
-_VERSION = "The name of the version that the fleet gets: of a new one, or of one that it has had."
+_VERSION = "The name of the fleet's next version: a new or a former version."
 VERSION = _text("version", "Version", _VERSION, minLength=1, maxLength=64, pattern=_ID)
 _OTHER_PATH = "Path of another application; empty = unchanged. {code} stands for the version of the code."
 OTHER_APPLICATION = _text("application", "Application", _OTHER_PATH, "--application", "")
-_ONLY = "Only these topics; none = all topics of which the fleet owns partitions."
+_ONLY = "Only these topics; empty = all topics with partitions of the fleet."
 SOME_TOPICS = Parameter(
     "topics",
     _field("array", "Topics", _ONLY, items={"type": "string"}, default=[]),
     Option(list[str] | None, f"{_ONLY} Repeatable.", "--topic", None),
 )
-_PERCENT = "Percent of each topic's partitions that have moved after each step; the last is 100."
+_PERCENT = "Percent of each topic's partitions moved after each step; the last is 100."
 STEPS = Parameter(
     "steps",
     _field("array", "Steps", _PERCENT, items={"type": "integer", "minimum": 1, "maximum": 100}, default=[5, 50, 100]),
@@ -271,29 +271,31 @@ def _up_to(name: str, title: str, text: str, flag: str, kind: Any, default: floa
     return Parameter(name, field, Option(kind, text, flag, kind(default), minimum=0))
 
 
-_HELD = "Minutes for which each step is held and judged before the next one."
+_HELD = "Minutes of holding and judging each step before the next step."
 HOLD_MINUTES = _up_to("hold_minutes", "Hold for minutes", _HELD, "--hold-minutes", float, 5, 43_200)
-_WAIT = "Minutes after which consumers that have not started, or partitions that have not moved, roll the upgrade back."
+_WAIT = "Minutes after which consumers without a start, or partitions without a move, roll the upgrade back."
 PATIENCE = _up_to("patience_minutes", "Patience in minutes", _WAIT, "--patience-minutes", float, 10, 43_200)
 _LAG = "Lag of a moved partition, in seconds, above which the upgrade is rolled back."
 MAX_LAG = _up_to("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", float, 60, 2_592_000)
 _ERRORS = "Errors of new consumers above which the upgrade is rolled back; a restarted consumer counts as an error."
-MAX_ERRORS = _up_to("max_errors", "Errors that may be", _ERRORS, "--max-errors", int, 0, 1_000)
+MAX_ERRORS = _up_to("max_errors", "Permitted errors", _ERRORS, "--max-errors", int, 0, 1_000)
 _SLOW = (
-    "Share of its former records per second below which a moved partition with waiting records rolls the upgrade back; "
+    "Share of the former records per second; below this a moved partition with waiting records rolls the upgrade back; "
     "0 = not judged."
 )
 MIN_RATE = _up_to("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 0, 1)
-_RULE = "One of the site's own rules, by its name in the setting rules; empty = none."
+_RULE = "A rule of the site, by the name in the setting rules; empty = no rule."
 RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
-_NEW = "How many new consumers start; 0 = as many as there are now."
+_NEW = "Number of new consumers; 0 = as many as now."
 NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, 1_000)
-BY = Parameter("by", option=Option(str, "For whom you ask; your user name is kept as well.", "--by", ""))
-EXECUTE = Parameter("execute", option=Option(bool, "Make the change; the default only shows it.", "--execute", False))
+BY = Parameter("by", option=Option(str, "Person behind the request; your user name is kept as well.", "--by", ""))
+EXECUTE = Parameter(
+    "execute", option=Option(bool, "Make the change; the default only shows the change.", "--execute", False)
+)
 """For commands that begin with a dry run, as those of Kafka's tool do."""
 YES = Parameter(
-    "yes", option=Option(bool, "Do it without a question; a script without a terminal has to say it.", "--yes", False)
+    "yes", option=Option(bool, "Act without a question; required in a script without a terminal.", "--yes", False)
 )
 """For commands whose action is destructive; a form begins with a dry run instead."""
-DRY_RUN = Parameter("dry_run", option=Option(bool, "Show what would be done, change nothing.", "--dry-run", False))
+DRY_RUN = Parameter("dry_run", option=Option(bool, "Show the effect, change nothing.", "--dry-run", False))
 """For commands only: every form has its own dry run."""

@@ -109,10 +109,10 @@ UPGRADE_ACTIONS = (
     Action(
         "upgrade",
         "Upgrade a fleet to another version without a gap: partitions move to new consumers in steps, each is judged.\n\n"
-        "A new version is given by what differs from the present one; without that, the fleet has to have one of this name. "
-        "The DAG reconcile, or `run`, does the steps; `upgrade-report` says how far it is.",
-        "Upgrade a fleet to another version without a gap. Consumers of the new version start beside the old ones, partitions "
-        "move to them in steps, and each step is held and judged. If one fails, everything moves back. At the end the old "
+        "Name only the differences of a new version; without differences, the fleet has to have a version of this name. "
+        "The DAG reconcile, or `run`, does the steps; `upgrade-report` shows the progress.",
+        "Upgrade a fleet to another version without a gap. Consumers of the new version start beside the old consumers, partitions move over in "
+        "steps, and each step is held and judged. After a failed step everything moves back. At the end the old "
         "consumers leave. The run follows the upgrade to its end.",
         (
             *(
@@ -135,25 +135,25 @@ UPGRADE_ACTIONS = (
     ),
     Action(
         "upgrade_report",
-        "Show the last upgrade of a fleet: its steps, why it goes back, and how long each moved partition stood still.",
-        "Show the last upgrade of a fleet: what it has done, why it goes back if it does, how long each partition that moved "
-        "stood still, and the longest stall of those that did not.",
+        "Show the last upgrade of a fleet: steps, reason of a way back, and the stall of each moved partition.",
+        "Show the last upgrade of a fleet: steps done, reason of a way back, the stall of "
+        "each moved partition, and the longest stall of staying partitions.",
         (p.APP,),
         do=_report,
         reads=True,
     ),
     Action(
         "pause_upgrade",
-        "Pause the upgrade of a fleet: nothing more moves until it is continued or rolled back.",
-        "Pause the upgrade of a fleet. What has moved stays where it is, until it is continued or rolled back.",
+        "Pause the upgrade of a fleet: nothing more moves until the upgrade is continued or rolled back.",
+        "Pause the upgrade of a fleet. Moved partitions stay, until the upgrade is continued or rolled back.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.pause),
         preview=partial(_would, upgrades.under_way, _would_pause),
     ),
     Action(
         "continue_upgrade",
-        "Continue a paused upgrade; a step that was held is held and judged from its beginning.",
-        "Continue a paused upgrade. A step that was held is held and judged from its beginning.",
+        "Continue a paused upgrade; a held step is held and judged from the beginning.",
+        "Continue a paused upgrade. A held step is held and judged from the beginning.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.go_on),
         preview=partial(_would, upgrades.under_way, _would_continue),

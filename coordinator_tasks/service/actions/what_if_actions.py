@@ -49,21 +49,21 @@ def _preview(c: Coordinator, given: Given) -> Done:
 WHAT_IF_ACTIONS = (
     Action(
         "roll_back",
-        "Go back to a topic's assignment before an earlier rebalance, as far as its consumers are there.\n\n"
+        "Go back to a topic's assignment before an earlier rebalance, as far as the consumers are there.\n\n"
         "`history` names the rebalances. The assignment holds until the next change of membership, or for --minutes.",
-        "Go back to the assignment that a topic had before an earlier rebalance. Partitions of consumers that are gone stay "
-        "where they are. It holds until the next change of membership, or for a time.",
+        "Go back to a topic's assignment before an earlier rebalance. Partitions of lost consumers stay with "
+        "the present owners. The assignment holds until the next change of membership, or for a time.",
         (p.TOPIC, p.BEFORE, p.WHY, p.HOLD, p.DRY_RUN, p.BY),
         do=_roll_back,
         preview=_would_roll_back,
     ),
     Action(
         "preview",
-        "Show what would move, why, the backlog behind it and its pause, if something were different; changes nothing.\n\n"
-        "Without an option: what is due now. Options can be combined; all of it happens at once. Exit code 1 if a topic is "
-        "left out, because it cannot be read.",
-        "What would move if something were different: more consumers, fewer, another strategy, more partitions, or all of "
-        "it at once. Each move has its reason, the records behind it, and the pause that earlier moves let expect.",
+        "Show the moves, reasons, backlogs and pauses of a changed situation; changes nothing.\n\n"
+        "Without an option: the plan due now. Options can be combined; all changes happen at once. Exit code 1 if a "
+        "topic is left out as unreadable.",
+        "The moves of a changed situation: more consumers, fewer, another strategy, more partitions, or all "
+        "at once. Each move has a reason, a backlog, and a pause predicted from earlier moves.",
         (p.TOPICS, p.JOIN, p.LEAVE, p.OTHER_STRATEGY, p.PARAMETERS, p.SIZE),
         do=lambda c, given, _actor: _preview(c, given),
         reads=True,

@@ -56,7 +56,7 @@ def pause(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
 
 
 def go_on(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
-    """Continue a paused upgrade; a step that was held is held and judged from its beginning."""
+    """Continue a paused upgrade; a held step is held and judged from the beginning."""
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def change(old: Upgrade) -> Upgrade:

@@ -264,7 +264,7 @@ def _write_config(c: Coordinator, config: TopicConfig, former: tuple[TopicConfig
 
 
 def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
-    """Mark the topic removed: its consumers stop and commit with the next plan. Raises `NotManaged`."""
+    """Mark the topic removed: the consumers stop and commit with the next plan. Raises `NotManaged`."""
     with about(topic=topic):
         log.info("topic %s is removed from cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
     return _changed(c, topic, lambda config: replace(config, removed=True))

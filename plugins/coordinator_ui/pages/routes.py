@@ -109,7 +109,7 @@ def make_app(reader: Reader | None = None) -> FastAPI:
 @router.get("/")
 @router.get("/clusters/{cluster}")
 async def overview(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
-    """The topics and the consumers of a cluster, and what moved last."""
+    """The topics and the consumers of a cluster, and the last moves."""
     found = await _read(request, cluster, page_data.cluster_page)
     recent = [tell(one, found.now) for one in found.recent]
     return page(request, "overview.html", cluster=cluster, clusters=readable, found=found, recent=recent, live=True)
@@ -117,7 +117,7 @@ async def overview(request: Request, cluster: OfCluster, readable: Readable) -> 
 
 @router.get("/clusters/{cluster}/topics/{topic}")
 async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
-    """Who owns which partition of a topic, and its rebalances."""
+    """The owner of each partition of a topic, and the rebalances."""
     found = await _read(request, cluster, lambda c: page_data.topic_page(c, topic, limit))
     if found.summary.problem and not found.rebalances and not found.problem:
         raise HTTPException(404, found.summary.problem)
@@ -149,7 +149,7 @@ async def _whole(request: Request, cluster: ReadableCluster, topic: str, rebalan
 
 @router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
 async def rebalance(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> HTMLResponse:
-    """One rebalance: its moves and pauses, who was waited for, and each step."""
+    """One rebalance: moves and pauses, awaited consumers, and each step."""
     now = time.time()
     whole = await _whole(request, cluster, topic, rebalance, now)
     story = whole.story
@@ -169,7 +169,7 @@ async def rebalance(request: Request, cluster: OfCluster, topic: str, rebalance:
 
 @data_router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
 async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> Response:
-    """One rebalance, with everything that its page shows."""
+    """A rebalance, with everything shown on the page."""
     whole = await _whole(request, cluster, topic, rebalance, time.time())
     return data(rebalance_whole(whole.cluster, whole.story, whole.sides, whole.tasks, whole.pages))
 
@@ -178,7 +178,7 @@ async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebal
 async def rebalances(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> HTMLResponse:
-    """The rebalances of all clusters that the user may read, newest first."""
+    """The rebalances of all the user's clusters, newest first."""
     now = time.time()
     found = await listed(request, readable, wanted, limit, now, rest)
     asked = _given(request, FILTERS)
@@ -189,7 +189,7 @@ async def rebalances(
 async def rebalances_data(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> Response:
-    """The rebalances of all clusters that the user may read, newest first."""
+    """The rebalances of all the user's clusters, newest first."""
     found = await listed(request, readable, wanted, limit, time.time(), rest)
     rows = [rebalance_row(name, story) for name, story in found.found]
     return data({"rebalances": rows, "rest": found.rest or None, "problems": list(found.problems)})
@@ -199,7 +199,7 @@ async def rebalances_data(
 async def actions(
     request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: action_list.Rest = ""
 ) -> HTMLResponse:
-    """Who asked for what in all clusters that the user may read, newest first."""
+    """The actions of persons in all the user's clusters, newest first."""
     found = await action_list.listed(request, readable, wanted, limit, rest)
     asked = _given(request, ASKED_FILTERS)
     return page(
@@ -219,7 +219,7 @@ async def actions(
 async def actions_data(
     request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: action_list.Rest = ""
 ) -> Response:
-    """Who asked for what in all clusters that the user may read, newest first."""
+    """The actions of persons in all the user's clusters, newest first."""
     found = await action_list.listed(request, readable, wanted, limit, rest)
     rows = [action_list.asked_row(name, one) for name, one in found.found]
     return data({"actions": rows, "rest": found.rest or None, "problems": list(found.problems)})
@@ -242,7 +242,7 @@ async def live_page(request: Request, cluster: OfCluster, readable: Readable) ->
 
 @router.get("/clusters/{cluster}/ask/{action}")
 async def ask(request: Request, cluster: OfCluster, action: str) -> HTMLResponse:
-    """The form of an action, with fields filled in from the address. Nothing happens until a person presses its button."""
+    """The form of an action, with fields filled in from the address. Nothing happens until a person presses the button."""
     try:
         offered = await asyncio.wait_for(_read(request, cluster, choices), LISTS_LIMIT_S)
     except (CoordinatorError, TimeoutError):
@@ -266,7 +266,7 @@ async def trend_data(
     partition: Annotated[int | None, Query(ge=0)] = None,
     consumer: Annotated[str, Query(max_length=MAX_ID_BYTES)] = "",
 ) -> Response:
-    """How far behind the owners of a topic or of one of its partitions, or the topics of a consumer, were in the last hour."""
+    """The lag of the last hour: of the owners of a topic or a partition, or of the topics of a consumer."""
     trends: Trends = request.app.state.trends
 
     def read(c: Coordinator) -> tuple[Trend, dict[str, list[Point]]]:
@@ -293,26 +293,26 @@ async def trend_data(
 @router.get("/audit")
 @router.get("/clusters/{cluster}/audit")
 async def audit(request: Request, cluster: OfCluster, readable: Readable, topic: Topic = "") -> HTMLResponse:
-    """Who owns what, by ZooKeeper, by the consumers' own word and by the commits in Kafka."""
+    """The ownership, by ZooKeeper, by the consumers' reports and by the commits in Kafka."""
     found = await audited(request, cluster, topic)
     return page(request, "audit.html", cluster=cluster, clusters=readable, topic=topic, found=found, live=True)
 
 
 @data_router.get("/clusters/{cluster}/audit")
 async def audit_json(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
-    """The ownership audit of a cluster, or of one of its topics."""
+    """The ownership audit of a cluster, or of a topic."""
     return data(audit_data(cluster, topic, await audited(request, cluster, topic)))
 
 
 @code_router.get("/tile.js", dependencies=[Depends(get_user)])
 async def tile() -> Response:
-    """The script of the tile on Airflow's home page. It has no data, so any signed-in user may load it."""
+    """The script of the tile on Airflow's home page. The script has no data, so any signed-in user may load the script."""
     return script("tile")
 
 
 @data_router.get("/summary")
 async def summary_data(request: Request, readable: Readable) -> Response:
-    """What needs somebody now, in every cluster that the user may read: what the tile shows."""
+    """The tile's content: everything in the user's clusters that needs a person now."""
     names = readable[:MOST_CLUSTERS]
     answers = await each(names, (_live(request, name, "") for name in names))
     found = [
@@ -407,7 +407,7 @@ Times = Annotated[tuple[float, float], Depends(run_times)]
 async def run(
     request: Request, dag_id: str, run_id: str, cluster: OfRun, times: Times, result: ActionResult
 ) -> HTMLResponse:
-    """What one run of a `rebalance` DAG moved, or the result of an action's run: the tab *Moved partitions* of the run."""
+    """The moves of a run of a `rebalance` DAG, or the result of an action's run: the tab *Moved partitions* of the run."""
     if result is not None:
         return _action_page(request, dag_id, run_id, cluster, result)
     if cluster is None:

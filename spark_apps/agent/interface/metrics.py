@@ -20,14 +20,14 @@ def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
     healthy = float(figures.health in _HEALTHY)
     found.gauge(
         "coordinator_consumer_healthy",
-        "1 = it works; 0 = it fails at something, is stuck, leaves, or has failed",
+        "1 = works; 0 = fails at something, is stuck, leaves, or has failed",
         mine,
         healthy,
     )
     registered = float(figures.registered)
     found.gauge("coordinator_consumer_registered", "1 = registered by a session with ZooKeeper", mine, registered)
     found.gauge("coordinator_consumer_incarnation", "The number of this process", mine, figures.incarnation)
-    found.gauge("coordinator_consumer_reports", "Problems that its status reports", mine, figures.reports)
+    found.gauge("coordinator_consumer_reports", "Problems reported by the status", mine, figures.reports)
     for topic, one in sorted(figures.topics.items())[:MAX_TOPICS]:
         _add_topic(found, mine, topic, one)
         shown = sorted(one.partitions)[:left]
@@ -37,7 +37,7 @@ def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
     counted = sum(len(one.partitions) for one in figures.topics.values())
     found.gauge(
         "coordinator_consumer_partitions_left_out",
-        f"Partitions beyond {limit}, or of topics beyond {MAX_TOPICS}, which have no series of their own",
+        f"Partitions beyond {limit}, or of topics beyond {MAX_TOPICS}, without own series",
         mine,
         counted - (limit - left),
     )
@@ -48,16 +48,16 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigu
     labels = {**mine, "group": one.group, "topic": topic}
     lags = [partition.lag for partition in one.partitions.values() if partition.lag is not None]
     late_s = furthest_s((p.lag, p.lag_s) for p in one.partitions.values() if p.lag is not None)
-    found.gauge("coordinator_consumer_partitions", "Partitions that it holds", labels, one.held)
-    failing = "Partitions that wait because the sink or the pipeline fails at them"
+    found.gauge("coordinator_consumer_partitions", "Owned partitions", labels, one.held)
+    failing = "Partitions waiting for a failing sink or pipeline"
     found.gauge("coordinator_consumer_failing_partitions", failing, labels, one.failing)
-    found.gauge("coordinator_consumer_acted_epoch", "The epoch that it acts on", labels, one.acted_epoch)
+    found.gauge("coordinator_consumer_acted_epoch", "The acted epoch", labels, one.acted_epoch)
     known = sum(lags) if lags or not one.partitions else None
-    found.gauge("coordinator_consumer_sum_lag", "Offsets to the log's end, of all its partitions", labels, known)
+    found.gauge("coordinator_consumer_sum_lag", "Offsets to the log's end, of all partitions", labels, known)
     found.gauge("coordinator_consumer_max_lag_seconds", "The largest lag in seconds", labels, late_s)
     found.counter(
         "coordinator_consumer_fences_total",
-        "Ownerships that a newer owner has ended; its commits are fenced",
+        "Ownerships ended by a newer owner; the commits are fenced",
         labels,
         one.fences,
     )
@@ -69,13 +69,13 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigu
     }
     found.counter(
         "messaging_client_consumed_messages_total",
-        "Records that have passed the sink, counted in offsets",
+        "Records that passed the sink, counted in offsets",
         {**messaging, "messaging_operation_name": "poll"},
         one.offsets,
     )
     found.histogram(
         "messaging_process_duration_seconds",
-        "Time of a batch, from its plan until it has passed the sink",
+        "Time of a batch, from the plan until the sink has returned",
         {**messaging, "messaging_operation_name": "process"},
         one.batch_buckets,
         one.batch_s,
@@ -94,7 +94,7 @@ def _add_partition(found: Families, mine: dict[str, str], topic: str, one: Topic
     }
     found.gauge(
         "kafka_consumergroup_group_offset",
-        "The offset before which everything has passed the sink",
+        "The next offset: everything before has passed the sink",
         labels,
         figures.position,
     )
