@@ -52,7 +52,7 @@ CONSUMER_ROUTES = (
     (
         "GET",
         "/v1/health",
-        "up or down in one word, without a token; 200 while working, 503 until registered, and while leaving, failed or stuck",
+        "up or down in one word, without a token; 200 while working, 503 until registered, and while leaving, failing, failed or stuck",
     ),
     ("GET", "/v1/status", "the whole status as JSON; on another address than loopback only with the token"),
     ("POST", "/v1/topics/[TOPIC]", "a topic's node, for a consumer without ZooKeeper; only with the token"),

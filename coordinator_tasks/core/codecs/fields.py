@@ -267,7 +267,7 @@ STATUS = """
 `overwritten`: `by`, `epoch`, `ago` | for five minutes: the last commit over the owner's under an older token (0 = no token), and seconds
     since then
 `stalls` | epoch → `longest` (seconds), `partition`, `partitions` and `before`: of the partitions kept under the last few epochs
-`failures` | failures of a sink or a pipeline; empty if missing. `partitions` (empty = the topic is not read), `why`, `tries`, `for` and
+`failures` | failures of a sink or a pipeline, and a batch that does not end; empty if missing. `partitions` (empty = the topic is not read), `why`, `tries`, `for` and
     `next` (seconds since the first failure, and until the next try), `away` (true = the sink does not answer; missing = false)
 `held` | partition → epoch of all partitions that the accepted node grants or hands over, started or not. A recovery after a loss of
     ZooKeeper counts these partitions: otherwise a consumer with an accepted hand-off could start later, beside another owner

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from coordinator_tasks.core.machine import restarts
+from coordinator_tasks.core.machine import causes, restarts
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.recovery import doubted
 from coordinator_tasks.core.machine.unread import moving_in, unread
@@ -246,7 +246,8 @@ def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -
             yield from (Trace(Kind.NO_WORD, p, owner, word) for p in partitions)
             continue
         idle = [p for p in partitions if p not in word.running]
-        yield from (Trace(Kind.NO_OWNER, p, owner, f"{owner} owns it and does not run it") for p in idle)
+        why = causes.hold(view) or f"{owner} owns it and does not run it"
+        yield from (Trace(Kind.NO_OWNER, p, owner, why) for p in idle)
 
 
 def _clock(at: float) -> str:

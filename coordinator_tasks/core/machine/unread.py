@@ -6,7 +6,7 @@ from coordinator_tasks.core.machine import causes
 from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.presence import absence_of, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
-from coordinator_tasks.core.model import TopicNode, TopicState
+from coordinator_tasks.core.model import Failure, TopicNode, TopicState, TopicStatus
 from coordinator_tasks.core.text.partition_text import joined
 
 NO_OWNER = "no owner; start a consumer that may have it, or see with `topics` what is waited for"
@@ -34,6 +34,8 @@ def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
 
     - It has no owner, and is not on its way to one.
     - It is on its way for `stuck_after_s`, and no possible owner says that it runs it. Who finishes its last batch runs it.
+    - Its owner has reported for `stuck_after_s` that it cannot process the partition, or that a batch with it does not end.
+    - The topic is missing or recreated in Kafka, and its owner does not run it.
     - The topic has been Stable for `stuck_after_s`, and the owner reports that the partition does not run, or the owner has been
       absent for `stuck_after_s`.
     """
@@ -41,10 +43,11 @@ def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
     if view.config.removed or view.node is None or view.state is None:
         return found
     moving = moving_in(view)
-    if _is_late(view.state, world, policy):
-        held = causes.hold(view)
-        found |= {p: held or why for p, why in _on_the_way(view, view.node, view.state, world)}
+    held = causes.hold(view)
+    if held or _is_late(view.state, world, policy):
+        found |= {p: held or why for p, why in _on_the_way(view, view.node, view.state, world, policy)}
         found |= {p: held or why for p, why in _not_run(view, view.node, world) if p not in moving}
+    found |= dict(_failing(view, view.node, world, policy))
     found |= {p: why for p, why in _absent(view.node, world, policy) if p not in moving}
     return dict(sorted(found.items()))
 
@@ -55,7 +58,9 @@ def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
     return world.now - since_at >= policy.stuck_after_s
 
 
-def _on_the_way(view: TopicView, node: TopicNode, state: TopicState, world: World) -> Iterator[tuple[int, str]]:
+def _on_the_way(
+    view: TopicView, node: TopicNode, state: TopicState, world: World, policy: Policy
+) -> Iterator[tuple[int, str]]:
     """What no possible owner runs, of the partitions whose close or start is awaited."""
     waited: dict[int, list[tuple[str, str]]] = {}
     for listed, why_not in ((state.to_close, why_not_closed), (state.to_start, why_not_started)):
@@ -65,16 +70,29 @@ def _on_the_way(view: TopicView, node: TopicNode, state: TopicState, world: Worl
                 missing = why_not(consumer, partition, view.topic, node, epoch, world)
                 waited.setdefault(partition, []).append((consumer, missing))
     for partition, each in waited.items():
-        if not any(_runs(consumer, view.topic, partition, node, world) for consumer, _ in each):
+        if not any(_runs(consumer, view.topic, partition, node, world, policy) for consumer, _ in each):
             why = joined(missing for _, missing in each) or "a plan is due"
             yield partition, f"{why}; see its log, and isolate it if it is dead"
 
 
-def _runs(consumer: str, topic: str, partition: int, node: TopicNode, world: World) -> bool:
+def _word(consumer: str, topic: str, node: TopicNode, world: World) -> TopicStatus | None:
+    """What this incarnation of the consumer says of the topic."""
     status = world.status(consumer)
-    said = status.topics.get(topic) if status is not None else None
     mine = status is not None and status.incarnation == node.incarnations.get(consumer)
-    return mine and said is not None and said.query_alive and partition in said.running
+    return status.topics.get(topic) if status is not None and mine else None
+
+
+def _runs(consumer: str, topic: str, partition: int, node: TopicNode, world: World, policy: Policy) -> bool:
+    said = _word(consumer, topic, node, world)
+    if said is None or not said.query_alive or partition not in said.running:
+        return False
+    return _lasting(said, partition, policy) is None
+
+
+def _lasting(said: TopicStatus, partition: int, policy: Policy) -> Failure | None:
+    """The failure that has kept the partition from being processed for `stuck_after_s`."""
+    lasting = (failure for failure in said.failures if failure.for_s >= policy.stuck_after_s)
+    return next((failure for failure in lasting if failure.concerns(partition)), None)
 
 
 def _not_run(view: TopicView, node: TopicNode, world: World) -> Iterator[tuple[int, str]]:
@@ -82,6 +100,15 @@ def _not_run(view: TopicView, node: TopicNode, world: World) -> Iterator[tuple[i
     for owner in sorted(set(node.assignments.values())):
         for partition in not_running(owner, view.topic, node, world):
             yield partition, f"{owner} owns it and does not run it; see its reports in `status`, and restart it"
+
+
+def _failing(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:
+    """Partitions that their owner cannot process for `stuck_after_s`, by its own word."""
+    for partition, owner in sorted(node.assignments.items()):
+        said = _word(owner, view.topic, node, world)
+        failure = _lasting(said, partition, policy) if said is not None else None
+        if failure is not None:
+            yield partition, f"{owner} cannot process it since {failure.for_s:.0f} s: {failure.why}"
 
 
 def _absent(node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:

@@ -47,6 +47,10 @@ class BatchTimes:
         known = "" if usual is None else f" ({usual:.1f} s is usual)"
         return f"a batch of {self._size} offsets has not ended for {now - self._began:.0f} s{known}"
 
+    def age_s(self, now: float) -> float:
+        """Seconds since the batch under way began."""
+        return now - self._began
+
     @property
     def _usual_s(self) -> float | None:
         if len(self._recent) < ENOUGH:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from coordinator_tasks.core.measure.buckets import BATCH_S, Buckets
-from coordinator_tasks.core.model import Stall
+from coordinator_tasks.core.model import Failure, Stall
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batch_times import BatchTimes
 from spark_apps.agent.ownership.failing import Failing
@@ -35,6 +35,7 @@ class Batches:
         self._clock = clock
         self._fresh_s = fresh_s
         self._times = BatchTimes()
+        self._is_overdue = False
 
     def readable(self) -> dict[int, OwnedPartition]:
         """The partitions that may be part of the next batch: those that are ready, freshly fetched, and do not wait after a failure."""
@@ -177,9 +178,21 @@ class Batches:
         return tuple(sorted(p for p, h in late.items() if (self.end_of(h) or 0) > h.passed))
 
     def overdue(self, limit_s: float) -> str:
-        """Why the batch under way is taken for stuck: it takes longer than `limit_s` and far longer than is usual."""
+        """Return why the batch under way counts as stuck: it takes longer than `limit_s` and far longer than usual.
+
+        The status reports the batch as a failure of its partitions from then on.
+        """
         now = self._clock.monotonic()
-        return self._times.told(now) if self._times.exceeds(now, limit_s) else ""
+        self._is_overdue = self._times.exceeds(now, limit_s)
+        return self._times.told(now) if self._is_overdue else ""
+
+    def stuck(self) -> tuple[Failure, ...]:
+        """Return the batch that counts as stuck, as a failure of its partitions; empty if there is none."""
+        if not self._is_overdue or self.outstanding is None:
+            return ()
+        now = self._clock.monotonic()
+        partitions = tuple(sorted({batch_range.partition for batch_range in self.outstanding[1]}))
+        return (Failure(partitions, self._times.told(now), for_s=self._times.age_s(now)),)
 
     def kept(self, limit_s: float, most_s: float) -> str:
         """Which partitions cannot be given away because their batch does not end; empty = none.

@@ -104,7 +104,7 @@ class TopicOwnership:
             running={p: h.status(self.alive, p in paused, now) for p, h in counted.items()},
             query_alive=self.alive,
             reports=merged(self.said()),
-            failures=(*self.failing.told(), *self.requests.unclaimed()),
+            failures=(*self.failing.told(), *self.batches.stuck(), *self.requests.unclaimed()),
             last_batch=dict(self.batches.last),
             stalls=self.batches.stalls(),
         )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.machine.unread import unread
-from coordinator_tasks.core.model import Absence, Directive, PlannedRestart, TopicDescription
+from coordinator_tasks.core.model import Absence, Directive, Failure, PlannedRestart, TopicDescription
 from tests.world.scene import TOPIC, Scene, stable
 
 
@@ -64,6 +64,7 @@ def test_a_topic_that_was_recreated_is_unread_with_the_remedy_that_ends_it() -> 
     scene.description = TopicDescription(TOPIC, "id-2", 4)
     for name in "ab":
         scene.says(name, running={})
+    assert set(of(scene)) == {0, 1, 2, 3}, "that is certain at once"
     found = of(late(scene))
     assert set(found) == {0, 1, 2, 3}
     assert all("was recreated" in why and "remove it here and add it again" in why for why in found.values())
@@ -83,3 +84,24 @@ def test_an_absent_owner_reads_nothing_after_the_limit_unless_it_is_to_restart()
     restart = PlannedRestart("ada", "patch", scene.now, scene.now + 300, 1)
     scene.directives["a"] = Directive("a", restart=restart)
     assert of(scene) == {}
+
+
+def test_what_its_owner_cannot_process_is_unread_after_the_limit() -> None:
+    scene = stable("a", "b")
+    first, *others = sorted(scene.owned["a"])
+    limit_s = scene.policy.stuck_after_s
+    scene.says("a", failures=(Failure((first,), "a batch of 2 offsets has not ended for 56 s", for_s=limit_s - 1),))
+    assert of(scene) == {}
+    scene.says("a", failures=(Failure((first,), "the database does not answer", for_s=limit_s),))
+    assert of(scene) == {first: f"a cannot process it since {limit_s:.0f} s: the database does not answer"}
+    scene.says("a", failures=(Failure((), "no module named shop", for_s=limit_s),))
+    assert set(of(scene)) == {first, *others}
+
+
+def test_a_batch_that_its_giver_calls_stuck_is_not_read(moving: Scene) -> None:
+    moved = in_flight(moving)
+    for name in "ab":
+        moving.says(
+            name, failures=(Failure(tuple(moved), "the batch has not ended", for_s=moving.policy.stuck_after_s),)
+        )
+    assert set(of(late(moving))) == moved

@@ -795,7 +795,11 @@ def test_a_batch_that_takes_far_longer_than_usual_makes_the_consumer_unhealthy_a
     assert stage.health == "ok"
     stage.step(2.0)
     assert stage.health == "stuck: topic t: a batch of 10 offsets has not ended for 31 s (2.0 s is usual)"
+    (failure,) = stage.topics.ownerships["t"].status().failures
+    assert (failure.partitions, failure.for_s) == ((0,), 31.0)
+    assert failure.why == "a batch of 10 offsets has not ended for 31 s (2.0 s is usual)"
     stage.topics.edit("t", lambda h: h.batches.cover(4))
+    assert stage.topics.ownerships["t"].status().failures == ()
     stage.step()
     assert stage.health == "ok"
 
