@@ -164,10 +164,11 @@ class Failing:
             next_s = max(0.0, reading.again_at - now)
             away = sink_is_away(reading.why)
             found.append(Failure((), reading.why, reading.tries, now - reading.since, next_s, away))
-        by_why: dict[str, list[_Group]] = {}
-        for one in self._current():
-            by_why.setdefault(one.why, []).append(one)
-        for why, groups in by_why.items():
+        # A single bad offset is told by itself: a good partition that failed in the same batch must not share its report.
+        by_cause: dict[tuple[str, bool], list[_Group]] = {}
+        for group in self._current():
+            by_cause.setdefault((group.why, group.alone > 0), []).append(group)
+        for (why, _), groups in by_cause.items():
             partitions = tuple(sorted(p for one in groups for p in one.epochs))
             tries, since = max(one.tries for one in groups), min(one.since for one in groups)
             next_s = max(0.0, min(one.again_at for one in groups) - now)
@@ -182,9 +183,17 @@ class Failing:
         often = f"failed {counted(one.tries, 'time')}"
         if not one.partitions:
             return f"the topic is not read: {one.why} ({often}; it is tried again)"
-        where = f" at offset {self._holdings.held[one.partitions[0]].passed}" if len(one.partitions) == 1 else ""
+        where = self._where(one.partitions[0]) if len(one.partitions) == 1 else ""
         waits = agreed(len(one.partitions), "waits", "wait")
         return f"{named(one.partitions)} {waits}{where}: {one.why} ({often}; tried again)"
+
+    def _where(self, partition: int) -> str:
+        """Which offsets fail, as far as the tries have shown: a single offset is named once it has failed by itself."""
+        group = next(group for group in self._current() if partition in group.epochs)
+        passed = self._holdings.held[partition].passed
+        if group.alone:
+            return f" at offset {passed}"
+        return f" between offsets {passed} and {group.until}" if group.until else ", not yet tried by itself"
 
     def _reading_now(self) -> _Reading | None:
         """The failure of the reading, unless it has begun again and gone on for `STEADY_S`."""

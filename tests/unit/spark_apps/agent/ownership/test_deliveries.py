@@ -174,6 +174,19 @@ def test_a_batch_that_fails_says_whether_the_sink_is_away(once: Play, why: str, 
     assert {one.away for one in once.ownership.failing.told()} == {away}
 
 
+def test_a_good_partition_of_a_failed_batch_is_not_reported_at_an_offset(once: Play) -> None:
+    once.own(1, 2)
+    failing, token = once.ownership.failing, once.ownership.holdings.held[1].token
+    failing.fail([Range(1, 0, 9, token.epoch), Range(2, 0, 9, token.epoch)], "ValueError: bad")
+    (both,) = failing.told()
+    assert both.partitions == (1, 2)
+    failing.fail([Range(1, 0, 1, token.epoch)], "ValueError: bad")
+    assert [failure.partitions for failure in failing.told()] == [(2,), (1,)]
+    untried, bad = failing.sentences()
+    assert untried.startswith("partition 2 waits, not yet tried by itself: ValueError: bad")
+    assert bad.startswith("partition 1 waits at offset 0: ValueError: bad")
+
+
 def test_a_claim_that_the_sink_refuses_ends_the_holding_and_is_not_repeated(once: Play) -> None:
     newer = Standing(Token(77, 3, "g0"), "b", 40)
     once.sink.positions[2] = newer

@@ -744,7 +744,7 @@ def test_a_consumer_that_fails_at_a_partition_says_so_and_is_not_stalled_while_i
         stage.topics.edit("t", lambda h: h.batches.fail([0], "ValueError: bad record"))
         for _ in range(10):
             stage.step(2.5)
-    said = "partition 0 waits at offset 0: ValueError: bad record (failed 29 times; tried again)"
+    said = "partition 0 waits between offsets 0 and 10: ValueError: bad record (failed 29 times; tried again)"
     assert stage.health == f"failing: topic t: {said}"
     assert said in stage.agent.status().topics["t"].reports
     assert (stage.agent.failure, stage.agent.figures().topics["t"].failing) == ("", 1)
