@@ -210,7 +210,7 @@ Airflow that finds its own record is not refused.
 `changes` | `node`, `field`, and the JSON `before` and `after`, each at most 500 characters
 """,
     "history/:growth/[APP]": """
-How a fleet grows. A change of the fleet and the memory of the change are in the same transaction. The policy is the pure function `core/growth.py`.
+How a fleet grows. A change of the fleet and the memory of the change are in the same transaction. The policy is the pure function `core/fleet/growth.py`.
 
 `limits` | of a person
 `memory` | the measured `capacity` of a consumer (records/s), past `decisions`, `wanted`, and the `latest` decision
