@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn, cast
 
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
-from coordinator_tasks.core.machine import crashes
+from coordinator_tasks.core.machine import crashes, fleet_topics
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.crashes import Exits
 from coordinator_tasks.core.machine.fleet_topics import conflicts
 from coordinator_tasks.core.machine.life import Life, interfaces
-from coordinator_tasks.core.machine.presence import presence
+from coordinator_tasks.core.machine.presence import presence, wants
 from coordinator_tasks.core.machine.restarts import said
 from coordinator_tasks.core.machine.unread import NO_OWNER, moving_in, unowned_in, unread
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
@@ -54,6 +54,7 @@ STARTING, NOT_STARTED = "starting", "not started"
 PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
 HEALTHY = "ok"
 FAILING = "failing: "
+_UNSEEN = "it has never registered; if that lasts, `driver.log` in its run folder says why"
 _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 
 
@@ -165,19 +166,48 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
             pass  # an account without the right sees what ZooKeeper says, as a plan does
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
-    ended = _ended(c) if any(one.unowned for one in found) else ""
-    return [replace(one, reason="; ".join(filter(None, (one.reason, ended)))) if one.unowned else one for one in found]
+    ended = _ended(c)
+    return [replace(one, reason="; ".join(filter(None, (one.reason, _ended_of(one, ended))))) for one in found]
 
 
-def _ended(c: Coordinator) -> str:
-    """Why consumers are not there, or get nothing: their processes have ended with an error. Empty = none, or it cannot be read."""
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A consumer that is missing, or gets nothing, because its processes ended with an error; `topics`: what it reads, empty = any."""
+
+    consumer: str
+    exits: Exits
+    topics: tuple[str, ...]
+
+
+def _ended(c: Coordinator) -> list[_Ended]:
+    """Consumers whose processes have ended with an error; none if ZooKeeper's nodes cannot be read."""
+    found = list[_Ended]()
     with suppress(CoordinatorError):
         members = c.discovery.members()
-        wanted = {consumer for fleet in fleets(c) for consumer in fleet.consumers} - members.keys()
-        world = World(c.clock.now(), members, load_claims(c, sorted(wanted | members.keys()), {}))
-        found = ((consumer, crashes.exits(consumer, world, c.policy)) for consumer in sorted(wanted | members.keys()))
-        return shown([f"{who}: {one.told}" for who, one in found if one is not None and (who in wanted or one.next_at)])
-    return ""
+        missing = {
+            consumer: fleet_topics.named(fleet.arguments)
+            for fleet in fleets(c)
+            for consumer in fleet.consumers
+            if consumer not in members
+        }
+        reads = missing | {consumer: member.topics for consumer, member in members.items()}
+        world = World(c.clock.now(), members, load_claims(c, sorted(reads), {}))
+        for consumer, topics in sorted(reads.items()):
+            exits = crashes.exits(consumer, world, c.policy)
+            if exits is not None and (consumer in missing or exits.next_at):
+                found.append(_Ended(consumer, exits, topics))
+    return found
+
+
+def _ended_of(topic: TopicOverview, ended: Iterable[_Ended]) -> str:
+    """Why consumers of this topic ended: while partitions have no reader, or while an id waits after repeated crashes."""
+    return shown(
+        [
+            f"{one.consumer}: {one.exits.told}"
+            for one in ended
+            if wants(one.topics, topic.topic) and (topic.unowned or one.exits.next_at)
+        ]
+    )
 
 
 def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> TopicOverview:
@@ -332,7 +362,9 @@ def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview
     return [
         replace(
             one,
-            problem=one.problem or seen.wanted.get(one.consumer, ""),
+            problem=one.problem
+            or seen.wanted.get(one.consumer, "")
+            or (_UNSEEN if one.presence == NOT_STARTED else ""),
             reports=(*filter(None, [seen.kept.get(one.consumer)]), *one.reports),
         )
         for one in found

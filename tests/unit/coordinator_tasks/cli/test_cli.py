@@ -329,7 +329,7 @@ def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> No
     }
     assert found["consumer-a"]["problem"] == "no answer within 2 s"
     assert found["consumer-d"]["problem"].startswith("incarnation 1 is absent: it keeps its partitions until")
-    assert found["consumer-e"]["problem"] == "", "it owns nothing"
+    assert found["consumer-e"]["problem"].startswith("it has never registered; if that lasts, `driver.log`")
     (topic,) = found["consumer-c"]["topics"]
     assert len(topic["running"]) * 3 == topic["lag_records"]
     out = run("status")[1]
@@ -432,10 +432,26 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     (found,) = json.loads(run("status", "--json")[1])
     assert (found["exits"]["count"], found["exits"]["reason"]) == (4, why)
     assert found["exits"]["next_at"] > site.clock.now()
+    site.kafka.create_topic("clicks", 1)
+    run("add-topic", "clicks", "--group", "g", "--why", "x")
+    run("set-fleet", "web", "--application", "app.py", "--consumer", "w", "--argument=--topics=clicks", "--why", "x")
     site.sessions["consumer-a"].close()
     record_end(site.coordinator(), "consumer-a", 5, Ending.REAPED, why)
     for command in ("status", "topics"):
         assert f"incarnation 5 has ended: {why} (5 times in a row)" in run(command)[1]
+    run(
+        "set-fleet",
+        "sales",
+        "--application",
+        "app.py",
+        "--consumer",
+        "consumer-a",
+        "--argument=--topics=orders",
+        "--why",
+        "x",
+    )
+    rows = {one["topic"]: one["reason"] for one in json.loads(run("topics", "--json")[1])}
+    assert (why in rows["orders"], why in rows["clicks"]) == (True, False), "the fleet of clicks has not crashed"
 
 
 def test_status_changes_nothing_in_zookeeper(run: Run, site: Site) -> None:
