@@ -16,6 +16,7 @@ from coordinator_tasks.service.nodes import observe, store
 from coordinator_tasks.service.nodes.fleet import CODE, fleets
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch.group_commits import SILENT_S
+from coordinator_tasks.service.watch.silent_kafka import asked_once
 
 BETWEEN_S = 2.5
 """Between two looks: longer than a hand-off, and than an owner needs to commit over somebody else's commit."""
@@ -102,6 +103,7 @@ def look(c: Coordinator, names: Collection[str] = ()) -> Look:
     except NoAccess as error:
         found.problems.append(f"old code is not looked for: {error.told}")
     found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
+    c = asked_once(c, [view.topic for view in views], [])  # what is not audited is named below
     views = observe.describe(c, views)
     offsets, subscribers = _offsets(c, views, found), _subscribers(c, views, found)
     for view in views:

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, cast
 
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import crashes, fleet_topics
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.crashes import Exits
@@ -31,7 +30,6 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.ports import KafkaAdmin
 from coordinator_tasks.core.text import topic_patterns
 from coordinator_tasks.core.text.partition_text import because, shown
 from coordinator_tasks.service.coordinator import Coordinator
@@ -48,6 +46,7 @@ from coordinator_tasks.service.nodes.observe import (
 )
 from coordinator_tasks.service.plan import overrides, transitions
 from coordinator_tasks.service.watch.consumer_pages import NO_PAGES, ConsumerPages, pages_of
+from coordinator_tasks.service.watch.silent_kafka import asked_once
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
@@ -137,33 +136,14 @@ class ConsumerOverview:
     drained: bool = False
 
 
-class _Away:
-    """Kafka once it has not answered: what it is asked for next ends at once, in place of one limit after the other."""
-
-    def __init__(self, error: KafkaUnavailable) -> None:
-        self._error = error
-
-    def describe(self, *_: object) -> NoReturn:
-        raise self._error
-
-    def committed(self, groups: Iterable[str]) -> dict[str, CoordinatorError]:
-        return dict.fromkeys(groups, self._error)
-
-
 def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | None = None) -> list[TopicOverview]:
     """The managed topics (or those named), sorted. Raises the `Unavailable` kinds.
 
     `problems` gets that Kafka does not answer: then the topics are shown by what ZooKeeper and the consumers say.
     """
     chosen = sorted(set(names or transitions.topics(c)))
-    if problems is not None and chosen:
-        try:
-            c.kafka.describe(chosen, {})
-        except KafkaUnavailable as error:
-            problems.append(error.told)
-            c = replace(c, kafka=cast("KafkaAdmin", _Away(error)))
-        except Refused:
-            pass  # an account without the right sees what ZooKeeper says, as a plan does
+    if problems is not None:
+        c = asked_once(c, chosen, problems)
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
     ended = _ended(c)

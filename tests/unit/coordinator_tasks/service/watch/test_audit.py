@@ -75,6 +75,24 @@ def test_a_silent_kafka_is_not_waited_for_in_each_of_many_groups(site: Site, mon
     assert "the members of 13 further groups are not audited: Kafka does not answer" in problems
 
 
+def test_a_kafka_that_is_away_is_asked_once_in_a_look(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a broker down, an audit of two topics of two groups took 93 s: every question waited for its own limit."""
+    site.kafka.create_topic("clicks", 1)
+    add_topic(site.coordinator, "clicks", "clicks", actor=PERSON)
+    site.kafka.down = True
+    waited = FakeKafka._answer
+
+    def slow(kafka: FakeKafka) -> None:
+        site.clock.sleep(10.0)
+        waited(kafka)
+
+    monkeypatch.setattr(FakeKafka, "_answer", slow)
+    began_s = site.clock.monotonic()
+    result = audit(site.coordinator, always=False)
+    assert site.clock.monotonic() - began_s <= 2 * 10.0 + result.between_s
+    assert any("Kafka does not answer" in problem for problem in result.problems)
+
+
 def test_a_doubt_of_the_first_look_is_asked_about_again_and_may_end(site: Site) -> None:
     process = site.processes["a"]
     answers = iter([_without(process.answer(process.member)), process.answer(process.member)])
