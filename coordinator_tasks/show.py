@@ -22,6 +22,8 @@ from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.watch.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible, visible_line
 
+MOST_SILENT = 50
+"""Registrations without an answer that `status` lists: whoever may register can make any number of them."""
 _AT = ("at", "until")
 """How the names of stored times end, in seconds since 1970; 0 = never."""
 
@@ -143,6 +145,17 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
             notes = ""
     headers = ("consumer", "is", "incarnation", "release", "address", "topic", "runs", "closing", "lag", "notes")
     return Table(headers, rows, "no consumer is registered, holds anything or is wanted", merged=5)
+
+
+def consumers_text(found: Iterable[ConsumerOverview]) -> str:
+    """The table for a person, with the first `MOST_SILENT` of the consumers that have no partition and do not answer."""
+    listed = list(found)
+    silent = [one.consumer for one in listed if one.problem and not (one.health or one.topics)]
+    left_out = frozenset(silent[MOST_SILENT:])
+    text = str(consumers(one for one in listed if one.consumer not in left_out))
+    if left_out:
+        text += f"\nand {len(left_out):,} more that have no partition and do not answer; --json gives all"
+    return text
 
 
 def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:

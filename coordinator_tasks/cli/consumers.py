@@ -35,7 +35,7 @@ def status(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
     problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
         found = overview.consumers(c)
-        listed(found, how_of(how, json), show.consumers)
+        listed(found, how_of(how, json), show.consumers_text, show.consumers)
         unowned = overview.unowned(c, problems)
     failing = [f"{one.consumer}: {one.health}" for one in found if one.health.startswith(overview.FAILING)]
     exit_if_unowned(unowned, [f"{topic}: {problem.told}" for topic, problem in problems.items()], failing)

@@ -31,3 +31,15 @@ def test_a_topic_that_nobody_has_is_not_called_stable_as_if_it_were_well() -> No
     site.dies("a", Ending.REAPED)
     site.settles()
     assert "Stable: nobody has it" in str(show.topics(overview.topics(site.coordinator)))
+
+
+def test_a_person_reads_the_first_of_many_registrations_that_answer_nothing() -> None:
+    """Whoever may register can make any number of them; a program gets all, and owners are always shown."""
+    junk = [overview.ConsumerOverview(f"junk{n:04}", "live", problem="is not JSON") for n in range(10_000)]
+    owner = overview.ConsumerOverview("z", "detached", problem="no answer", topics=(overview.RunningTopic("orders"),))
+    lines = show.consumers_text([*junk, owner]).splitlines()
+    assert len(lines) == 1 + 50 + 1 + 1
+    assert lines[-2].startswith("z ")
+    assert lines[-1] == "and 9,950 more that have no partition and do not answer; --json gives all"
+    assert len(show.consumers_text(junk[:50]).splitlines()) == 1 + 50
+    assert len(show.consumers([*junk, owner]).csv.splitlines()) == 1 + 10_001
