@@ -10,7 +10,7 @@ import json
 import logging
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.http_connections import BoundedHandler, BoundedServer, host_and_port
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.watch.overview import DRAINING, ConsumerOverview
+from coordinator_tasks.service.watch.overview import DRAINING
 from coordinator_tasks.service.watch.survey import Survey, Surveyor
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.status_tokens import StatusTokens
@@ -83,7 +83,7 @@ def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Eve
         try:
             found = surveyor.look()
             looked_at, took_s = c.clock.now(), c.clock.monotonic() - began_s
-            page.targets = json.dumps(list(_targets(found.consumers, https_only=c.https_only))).encode()
+            page.targets = json.dumps(list(_targets(found, https_only=c.https_only))).encode()
             if problem:
                 log.warning("everything answers again")
             problem = ""
@@ -96,16 +96,17 @@ def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Eve
             return
 
 
-def _targets(consumers: Iterable[ConsumerOverview], *, https_only: bool) -> Iterator[dict[str, object]]:
+def _targets(found: Survey, *, https_only: bool) -> Iterator[dict[str, object]]:
     """Each consumer that may run something, in the form of Prometheus' HTTP service discovery.
 
-    `https_only`: Prometheus would send its token to plain http, so these are left out; `status` names them.
+    `https_only`: Prometheus would send its token to plain http, or to an interface whose certificate this look has refused, so
+    these are left out; `status` names them.
     One that is isolated while it lives may: only its own metrics say that its commits are fenced.
     """
-    for one in consumers:
+    for one in found.consumers:
         address = urlsplit(one.address)
         lives_on = one.presence == Presence.ISOLATED and one.health
-        if https_only and is_plain(one.address):
+        if https_only and (is_plain(one.address) or one.consumer in found.broken):
             continue
         if (one.presence in _SCRAPED or lives_on) and address.netloc:
             path = address.path.rstrip("/") + METRICS_PATH

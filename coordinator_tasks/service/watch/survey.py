@@ -16,7 +16,7 @@ from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.measure.buckets import PAUSE_S, Buckets
 from coordinator_tasks.core.measure.lag import EndPoints, LagStatus
 from coordinator_tasks.core.measure.lag_moments import LagMoment, group_statuses, statuses
-from coordinator_tasks.core.model import Pauses, Record, State
+from coordinator_tasks.core.model import Pauses, Record, Silence, State, Unreachable
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.service.coordinator import Coordinator
@@ -80,7 +80,8 @@ class Survey:
 
     `wanted`: how many consumers the fleets want; `desired`: fleet → the last decision of its growth, in shadow mode too;
     `groups`: Burrow's status of each, `None` = nobody has judged it lately; `unknown`: groups of which Kafka does not tell the
-    offsets, with the reason; `audited`: the last ownership audit, and when it was.
+    offsets, with the reason; `audited`: the last ownership audit, and when it was; `broken`: consumers whose interface gave a
+    wrong answer, such as a certificate that is refused.
     """
 
     cluster: str
@@ -95,6 +96,7 @@ class Survey:
     desired: Mapping[str, Decision] = field(default_factory=dict)
     audited: Audit = field(default_factory=Audit)
     audited_at: float = 0.0
+    broken: frozenset[str] = frozenset()
 
 
 class Surveyor:
@@ -139,6 +141,11 @@ class Surveyor:
             desired=autoscale.last_decisions(c),
             audited=audited,
             audited_at=audited_at,
+            broken=frozenset(
+                consumer
+                for consumer, answer in looked[0].world.answers.items()
+                if isinstance(answer, Unreachable) and answer.silence is Silence.BROKEN
+            ),
         )
 
     def _audit(self) -> tuple[float, Audit]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks import http_connections
-from coordinator_tasks.cli import metrics_text
+from coordinator_tasks.cli import metrics, metrics_text
 from coordinator_tasks.cli.metrics import Page, keep_looking, serving
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fleet.growth import Decision, Kind
@@ -211,6 +211,18 @@ def test_with_an_authority_prometheus_is_sent_to_no_plain_http() -> None:
     site = stable_site("a")
     site.coordinator = replace(site.coordinator, https_only=True)
     assert json.loads(look(site).targets) == []
+
+
+def test_with_an_authority_prometheus_is_sent_to_no_interface_whose_certificate_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = stable_site("a", "b")
+    site.coordinator = replace(site.coordinator, https_only=True)
+    monkeypatch.setattr(metrics, "is_plain", lambda _: False)
+    assert len(json.loads(look(site).targets)) == 2
+    site.processes["b"].silence = Silence.BROKEN
+    (target,) = json.loads(look(site).targets)
+    assert target["targets"] == [site.processes["a"].member.address.removeprefix("http://")]
 
 
 def test_a_consumer_that_is_isolated_while_it_lives_is_a_target_and_one_that_is_silent_is_none() -> None:
