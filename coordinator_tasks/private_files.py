@@ -4,9 +4,14 @@ import grp
 import os
 import pwd
 import stat
+import struct
 from pathlib import Path
 
 from coordinator_tasks.core.errors import BadSettings
+
+_ACCESS_LIST = "system.posix_acl_access"
+_ENTRY, _USER, _GROUP, _MASK, _WRITE = "<HHI", 0x02, 0x08, 0x10, 0x02
+"""Tag, rights and uid or gid of an entry, as `linux/posix_acl_xattr.h` has them behind a version of four bytes."""
 
 
 def read_private(path: Path, what: str) -> str:
@@ -56,6 +61,29 @@ def open_to_others(folder: Path) -> str:
             continue  # a link has no mode of its own; in a folder with the sticky bit nobody renames what is another's
         if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_of_one(found.st_gid)):
             return f"{one} may be written by others (mode {mode:04o}, no sticky bit)"
+        if others := _writers(one):
+            return f"{one} may be written by {others} (its access list, see getfacl; no sticky bit)"
+    return ""
+
+
+def _writers(folder: Path) -> str:
+    """Another user or a group whose entry in the folder's POSIX access list allows writing; empty if there is none.
+
+    The kernel bounds the list to 64 KiB, and gives none where the file system has no such lists.
+    """
+    try:
+        raw = os.getxattr(folder, _ACCESS_LIST)
+    except OSError:
+        return ""
+    entries = list(struct.iter_unpack(_ENTRY, raw[4 : 4 + (len(raw) - 4) // 8 * 8]))
+    mask = next((rights for tag, rights, _ in entries if tag == _MASK), _WRITE)
+    for tag, rights, number in entries:
+        if not rights & mask & _WRITE:
+            continue
+        if tag == _USER and number not in (0, os.geteuid()):
+            return f"the user with uid {number}"
+        if tag == _GROUP and not _is_of_one(number):
+            return f"the group with gid {number}"
     return ""
 
 

@@ -1,6 +1,8 @@
 """A run folder that another user owns or may change is not used."""
 
+import errno
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,45 @@ def test_a_base_is_refused_that_others_can_write_or_replace(
         Refused, match=rf"could be replaced by others: \S+/above may be written by others \(mode {mode:04o}"
     ):
         folder.make()
+
+
+NO_NUMBER = 0xFFFFFFFF
+OWN, USER, OWN_GROUP, GROUP, MASK, OTHERS = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
+
+
+@pytest.mark.parametrize(
+    ("tag", "number", "rights", "mask", "said"),
+    [
+        (USER, 12346, 7, 7, "the user with uid 12346"),
+        (GROUP, 12346, 7, 7, "the group with gid 12346"),
+        (USER, 12346, 7, 5, ""),
+        (USER, 12346, 5, 7, ""),
+        (USER, os.geteuid(), 7, 7, ""),
+        (GROUP, 0, 7, 7, ""),
+    ],
+)
+def test_a_base_is_refused_whose_access_list_lets_others_write(
+    tag: int, number: int, rights: int, mask: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mode of such a folder shows the mask in place of its group's rights, so a folder of root's group looked safe."""
+    base = tmp_path / "base"
+    base.mkdir()
+    entries = [(OWN, 7, NO_NUMBER), (tag, rights, number), (OWN_GROUP, 5, NO_NUMBER), (MASK, mask, NO_NUMBER)]
+    raw = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in [*entries, (OTHERS, 5, NO_NUMBER)])
+    monkeypatch.setattr(os, "getxattr", lambda path, name: _access_list(raw if Path(path) == base else b"", name))
+    folder = RunFolder.of(base, "shop", "c1")
+    if not said:
+        folder.make()
+        return
+    with pytest.raises(Refused, match=rf"\S+/base may be written by {said} \(its access list, see getfacl; no sticky"):
+        folder.make()
+
+
+def _access_list(raw: bytes, name: str) -> bytes:
+    assert name == "system.posix_acl_access"
+    if not raw:
+        raise OSError(errno.ENODATA, "No data available")
+    return raw
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
