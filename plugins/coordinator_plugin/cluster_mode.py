@@ -14,6 +14,8 @@ FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
 SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 - the name of a variable
 CONTENT_VARIABLE = "COORDINATOR_SETTINGS_SECRET"
 """Copies of names in `spark_apps` and `coordinator_tasks.settings`: importing those makes tasks slower."""
+STATUS_PORT = 7070
+"""Of a driver in a pod, whose address is its own: docs/kubernetes/network-policies.yaml opens this port alone."""
 HOST, ADDRESS = "host", "address"
 """Words for a consumer's `--advertise`."""
 _TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
@@ -101,4 +103,5 @@ def reachable(arguments: Sequence[str], *, on_kubernetes: bool, has_token: bool)
             "in cluster mode the coordinator asks the consumer from another host, and no status token is set: "
             "set status_token in the extra of the ZooKeeper connection, or give --listen"
         )
-    return [*given, "--listen", "0.0.0.0:0", "--advertise", ADDRESS if on_kubernetes else HOST]
+    port = STATUS_PORT if on_kubernetes else 0
+    return [*given, "--listen", f"0.0.0.0:{port}", "--advertise", ADDRESS if on_kubernetes else HOST]

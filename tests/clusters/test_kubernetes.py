@@ -92,7 +92,7 @@ def test_a_launch_makes_a_driver_whose_secrets_are_references_with_the_rights_of
     (container,) = spec["containers"]
     words = container["args"]
     assert words[words.index("--consumer") + 1] == "a"
-    assert words[words.index("--listen") + 1] == "0.0.0.0:0"
+    assert words[words.index("--listen") + 1] == "0.0.0.0:7070"
     assert words[words.index("--advertise") + 1] == "address"
     by_reference = {
         one["name"]: (one["valueFrom"]["secretKeyRef"]["name"], one["valueFrom"]["secretKeyRef"]["key"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from airflow.configuration import conf
+from coordinator_plugin import cluster_mode
 
 from coordinator_tasks import __version__
 from coordinator_tasks.settings import settings_from_environment
@@ -74,6 +75,14 @@ def test_every_image_is_pinned_to_a_version() -> None:
     assert all(f"`{name}`" in page for name in WITHOUT_DIGEST)
     assert all(BUILT.fullmatch(s["image"]) for s in services.values() if "build" in s)
     assert len(dockerfiles) == 2, "one image for Airflow, one for Spark and the launcher"
+
+
+def test_no_process_of_the_stack_gains_rights() -> None:
+    assert {name for name, s in services.items() if s.get("security_opt") == ["no-new-privileges:true"]} == {*services}
+    unlimited = {name for name, s in services.items() if s["pids_limit"] < 0}
+    assert unlimited == {"launcher"}, "each of its consumers is a JVM of a hundred threads"
+    page = (ROOT / "docs" / "security.md").read_text()
+    assert "`no-new-privileges`" in page
 
 
 def test_every_base_has_a_stand_in_for_the_test_on_an_engine() -> None:
@@ -141,19 +150,32 @@ def test_the_launcher_on_kubernetes_has_memory_for_several_consumers_and_says_wh
 
 
 def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metrics() -> None:
+    """At the status interface alone: Spark's UI asks nobody who they are."""
     text = (ROOT / "docs" / "kubernetes" / "network-policies.yaml").read_text()
+    free = {"protocol": "TCP", "port": 32768, "endPort": 60999}
     for policy in yaml.safe_load_all(text):
-        (rule,) = policy["spec"]["ingress"]
-        labels = [one["podSelector"]["matchLabels"] for one in rule["from"]]
-        assert {"app.kubernetes.io/name": "prometheus"} in labels, policy["metadata"]["name"]
+        executors, readers = policy["spec"]["ingress"]
+        (executor,) = executors["from"]
+        assert executor == {"podSelector": {"matchLabels": {"spark-role": "executor"}}}
+        airflow, prometheus = readers["from"]
+        assert airflow == {"podSelector": {"matchLabels": {"tier": "airflow"}}}
+        assert prometheus == {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
+        }
+        status, *others = readers["ports"]
+        assert status == {"protocol": "TCP", "port": cluster_mode.STATUS_PORT}
+        assert others == ([free] if policy["metadata"]["name"] == "coordinator-consumers" else [])
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    assert "Prometheus in the namespace `monitoring`" in " ".join(page.split())
 
 
 def test_the_page_says_what_the_manifests_need_where_airflow_has_another_namespace() -> None:
     """A label without a namespace is one of the policy's own namespace, and so is a subject."""
     page = (ROOT / "docs" / "kubernetes.md").read_text().split("\n## On Kubernetes\n", 1)[1].split("\n##", 1)[0]
     for policy in yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "network-policies.yaml").read_text()):
-        (rule,) = policy["spec"]["ingress"]
-        if {"podSelector": {"matchLabels": {"tier": "airflow"}}} in rule["from"]:
+        _, readers = policy["spec"]["ingress"]
+        if {"podSelector": {"matchLabels": {"tier": "airflow"}}} in readers["from"]:
             assert "`namespaceSelector` to `tier: airflow`" in page
     for part in yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "cluster-mode.yaml").read_text()):
         if part["kind"] == "RoleBinding" and part["metadata"]["name"] == "spark-submitter":
@@ -295,7 +317,7 @@ def test_the_launcher_service_knows_its_arguments() -> None:
 def test_fields_are_those_that_compose_knows(service: str) -> None:
     known = {
         *("image", "build", "command", "environment", "volumes", "ports", "depends_on", "healthcheck", "restart"),
-        *("hostname", "init", "deploy", "stop_grace_period"),
+        *("hostname", "init", "deploy", "stop_grace_period", "security_opt", "pids_limit"),
     }
     assert set(services[service]) <= known
     check = services[service].get("healthcheck", {})

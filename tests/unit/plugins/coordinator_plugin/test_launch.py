@@ -162,12 +162,15 @@ def test_a_site_names_the_secret_of_its_cluster() -> None:
     assert {value.partition(":")[0] for name, value in conf.items() if "secretKeyRef" in name} == {"shop"}
 
 
-@pytest.mark.parametrize(("master", "word"), [("yarn", "host"), ("k8s://https://api:6443", "address")])
+@pytest.mark.parametrize(
+    ("master", "listen", "word"),
+    [("yarn", "0.0.0.0:0", "host"), ("k8s://https://api:6443", "0.0.0.0:7070", "address")],
+)
 def test_a_driver_elsewhere_listens_where_the_coordinator_reaches_it(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, master: str, word: str
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, master: str, listen: str, word: str
 ) -> None:
     launched(monkeypatch, tmp_path, master, "cluster")
-    assert (submitted.after("--listen"), submitted.after("--advertise")) == ("0.0.0.0:0", word)
+    assert (submitted.after("--listen"), submitted.after("--advertise")) == (listen, word)
     launched(monkeypatch, tmp_path, master, "cluster", application_args=["--listen=10.0.0.1:80"])
     assert "--advertise" not in submitted.command
 
