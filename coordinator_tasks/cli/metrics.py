@@ -5,7 +5,6 @@ loopback; any other address needs the status token, as a consumer's does.
 """
 
 import hmac
-import ipaddress
 import json
 import logging
 import signal
@@ -22,7 +21,7 @@ from coordinator_tasks.cli import metrics_text
 from coordinator_tasks.cli.base import RUN, given_settings, opened
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.fleet.interface_addresses import is_plain
+from coordinator_tasks.core.fleet.interface_addresses import is_loopback, is_plain
 from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.http_connections import BoundedHandler, BoundedServer, host_and_port
@@ -120,7 +119,7 @@ def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
     if address is None:
         raise Refused(f"{listen!r} is no address to listen at; write host:port, such as 127.0.0.1:9308")
     host = address[0]
-    if not tokens.all() and not _is_loopback(host):
+    if not tokens.all() and not is_loopback(host):
         raise Refused(
             f"the metrics would be served at {host} without a token, open to the network; set a status token, "
             "or listen at 127.0.0.1"
@@ -140,13 +139,6 @@ def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
         thread.join()
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 class _Handler(BoundedHandler):
     """One request in each connection."""
 
@@ -159,7 +151,7 @@ class _Handler(BoundedHandler):
         tokens = self.tokens.all()
         given = self.headers.get("Authorization", "").encode()
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
-        if "Origin" in self.headers or not (tokens or _is_loopback(host)):
+        if "Origin" in self.headers or not (tokens or is_loopback(host)):
             # A page can let its own name point here; without a token we answer to loopback's names only.
             self._send(HTTPStatus.FORBIDDEN, b'{"error": "web pages get no answer"}')
         elif tokens and not any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens):

@@ -29,7 +29,7 @@ PARTS = {
     "spark_apps/agent": "agent",
     "spark_apps/plain.py": "plain",
 }
-ELSEWHERE = ("diagram.py", "consumer_process.py", "status_server.py")  # drawn for people, or tested with servers only
+ELSEWHERE = ("consumer_process.py", "status_server.py")  # drawn for people, or tested with servers only
 STRATEGIES = ("tests/unit/coordinator_tasks/core/assignors/test_weighted.py", "tests/conformance/test_vectors.py")
 SEEDS = 300
 NOTICED = ("", "unit", "simulation", "at import", "not by unit")

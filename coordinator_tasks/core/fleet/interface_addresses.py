@@ -1,5 +1,7 @@
 """Which addresses of consumers' interfaces may be asked. Pure."""
 
+from ipaddress import ip_address
+
 PLAIN = (
     "it is registered with plain http, and status_ca asks for TLS: nothing is sent to it; give it status_certificate and "
     "status_key, and restart it"
@@ -9,3 +11,11 @@ PLAIN = (
 def is_plain(address: str) -> bool:
     """Whether what is sent there, such as the status token, can be read on the way."""
     return not address.lower().startswith("https://")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only processes on the same host reach this address or name."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, LookAgain
+from coordinator_tasks.core.fleet.growth import MAX_CONSUMERS
 from coordinator_tasks.core.model import Draining, Fleet
 from coordinator_tasks.core.names import check_consumer, check_words
 from coordinator_tasks.core.ports import Check, Operation, SetData
@@ -15,7 +16,6 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet as fleets
 from coordinator_tasks.service.nodes.directives import drained, put_request, read_directive
 
-MAX_CONSUMERS = 1_000
 NUMBER = "{}"
 """Stands for the number in a pattern of ids."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, BadUpgrade, NotManaged
+from coordinator_tasks.core.fleet.growth import MAX_CONSUMERS
 from coordinator_tasks.core.fleet.upgrade import Event, Rule, Seen, TopicSeen, Upgrade, more
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Fleet, FleetVersion, Split, TopicConfig
@@ -15,7 +16,7 @@ from coordinator_tasks.core.protocol.znodes import compare_and_set
 from coordinator_tasks.core.text.partition_text import agreed, counted, named, shown
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets.redeployment import pending, still_run
-from coordinator_tasks.service.fleets.scaling import MAX_CONSUMERS, free_ids, pattern_of
+from coordinator_tasks.service.fleets.scaling import free_ids, pattern_of
 from coordinator_tasks.service.fleets.upgrade_look import site_rule
 from coordinator_tasks.service.nodes import fleet as fleets
 from coordinator_tasks.service.nodes import frozen_topics, store, topics, upgrade_store

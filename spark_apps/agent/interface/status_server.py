@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.fleet.interface_addresses import is_loopback
 from coordinator_tasks.core.model import ConsumerStatus
 from coordinator_tasks.core.text.json_fields import MAX_BYTES
 from coordinator_tasks.exposition import CONTENT_TYPE
@@ -96,7 +97,7 @@ class StatusServer:
         own_name: str = "",
     ) -> None:
         tokens = tokens or StatusTokens()
-        if not tokens.all() and not _is_loopback(host):
+        if not tokens.all() and not is_loopback(host):
             raise Refused(
                 f"the status interface would listen on {host} without a token, open to the network; "
                 "set a status token, or listen on 127.0.0.1"
@@ -228,13 +229,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _reachable(host: str) -> str:

@@ -81,8 +81,8 @@ REGISTER = (
     ),
     Entry(
         "docs/state-machine.md",
-        r".*core\.machine\.diagram",
-        "tests/unit/coordinator_tasks/core/machine/test_diagram.py",
+        r".*tests\.state_diagram",
+        "tests/unit/repository/test_state_diagram.py",
     ),
     Entry(
         "docs/tutorial.md",

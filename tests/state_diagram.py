@@ -1,6 +1,6 @@
 """Pictures of the state machine, made from `table.TRANSITIONS` and from nothing else.
 
-`python -m coordinator_tasks.core.machine.diagram svg`, `mermaid` or `table` prints one; the committed copies under `docs/` are
+`python -m tests.state_diagram svg`, `mermaid` or `table` prints one; the committed copies under `docs/` are
 compared with these functions by a test. The layout is fixed for the four states: a new state needs a place in `_PLACES`.
 """
 
