@@ -34,7 +34,7 @@ from benchmarks import (
     upgrades,
     weighted,
 )
-from benchmarks.handoff_lanes import FENCED, OF_KAFKA
+from benchmarks.handoff_lanes import OF_KAFKA
 from benchmarks.handoff_report import OURS, SPARK, TITLES, beyond_tick, joined, number, ordered, three, tick_ms_of
 from benchmarks.result import grid
 
@@ -51,10 +51,9 @@ RESULTS = PROJECT / "benchmarks" / "results"
 Result = Mapping[str, Any]
 PARTITIONS = 12
 """Those of the first two tables; the last file has all."""
-SHORT = ("cooperative-quick", "kip848-1s", OURS, FENCED, SPARK)
-"""The README's: two of Kafka's protocols with short heartbeats, and ours."""
+BESIDE = ("kip848-1s", "cooperative-quick")
+"""Beside ours in the README: Kafka's protocols with short heartbeats."""
 FIGURES = "figures"
-SHORT_EVENTS = ("join", "leave", "crash", "silent")
 HAND_OFFS, COMPARED, UNDER_AIRFLOW = "hand-offs", "hand-offs, compared", "hand-offs under Airflow"
 HAND_OFF_RESULTS = ("handoff", "handoff-spark", "handoff-airflow", "handoff-spark-airflow")
 EVENTS = {
@@ -143,44 +142,18 @@ def _sessions(seconds: Mapping[str, float]) -> str:
     return told if each else "Nobody was killed in these runs."
 
 
-def short_table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: the README's figures, of few contenders and events; ours under Airflow, and beside it by the plain loop."""
+def one_number(results: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown: the README's sentence on the extra pause of a join, beside two of Kafka's protocols; "" if one was not measured."""
     first = results[0]
-    days = _days(call for of in results for call in of["calls"])
-    airflow_first = sorted(results, key=lambda of: not of.get("airflow"))
-    shown = [(one, of, cells) for one in SHORT for of in airflow_first if (cells := _shown(one, of))]
-    events = min(cell["runs"] for _, _, cells in shown for cell in cells)
-    sessions = {one: of["sessions_s"][one] for one, of, _ in shown}
-    return "\n".join(
-        [
-            f"Extra pause in milliseconds: the total for which a moved partition stood still, without the usual, for which it "
-            f"stands still undisturbed; median (worst) of at least {events} events of each kind. {PARTITIONS} partitions, {tick_ms_of(first):g} ms between two records, "
-            f"{_machine(first)}, measured {days}. {_elsewhere(results)}".rstrip(),
-            "",
-            f"| | usual | {' | '.join(EVENTS[kind] for kind in SHORT_EVENTS)} |",
-            "|---|--:|" + "--:|" * len(SHORT_EVENTS),
-            *(_short_row(one, of, cells, first) for one, of, cells in shown),
-            "",
-            _sessions(sessions),
-        ]
+    cells, tick_ms = _cells(first, PARTITIONS), tick_ms_of(first)
+    if any((one, "join") not in cells for one in (OURS, *BESIDE)):
+        return ""
+    ours, *others = (_middle(cells[one, "join"]["moved"], tick_ms) for one in (OURS, *BESIDE))
+    beside = " and ".join(f"{pause} ms with {TITLES[one]}" for one, pause in zip(BESIDE, others, strict=True))
+    return (
+        f"A plain consumer joins: the median (worst) extra pause of a moved partition is {ours} ms in the plain loop, beside {beside}. "
+        f"*< tick*: less than the {tick_ms:g} ms between two records. {PARTITIONS} partitions, {_machine(first)}."
     )
-
-
-def _shown(contender: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The cells of a row of the README's table; none if not all of its events were measured."""
-    cells = _cells(result, PARTITIONS)
-    own = [cells[contender, kind] for kind in SHORT_EVENTS if (contender, kind) in cells]
-    return own if len(own) == len(SHORT_EVENTS) else []
-
-
-def _short_row(
-    contender: str, result: Mapping[str, Any], shown: Sequence[Mapping[str, Any]], first: Mapping[str, Any]
-) -> str:
-    """Undisturbed as in the full table: beside all events of the contender."""
-    every = [cell for (name, _), cell in _cells(result, PARTITIONS).items() if name == contender]
-    title = _title(contender, result, first, "" if contender in OF_KAFKA else "the plain loop")
-    moved = [_middle(cell["moved"], tick_ms_of(result)) for cell in shown]
-    return f"| {' | '.join([title, _undisturbed(every), *moved])} |"
 
 
 def _undisturbed(cells: Collection[Mapping[str, Any]]) -> str:
@@ -314,7 +287,7 @@ def placed(text: str, made: str, place: str) -> str:
 
 
 def _in_readme(*results: Result | None) -> str:
-    return "" if results[0] is None else short_table(_of_calls(results))
+    return "" if results[0] is None else one_number(_of_calls(results))
 
 
 def _in_comparison(*results: Result | None) -> str:
@@ -347,7 +320,7 @@ class Place(NamedTuple):
 
 PLACES = (
     Place(FURTHER, "demo", ("demo",), demo.markdown),
-    Place(README, HAND_OFFS, HAND_OFF_RESULTS, _in_readme),
+    Place(README, HAND_OFFS, ("handoff",), _in_readme),
     Place(FURTHER, COMPARED, HAND_OFF_RESULTS, _in_comparison),
     Place(FURTHER, "hand-offs at 200 records/s", ("handoff-often",), _in_comparison),
     Place(FURTHER, HAND_OFFS, ("handoff",), in_full),

@@ -11,17 +11,13 @@ from benchmarks import growth, handoff, handoff_report
 from benchmarks.handoff import Asked
 from benchmarks.handoff_report import difference, joined, measured, quartiles, summary, targets
 from benchmarks.headline import (
-    COMPARED,
-    FURTHER,
-    HAND_OFFS,
     PLACES,
-    README,
     Place,
     details,
     in_full,
+    one_number,
     pages,
     placed,
-    short_table,
     table,
     tables,
 )
@@ -271,46 +267,16 @@ def test_the_full_tables_begin_with_their_calls() -> None:
     ]
 
 
-def test_the_readme_shows_ours_under_airflow_and_beside_it_by_the_plain_loop() -> None:
-    def result(date: str, *contenders: str) -> dict[str, Any]:
-        runs = [
-            run(one, kind, [[90.0, 30.0]], []) for one in contenders for kind in ("join", "leave", "crash", "silent")
-        ]
-        found = [{**cell, "partitions": 12} for cell in summary(runs)]
-        how = {"calls": [{**CALL, "measured_on": date}], "sessions_s": {"kip848-1s": 6.0, "ours": 4.0, "spark": 4.0}}
-        return {"summary": found, **how, "per_second": 20.0, "cores": 2, "processor": "one", "memory_gib": 24}
-
-    plain, spark = result("2026-11-25", "kip848-1s", "ours"), result("2026-11-25", "spark")
-    spark |= {"processor": "another", "batch_interval_s": 0.25}
-    made = short_table([plain, spark, {**result("2026-11-26", "ours"), "airflow": True}]).splitlines()
-    heading, _, *rows, _, sessions = made
-    assert heading.endswith(
-        "median (worst) of at least 1 events of each kind. 12 partitions, 50 ms between two records, 2 cores (one), 24 GiB, "
-        "measured from 2026-11-25 to 2026-11-26. Rows that name a processor were measured on another machine: "
-        "2 cores (another), 24 GiB."
+def test_the_readme_shows_the_pause_of_a_join_beside_two_of_kafkas_protocols() -> None:
+    runs = [run(one, "join", [[90.0, 30.0]], []) for one in ("kip848-1s", "cooperative-quick", "ours")]
+    found = {"summary": [{**cell, "partitions": 12} for cell in summary(runs)], "per_second": 20.0}
+    made = one_number([{**found, "cores": 2, "processor": "one", "memory_gib": 24}])
+    assert made == (
+        "A plain consumer joins: the median (worst) extra pause of a moved partition is 60 (60) ms in the plain loop, beside 60 (60) ms with "
+        "KIP-848, heartbeat 1 s and 60 (60) ms with `cooperative-sticky`, heartbeat 0.5 s. *< tick*: less than the 50 ms between two "
+        "records. 12 partitions, 2 cores (one), 24 GiB."
     )
-    assert rows == [
-        "| | usual | join | clean leave | kill -9, reported by the launcher | kill -9 that nobody reports |",
-        "|---|--:|--:|--:|--:|--:|",
-        "| KIP-848, heartbeat 1 s | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
-        "| ours, plain clients, under Airflow | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
-        "| ours, plain clients, the plain loop | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
-        "| ours, Spark applications, a batch every 0.25 s, the plain loop, on another | 30 (30) | 60 (60) | 60 (60) | 60 (60) | 60 (60) |",
-    ]
-    assert sessions.endswith("missed: 4 s: ours, plain clients; ours, Spark applications. 6 s: KIP-848, heartbeat 1 s.")
-
-
-def test_the_readme_and_the_full_table_show_the_same_undisturbed_stall() -> None:
-    tables_of = [rows_of(README, HAND_OFFS), rows_of(FURTHER, COMPARED)]
-    for title in ("KIP-848, heartbeat 1 s", "ours, plain clients, `fence=transactional`, under Airflow"):
-        readme, full = ([row.split(" | ") for row in rows if row.startswith(f"| {title} |")] for rows in tables_of)
-        assert readme[0][1] == full[0][2], title
-
-
-def rows_of(page: Path, place: str) -> list[str]:
-    """The lines of a page between the markers of this place."""
-    text = page.read_text().partition(f"<!-- {place}: begin -->")[2]
-    return text.partition(f"<!-- {place}: end -->")[0].splitlines()
+    assert one_number([{**found, "summary": []}]) == ""
 
 
 def test_the_details_name_every_figure_and_the_targets_that_are_missed() -> None:

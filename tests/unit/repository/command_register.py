@@ -54,6 +54,8 @@ REGISTER = (
         r"curl ",
         reason="PORT is the reader's; tests/integration/test_agent_plain.py asks that address",
     ),
+    Entry("docs/existing-job.md", r"\s*\.venv/bin/python -c ", "tests/unit/repository/test_existing_job.py"),
+    Entry("docs/existing-job.md", r"\s*kafka-consumer-groups", "tests/integration/test_real_offsets.py"),
     Entry("docs/install.md", r"", "tests/clusters/test_install_page.py"),
     Entry("docs/operations.md", r".*airflow db clean ", reason="it deletes runs from the database of a site's Airflow"),
     Entry(
