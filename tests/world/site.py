@@ -154,8 +154,8 @@ class Site(Cluster):
     def register(self, member: Member, session: FakeZooKeeper) -> None:
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
 
-    def dies(self, consumer: str, how: Ending | None = Ending.REAPED) -> None:
-        """Its session ends at once; its launcher (or its own last word) says how, unless that is `None`."""
+    def dies(self, consumer: str, how: Ending | None = Ending.REAPED, reason: str = "") -> None:
+        """Its session ends at once; its launcher (or its own last word) says how and why, unless `how` is `None`."""
         process = self.processes.pop(consumer)
         process.zk.close()
         self.statuses.answers[consumer] = Unreachable(Silence.REFUSED, "connection refused")
@@ -163,7 +163,8 @@ class Site(Cluster):
             path = self.paths.id(consumer)
             node = self.zk.get(path)
             claim = decode_claim(path, node.data, consumer, node.stat.version)
-            self.zk.transact([SetData(path, encode_claim(claims.ended(claim, process.member.incarnation, how)))])
+            ended = claims.ended(claim, process.member.incarnation, how, reason, self.clock.now())
+            self.zk.transact([SetData(path, encode_claim(ended))])
 
     def loses_session(self, consumer: str) -> None:
         """Cut off from ZooKeeper: its node vanishes, its interface goes on answering."""

@@ -105,8 +105,9 @@ The claim of a consumer's id, persistent.
     address that has refused for a session time-out
 `reasons` | incarnation → reason of the end: a line of at most 240 characters, of the last 16 ends with a reason. A consumer forced to leave
     has `left` as well, since no commit follows. The cause of the next plan, the pages and `status` show the reason
+`failedAt` | incarnation → time of the note of an end with a reason; missing = unknown. Several such ends in a row count as flapping
 `registrations` | times of the last unrequested registrations; a directive of a person, a redeployment, an upgrade or a
-    growth empties the list. An id that flaps gets no partitions for a growing pause
+    growth empties this list and `failedAt`. An id that flaps gets no partitions for a growing pause
 `absence` | `incarnation`, `since`, `refused` of an unregistered owner; survives the process that noticed the absence
 `refused` | since when the address of a registered consumer has refused; missing = does not refuse. A dead process stays registered for a
     session time-out: refusals count from the first. Refusals count for nothing if the consumer then stays registered for longer than
@@ -236,7 +237,7 @@ left out, and not overwritten. Of two writers at the same time, the first succee
     "The file of export": """
 Lines of JSON. `KINDS` in `coordinator_tasks/core/codecs/node_kinds.py` lists the kinds of nodes in the file. Left out are nodes that a
 recovery makes again: after an `import` the committed epochs are above those of a new node, as after a loss of ZooKeeper. Of
-`ids` all is kept but `absence`, `refused` and `registrations`: the counters continue, and known ends let a recovery give partitions
+`ids` all is kept but `absence`, `refused`, `registrations` and `failedAt`: the counters continue, and known ends let a recovery give partitions
 away at once.
 
 `format`, `version`, `cluster`, `release`, `at` | first line; version 1

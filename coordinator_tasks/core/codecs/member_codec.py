@@ -87,6 +87,9 @@ _CLAIM = Shape(
         "registrations": Item("registrations", kinds.REALS),
         "absence": Item("absence", kinds.optional(_ABSENCE.nested)),
         "refused": Item("refused_at", kinds.TIME, 0.0, sparse=True),
+        "failedAt": Item(
+            "failed_at", kinds.by_count(kinds.TIME), {}, sparse=True
+        ),  # missing in claims of earlier versions
     },
 )
 _ISOLATION = Shape(

@@ -59,9 +59,9 @@ def rank_of(path: str) -> tuple[int, str]:
 
 
 def _claim(path: str, data: bytes, name: str) -> bytes:
-    """Without what was observed of a process in the former ZooKeeper: its absence, refusals and times of registration."""
+    """Without what was observed of a process in the former ZooKeeper: its absence, refusals, and times of registrations and ends."""
     claim = decode_claim(path, data, name, 0)
-    return encode_claim(replace(claim, absence=None, refused_at=0.0, registrations=()))
+    return encode_claim(replace(claim, absence=None, refused_at=0.0, registrations=(), failed_at={}))
 
 
 def _config(path: str, data: bytes, name: str) -> bytes:

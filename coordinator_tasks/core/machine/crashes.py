@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from coordinator_tasks.core.machine.churn import failed_in_a_row
 from coordinator_tasks.core.machine.presence import in_backoff
 from coordinator_tasks.core.machine.world import Policy, World
-from coordinator_tasks.core.model import IdClaim
 from coordinator_tasks.core.text.partition_text import counted
 
 
@@ -31,23 +31,13 @@ class Exits:
 def exits(consumer: str, world: World, policy: Policy) -> Exits | None:
     """The last ends of a consumer; `None` if the last one had no error. What lies longer back than the flap window is no loop."""
     claim = world.claims.get(consumer)
-    if claim is None or not (failed := _failed(claim)):
+    if claim is None or not (failed := failed_in_a_row(claim)):
         return None
     looping = not claim.registrations or world.now - claim.registrations[-1] < policy.flap_window_s
     wait_s = in_backoff(consumer, world, policy)
     return Exits(
         len(failed) if looping else 1, failed[0], claim.reasons[failed[0]], world.now + wait_s if wait_s else 0.0
     )
-
-
-def _failed(claim: IdClaim) -> list[int]:
-    """The newest incarnations that have ended with an error, up to one that has not."""
-    found: list[int] = []
-    for incarnation in sorted(claim.ended, reverse=True):
-        if incarnation not in claim.reasons:
-            break
-        found.append(incarnation)
-    return found
 
 
 def _time(at: float) -> str:

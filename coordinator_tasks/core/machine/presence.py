@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from coordinator_tasks.core.machine.churn import recent
+from coordinator_tasks.core.machine.churn import backoff_until
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.world import Policy, Presence, World
 from coordinator_tasks.core.model import (
@@ -138,15 +138,9 @@ def _not_yet(life: Life) -> bool:
 
 
 def in_backoff(consumer: str, world: World, policy: Policy) -> float:
-    """Seconds for which an id that flaps is still left out of the targets; doubles with every further registration."""
+    """Seconds for which an id that flaps is still left out of the targets."""
     claim = world.claims.get(consumer)
-    if claim is None:
-        return 0.0
-    counted = recent(claim, world.now, policy)
-    excess = len(counted) - policy.flap_registrations
-    if excess < 0:
-        return 0.0
-    return max(0.0, float(max(counted) + policy.flap_backoff_s * 2**excess - world.now))
+    return max(0.0, backoff_until(claim, world.now, policy) - world.now) if claim is not None else 0.0
 
 
 def note_absence(

@@ -46,7 +46,9 @@ class Policy:
     flap_registrations: int = 4
     """An id with so many registrations and without partitions is given nothing for `flap_backoff_s`."""
     flap_backoff_s: float = 15.0
-    """Back-off of a flapping id, from the last registration on; each further registration doubles the time."""
+    """Back-off of a flapping id, from the last registration on; each further registration doubles the time. Half as many
+    ends with an error in a row, and at least two, count like these registrations.
+    """
     max_restarts: int = 3
     """Number of orders to a consumer to start owned partitions again that do not run; then a person is asked."""
     max_write_bytes: int = 900 * 1024
@@ -54,6 +56,11 @@ class Policy:
     pack_over_bytes: int = 64 * 1024
     """A topic's node with more bytes is packed, if all consumers of the topic can read the form; `1000000` = never."""
     strategies: Strategies = field(default_factory=Strategies)
+
+    @property
+    def flap_failures(self) -> int:
+        """Ends with an error in a row that count like `flap_registrations`; a single one never does."""
+        return max(2, self.flap_registrations // 2)
 
 
 @dataclass(frozen=True, slots=True)

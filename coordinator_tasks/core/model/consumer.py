@@ -63,7 +63,7 @@ class IdClaim:
     - `refused_at`: since when the address of `registered`, while it is registered, has refused (0 = it does not): a dead
       process stays registered for a session time-out.
     - `registrations`: the times of the last few; many of them in a short time show that the id flaps.
-    - `reasons`: why some of the `ended` incarnations ended.
+    - `reasons`: why some of the `ended` incarnations ended, and `failed_at`: when that was noted.
     - `version`: the znode's. A registration raises it, so that it guards every write that relies on an absence.
     """
 
@@ -81,6 +81,7 @@ class IdClaim:
     registered: int = 0
     process: str = ""
     refused_at: float = 0.0
+    failed_at: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,23 +56,27 @@ def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: 
         registrations=(*claim.registrations, now)[-MAX_REGISTRATIONS:],
         ended={number: how for number, how in claim.ended.items() if number != member.incarnation},
         reasons={number: reason for number, reason in claim.reasons.items() if number != member.incarnation},
+        failed_at={number: at for number, at in claim.failed_at.items() if number != member.incarnation},
         absence=None,
         refused_at=0.0,
     )
 
 
-def ended(claim: IdClaim, incarnation: int, how: Ending, reason: str = "") -> IdClaim:
+def ended(claim: IdClaim, incarnation: int, how: Ending, reason: str = "", now: float = 0.0) -> IdClaim:
     """The claim when this incarnation has ended. What was known first stays; the oldest incarnations are forgotten.
 
-    `reason`: why it ended; empty = as it was asked to, or unknown.
+    `reason`: why it ended; empty = as it was asked to, or unknown. `now`: when the reason is noted (0 = unknown).
     """
     known = {incarnation: how, **claim.ended}
     said = one_line(reason)
     reasons = {**({incarnation: said} if said else {}), **claim.reasons}
+    kept = sorted(reasons)[-MAX_REASONS:]
+    times = {**({incarnation: now} if now and incarnation not in claim.reasons else {}), **claim.failed_at}
     return replace(
         claim,
         ended={number: known[number] for number in sorted(known)[-MAX_ENDED:]},
-        reasons={number: reasons[number] for number in sorted(reasons)[-MAX_REASONS:]},
+        reasons={number: reasons[number] for number in kept},
+        failed_at={number: times[number] for number in kept if number in times},
     )
 
 

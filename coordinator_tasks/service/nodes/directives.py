@@ -184,13 +184,13 @@ def put_directive(c: Coordinator, directive: Directive) -> Operation:
 
 
 def put_request(c: Coordinator, directive: Directive) -> list[Operation]:
-    """The writes of a directive by which a person, or a policy, asks something: earlier registrations of the consumer do not count
-    as flapping any more. A claim that cannot be read stays as it is.
+    """The writes of a directive by which a person, or a policy, asks something: earlier registrations and failed ends
+    of the consumer do not count as flapping any more. A claim that cannot be read stays as it is.
     """
     operations = [put_directive(c, directive)]
     claim = load_claims(c, [directive.consumer], {}).get(directive.consumer)
-    if claim is not None and claim.registrations:
-        data = encode_claim(replace(claim, registrations=()))
+    if claim is not None and (claim.registrations or claim.failed_at):
+        data = encode_claim(replace(claim, registrations=(), failed_at={}))
         operations.append(SetData(c.paths.id(claim.consumer), data, claim.version))
     return operations
 

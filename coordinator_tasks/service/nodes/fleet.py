@@ -332,7 +332,7 @@ def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, rea
         if node is None:
             raise NotManaged(f"cluster {c.paths.cluster!r} has never seen a consumer {consumer!r}; correct the id")
         claim = decode_claim(path, node.data, consumer, node.stat.version)
-        updated = claims.ended(claim, incarnation, how, reason)
+        updated = claims.ended(claim, incarnation, how, reason, c.clock.now())
         if updated == claim:
             return [], claim
         return [SetData(path, encode_claim(updated), claim.version)], replace(updated, version=claim.version + 1)

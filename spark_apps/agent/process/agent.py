@@ -378,8 +378,8 @@ class Agent:
             operations: list[Operation] = []
             if claim_node is not None:
                 claim = decode_claim(id_path, claim_node.data, mine.consumer, claim_node.stat.version)
-                ended = encode_claim(claims.ended(claim, mine.incarnation, Ending.LEFT, self.failure))
-                operations.append(SetData(id_path, ended, claim.version))
+                ended = claims.ended(claim, mine.incarnation, Ending.LEFT, self.failure, self._clock.now())
+                operations.append(SetData(id_path, encode_claim(ended), claim.version))
             if member_node is not None and member_node.stat.ephemeral_owner == self._zk.session_id:
                 operations.append(Delete(member_path, member_node.stat.version))
             self._zk.transact(operations)

@@ -161,6 +161,34 @@ def test_the_history_says_that_one_gets_nothing_because_it_flaps() -> None:
     )
 
 
+def test_a_crash_loop_moves_partitions_twice_and_then_others_keep_them_for_a_while() -> None:
+    site = stable_site("a", "b")
+    for _ in range(2):
+        site.dies("b", reason="exit code 137: killed")
+        site.settles()
+        assert set(site.counts()) == {"a"}
+        site.starts("b")
+        site.settles()
+    assert set(site.counts()) == {"a"}, "it has ended with an error twice in a row"
+    site.clock.advance(site.coordinator.policy.flap_backoff_s)
+    site.settles()
+    assert set(site.counts()) == {"a", "b"}
+
+
+def test_what_a_person_asks_of_a_consumer_ends_its_crash_loop() -> None:
+    site = stable_site("a", "b")
+    site.dies("b", reason="exit code 137: killed")
+    site.starts("b")
+    site.settles()
+    site.dies("b", reason="exit code 137: killed")
+    site.starts("b")
+    expect(site)
+    site.dies("b", reason="exit code 143: stopped")
+    site.starts("b")
+    site.settles()
+    assert set(site.counts()) == {"a", "b"}
+
+
 def test_a_guarded_start_is_waited_for() -> None:
     site = stable_site("a", "b", partitions=4)
     guarded = owned(site, "a")

@@ -157,6 +157,7 @@ CASES = {
             answered=3,
             ended={2: Ending.REAPED},
             reasons={2: "exit code 1: killed"},
+            failed_at={2: 4.5},
             absence=Absence(3, 5.0, 6.0),
             registrations=(1.5,),
             registered=3,

@@ -245,6 +245,50 @@ def test_an_id_that_flaps_is_left_out_for_longer_each_time(ages: tuple[int, ...]
     assert "a" in targets("orders", {"a": 1}, world(member(), known), POLICY), "what it holds it keeps"
 
 
+def crashed(*ages: float | None) -> IdClaim:
+    """The claim after failed ends that long ago, the oldest first; `None` = at an unknown time."""
+    known = claim(incarnation=100)
+    for number, age in enumerate(ages, 1):
+        known = claims.ended(known, number, Ending.REAPED, "exit code 1", 0.0 if age is None else NOW - age)
+    return known
+
+
+@pytest.mark.parametrize(
+    ("ages", "expected"),
+    [
+        ((1,), 0.0),
+        ((20, 1), 14.0),
+        ((20, 16), 0.0),
+        ((30, 20, 1), 29.0),
+        ((600, 1), 0.0),
+        ((599, 1), 14.0),
+        ((None, 1), 0.0),
+        ((None, None, None), 0.0),
+        ((5, -1), 0.0),
+    ],
+)
+def test_an_id_that_ends_with_an_error_again_and_again_is_left_out(
+    ages: tuple[float | None, ...], expected: float
+) -> None:
+    known = crashed(*ages)
+    assert in_backoff("a", world(member(), known), POLICY) == expected
+    assert ("a" in targets("orders", {}, world(member(), known), POLICY)) is (expected == 0)
+    assert "a" in targets("orders", {"a": 1}, world(member(), known), POLICY), "what it holds it keeps"
+
+
+def test_a_crash_loop_waits_from_its_last_registration_on_and_ends_with_an_end_without_an_error() -> None:
+    known = replace(crashed(20, 10), registrations=(NOW - 2,))
+    assert in_backoff("a", world(member(), known), POLICY) == 13.0
+    assert in_backoff("a", world(member(), claims.ended(known, 9, Ending.LEFT)), POLICY) == 0.0
+    patient = replace(POLICY, flap_registrations=1000)
+    assert in_backoff("a", world(member(), known), patient) == 0.0
+
+
+def test_a_claim_with_any_number_of_registrations_has_a_backoff() -> None:
+    known = claim(registrations=(NOW,) * 20_000)
+    assert in_backoff("a", world(member(), known), POLICY) > 600
+
+
 def test_an_unknown_id_has_no_backoff() -> None:
     assert in_backoff("a", world(member()), POLICY) == 0.0
 
@@ -388,6 +432,17 @@ def test_the_reason_of_an_end_is_one_bounded_line_and_goes_with_a_registration()
     for number in range(claims.MAX_REASONS + 2):
         known = claims.ended(known, number, Ending.REAPED, "exit code 1")
     assert list(known.reasons) == list(range(2, claims.MAX_REASONS + 2))
+
+
+def test_the_time_of_a_failed_end_is_that_of_its_first_reason_and_goes_with_the_reason() -> None:
+    known = claims.ended(claim(), 1, Ending.REFUSED, "", 5.0)
+    assert known.failed_at == {}, "the reason is unknown"
+    known = claims.ended(known, 1, Ending.REAPED, "exit code 1", 6.0)
+    assert claims.ended(known, 1, Ending.REAPED, "exit code 2", 7.0).failed_at == {1: 6.0}
+    assert claims.registered(known, member(), NOW).failed_at == {}
+    for number in range(claims.MAX_REASONS + 2):
+        known = claims.ended(known, number, Ending.REAPED, "exit code 1", 8.0)
+    assert known.failed_at.keys() == known.reasons.keys()
 
 
 def test_only_so_many_ends_and_registrations_are_kept() -> None:
