@@ -24,14 +24,18 @@ _STATUS = replace(TODAY["status"], topics={"orders": replace(_ORDERS, running=_R
 _WEIGHED = {partition: replace(one, record_bytes=None) for partition, one in _RUNNING.items()}
 _UNMEASURED = {"record": replace(TODAY["record"], pauses=None), "status": _STATUS}
 OLDER: dict[str, dict[str, Any]] = {
-    "0.2.0": {**_UNMEASURED, "config": replace(TODAY["config"], rollback=None)},
+    "0.2.0": {
+        **_UNMEASURED,
+        "config": replace(TODAY["config"], rollback=None),
+        "claim": replace(TODAY["claim"], failed_at={}),
+    },
     "0.1.0": {
         "config": replace(TODAY["config"], rollback=None),
         "topic node": replace(TODAY["topic node"], seeks={}),
         "state": replace(TODAY["state"], recovered={}),
         "member": replace(TODAY["member"], process="", formats=()),
         "registration file": replace(TODAY["registration file"], process="", formats=()),
-        "claim": replace(TODAY["claim"], registered=0, process="", reasons={}),
+        "claim": replace(TODAY["claim"], registered=0, process="", reasons={}, failed_at={}),
         "directive": replace(TODAY["directive"], draining=Draining("bob", "up", 6.0, 1)),
         **_UNMEASURED,
         "status": replace(_STATUS, topics={"orders": replace(_STATUS.topics["orders"], running=_WEIGHED)}),
