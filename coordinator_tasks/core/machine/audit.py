@@ -1,7 +1,8 @@
-"""Who owns what: ZooKeeper's word, the consumers' own word, and what is committed in Kafka, held against each other.
+"""Compare what ZooKeeper grants, what the consumers report and what Kafka has committed.
 
-Pure. One look may meet a hand-off half-way. So what a hand-off can look like counts only if a second look, some seconds
-later, finds the same; what no consumer of ours ever does counts at once.
+Pure. A snapshot may catch a hand-off half-way. A deviation that a hand-off can cause therefore counts only if a second
+snapshot, some seconds later, confirms the deviation; a deviation that no consumer of the coordinator causes counts at
+once.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -29,7 +30,7 @@ from coordinator_tasks.core.text.partition_text import first, named, shown
 
 
 class Kind(StrEnum):
-    """What is wrong; the value is the code, with a row in docs/errors.md."""
+    """Kinds of deviation. Each value is the error code, with a row in docs/errors.md."""
 
     TWO_OWNERS = "KPC-080"
     NO_OWNER = "KPC-081"
@@ -40,12 +41,14 @@ class Kind(StrEnum):
 
     @property
     def word(self) -> str:
-        """Its name for programs and metrics, such as `two_owners`."""
+        """Return the kind's name for programs and metrics, such as `two_owners`."""
         return self.name.lower()
 
 
 ALARMS = frozenset({Kind.TWO_OWNERS, Kind.NO_OWNER, Kind.INTRUDER, Kind.STALE})
-"""A person should look at these soon; the others only limit what is known, or are normal during an upgrade."""
+"""Kinds that need a person's attention soon. The other kinds limit the audit's knowledge or are normal during an
+upgrade.
+"""
 MEND: Mapping[Kind, str] = {
     Kind.TWO_OWNERS: "isolate the consumer that ZooKeeper does not name, and end its process",
     Kind.NO_OWNER: "see with `topics` and `status` what is awaited; without a possible owner, start a consumer with a pipeline for the topic",
@@ -58,7 +61,7 @@ MEND: Mapping[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One observation of one partition (-1 = of the whole group). `lasting`: it counts only if two looks find it."""
+    """One observation of one partition (-1 = the whole group). `lasting`: counts only if two snapshots agree."""
 
     kind: Kind
     partition: int
@@ -69,7 +72,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with some partitions of a topic (none = with the group, or with a consumer), and what to do next."""
+    """A deviation and its remedy, for some partitions of a topic (empty = the group or a consumer)."""
 
     code: str
     topic: str
@@ -81,13 +84,15 @@ class Finding:
 
     @property
     def told(self) -> str:
-        """For a person, in one line."""
+        """Return the finding as one line for a person."""
         return f"{self.code}: {self.says}; {self.mend}"
 
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits. `commits`: partitions whose committed entry changed between two looks; `records`: offsets gained."""
+    """A consumer that commits. `commits`: partitions with a new entry since the first snapshot; `records`: offsets
+    gained.
+    """
 
     topic: str
     who: str
@@ -106,53 +111,56 @@ class _Runner:
 def traces(
     view: TopicView, world: World, policy: Policy, cluster: str, subscribers: Collection[str] = ()
 ) -> set[Trace]:
-    """One look at one topic. The world was observed after the topic, and `world.committed` after the answers.
+    """Return the traces of one topic in one snapshot.
 
-    `subscribers`: the members of the topic's group in Kafka.
+    The world must be observed after the topic, and `world.committed` after the answers. `subscribers`: the members of
+    the topic's group in Kafka.
     """
     node = view.node
     if view.config.removed or (node is not None and node.removed):
         return set()
-    found = {
+    evidence = {
         Trace(
             Kind.INTRUDER,
             -1,
-            one,
-            f"{one} subscribes with group {view.config.group_id}: Kafka refuses all other commits",
+            member,
+            f"{member} subscribes with group {view.config.group_id}: Kafka refuses all other commits",
         )
-        for one in subscribers
+        for member in subscribers
     }
-    found.update(_unread(view, world, policy))
-    found.update(Trace(Kind.INTRUDER, -1, who, said) for who, said in sorted(doubted(view, world, policy).items()))
+    evidence.update(_unread(view, world, policy))
+    evidence.update(
+        Trace(Kind.INTRUDER, -1, consumer, reason) for consumer, reason in sorted(doubted(view, world, policy).items())
+    )
     if node is None:
-        return found
+        return evidence
     runners = _runners(view.topic, world)
-    found.update(_of_runners(view, node, runners))
-    found.update(_of_owners(view, node, world, policy))
-    found.update(_of_committed(view, node, world, cluster))
-    return found
+    evidence.update(_of_runners(view, node, runners))
+    evidence.update(_of_owners(view, node, world, policy))
+    evidence.update(_of_committed(view, node, world, cluster))
+    return evidence
 
 
 def suspicious(found: Collection[Trace]) -> bool:
-    """Whether a second look is needed to say what is true."""
-    return any(one.lasting for one in found)
+    """Return whether the traces need a second snapshot."""
+    return any(trace.lasting for trace in found)
 
 
 def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) -> list[Finding]:
-    """What counts of two looks, the worst kind first; partitions with one sentence are one finding."""
-    keys = {_matter(one) for one in first}
-    lasting = {one for one in second if one.lasting and _matter(one) in keys}
-    counted = lasting | {one for one in (*first, *second) if not one.lasting}
+    """Return the findings of two snapshots, the worst kind first. Partitions with the same sentence share a finding."""
+    keys = {_matter(trace) for trace in first}
+    lasting = {trace for trace in second if trace.lasting and _matter(trace) in keys}
+    counted = lasting | {trace for trace in (*first, *second) if not trace.lasting}
     groups: dict[tuple[Kind, str, str], set[int]] = {}
-    for one in counted:
-        groups.setdefault((one.kind, one.who, one.says), set()).add(one.partition)
+    for trace in counted:
+        groups.setdefault((trace.kind, trace.who, trace.says), set()).add(trace.partition)
     return [
         Finding(
             kind,
             topic,
-            which := tuple(sorted(partitions - {-1})),
+            numbers := tuple(sorted(partitions - {-1})),
             who,
-            _sentence(topic, which, says),
+            _sentence(topic, numbers, says),
             MEND[kind],
             kind in ALARMS,
         )
@@ -161,7 +169,10 @@ def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) ->
 
 
 def _matter(one: Trace) -> tuple[Kind, int, str, str]:
-    """What has to be the same in two looks: a consumer that lies about a partition makes new epochs meanwhile."""
+    """Return the part of a trace that must be equal in both snapshots.
+
+    The sentence of a dispute is left out: a consumer with false answers causes new epochs between the snapshots.
+    """
     disputed = one.kind in (Kind.TWO_OWNERS, Kind.INTRUDER)
     return one.kind, one.partition, one.who, "" if disputed else one.says
 
@@ -177,38 +188,44 @@ def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
 
 
 def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:
-    """Consumers that report running each partition."""
-    found: dict[int, list[_Runner]] = {}
+    """Return the consumers that report running each partition."""
+    runners: dict[int, list[_Runner]] = {}
     for consumer in sorted(world.answers):
         status = world.status(consumer)
-        said = status.topics.get(topic) if status is not None else None
-        if status is None or said is None:
+        topic_status = status.topics.get(topic) if status is not None else None
+        if status is None or topic_status is None:
             continue
-        for partition, running in said.running.items():
-            found.setdefault(partition, []).append(_Runner(consumer, status.incarnation, running))
-    return found
+        for partition, running in topic_status.running.items():
+            runners.setdefault(partition, []).append(_Runner(consumer, status.incarnation, running))
+    return runners
 
 
 def _of_runners(view: TopicView, node: TopicNode, runners: Mapping[int, list[_Runner]]) -> Iterator[Trace]:
-    for partition, several in runners.items():
+    for partition, candidates in runners.items():
         owner = node.assignments.get(partition, "")
         named_as = owner or "nobody"
-        if len(several) > 1:
-            said = " and ".join(first(f"{one.consumer} under epoch {one.running.token.epoch}" for one in several))
-            who = shown(one.consumer for one in several)
-            yield Trace(Kind.TWO_OWNERS, partition, who, f"{said} both run it, and ZooKeeper names {named_as}")
+        if len(candidates) > 1:
+            text = " and ".join(
+                first(f"{runner.consumer} under epoch {runner.running.token.epoch}" for runner in candidates)
+            )
+            names = shown(runner.consumer for runner in candidates)
+            yield Trace(Kind.TWO_OWNERS, partition, names, f"{text} both run it, and ZooKeeper names {named_as}")
             continue
-        (one,) = several
-        if not _may_run(view, node, partition, one):
-            said = f"{one.consumer} (incarnation {one.incarnation}) runs it, and ZooKeeper names {named_as}"
-            yield Trace(Kind.INTRUDER, partition, one.consumer, said)
-        elif one.consumer == owner and not one.running.closing and one.running.token.epoch < node.since[partition]:
-            said = f"{owner} runs it under epoch {one.running.token.epoch}, and ZooKeeper grants it under {node.since[partition]}"
-            yield Trace(Kind.STALE, partition, owner, said)
+        (runner,) = candidates
+        if not _may_run(view, node, partition, runner):
+            text = f"{runner.consumer} (incarnation {runner.incarnation}) runs it, and ZooKeeper names {named_as}"
+            yield Trace(Kind.INTRUDER, partition, runner.consumer, text)
+        elif (
+            runner.consumer == owner
+            and not runner.running.closing
+            and runner.running.token.epoch < node.since[partition]
+        ):
+            text = f"{owner} runs it under epoch {runner.running.token.epoch}, and ZooKeeper grants it under {node.since[partition]}"
+            yield Trace(Kind.STALE, partition, owner, text)
 
 
 def _may_run(view: TopicView, node: TopicNode, partition: int, one: _Runner) -> bool:
-    """Whether ZooKeeper lets this incarnation run the partition, or waits until it has closed it."""
+    """Return whether ZooKeeper grants the partition to this incarnation, or still waits for the incarnation to close."""
     if view.state is not None and partition in view.state.to_close.get(one.consumer, ()):
         return True
     entry = node.handoff.get(partition)
@@ -224,7 +241,7 @@ _LOST: Mapping[Presence, str] = {
 
 
 def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[Trace]:
-    """Owners that are lost, say nothing, or do not run what they own."""
+    """Yield owners that are lost, do not answer, or do not run their partitions."""
     moving = moving_in(view) | unread(view, world, policy).keys()
     of_owner: dict[str, list[int]] = {}
     for partition, owner in node.assignments.items():
@@ -232,14 +249,14 @@ def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -
             of_owner.setdefault(owner, []).append(partition)
     for owner, partitions in of_owner.items():
         incarnation = node.incarnations.get(owner, 0)
-        is_there = presence(owner, incarnation, world, policy)
+        state = presence(owner, incarnation, world, policy)
         life = world.life(owner, incarnation)
-        if is_there is Presence.ABSENT and life.kept_until and life.restart is not None:
-            said = f"{owner}, its owner, is restarting, expected until {_clock(life.kept_until)}: {restarts.said(life.restart)}"
-            yield from (Trace(Kind.NO_WORD, p, owner, said) for p in partitions)
+        if state is Presence.ABSENT and life.kept_until and life.restart is not None:
+            reason = f"{owner}, its owner, is restarting, expected until {_clock(life.kept_until)}: {restarts.said(life.restart)}"
+            yield from (Trace(Kind.NO_WORD, p, owner, reason) for p in partitions)
             continue
-        if is_there in _LOST:
-            yield from (Trace(Kind.NO_OWNER, p, owner, f"{owner}, its owner, {_LOST[is_there]}") for p in partitions)
+        if state in _LOST:
+            yield from (Trace(Kind.NO_OWNER, p, owner, f"{owner}, its owner, {_LOST[state]}") for p in partitions)
             continue
         word = _word(owner, incarnation, view.topic, node, world)
         if isinstance(word, str):
@@ -255,26 +272,26 @@ def _clock(at: float) -> str:
 
 
 def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: World) -> TopicStatus | str:
-    """What the owner says of the topic as it is stored, or why that is not known."""
+    """Return the owner's status of the topic at the stored epoch, or a sentence with the reason why there is none."""
     status = world.status(owner)
     if status is None:
         return f"{owner}, its owner, is registered and does not answer"
     if status.incarnation != incarnation:
         return f"{owner}, its owner, answers as incarnation {status.incarnation}, not {incarnation}"
-    said = status.topics.get(topic)
-    if said is None:
+    topic_status = status.topics.get(topic)
+    if topic_status is None:
         return f"{owner}, its owner, says nothing of the topic"
-    if said.generation != node.generation or said.acted_epoch < node.epoch:
+    if topic_status.generation != node.generation or topic_status.acted_epoch < node.epoch:
         return f"{owner}, its owner, does not follow ZooKeeper: it acts on an older plan"
-    return said
+    return topic_status
 
 
 def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) -> Iterator[Trace]:
-    """Committed entries that are not the owner's, of partitions whose owner says that its start is committed."""
+    """Yield entries committed by other consumers, for partitions whose owner reports a committed start."""
     for partition, owner in node.assignments.items():
         status = world.status(owner)
-        said = status.topics.get(view.topic) if status is not None else None
-        running = said.running.get(partition) if said is not None else None
+        topic_status = status.topics.get(view.topic) if status is not None else None
+        running = topic_status.running.get(partition) if topic_status is not None else None
         if running is not None and running.overwritten is not None:
             yield _of_overwritten(partition, owner, running.overwritten)
         if world.committed is None or running is None or not running.started or running.closing:
@@ -285,14 +302,17 @@ def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) 
 
 
 def _of_overwritten(partition: int, owner: str, found: Overwritten) -> Trace:
-    """The owner sees each entry and commits over it: two looks of ours would have to meet it."""
+    """Return the trace of an overwritten entry, which counts at once.
+
+    The owner notices each foreign entry and commits over the entry, so two snapshots would rarely both catch one.
+    """
     if not found.epoch:
-        said = f"{found.by or 'somebody'} without a token has committed it over {owner} within the last minutes"
-        return Trace(Kind.INTRUDER, partition, found.by, said, lasting=False)
-    said = (
+        text = f"{found.by or 'somebody'} without a token has committed it over {owner} within the last minutes"
+        return Trace(Kind.INTRUDER, partition, found.by, text, lasting=False)
+    text = (
         f"{found.by} has committed it under epoch {found.epoch} over {owner} within the last minutes, by {owner}'s word"
     )
-    return Trace(Kind.STALE, partition, found.by, said, lasting=False)
+    return Trace(Kind.STALE, partition, found.by, text, lasting=False)
 
 
 def _of_commit(
@@ -301,47 +321,48 @@ def _of_commit(
     if entry is None:
         return Trace(Kind.NO_WORD, partition, owner, f"nothing is committed, though {owner} says that its start is")
     if entry.token is None:
-        said = f"somebody without a token has committed it over {owner}"
-        return Trace(Kind.INTRUDER, partition, "", said, lasting=False)
-    who = entry.owner or "a consumer without a name"
+        text = f"somebody without a token has committed it over {owner}"
+        return Trace(Kind.INTRUDER, partition, "", text, lasting=False)
+    committer = entry.owner or "a consumer without a name"
     if entry.cluster and entry.cluster != cluster:
-        said = f"{who} of cluster {entry.cluster[:80]!r} commits it as well"
-        return Trace(Kind.INTRUDER, partition, who, said, lasting=False)
+        text = f"{committer} of cluster {entry.cluster[:80]!r} commits it as well"
+        return Trace(Kind.INTRUDER, partition, committer, text, lasting=False)
     epoch = entry.token.epoch
     if is_far_ahead(epoch, node.epoch):
-        said = f"{who} has committed it under epoch {epoch}, which the topic cannot have reached"
-        return Trace(Kind.INTRUDER, partition, who, said)
+        text = f"{committer} has committed it under epoch {epoch}, which the topic cannot have reached"
+        return Trace(Kind.INTRUDER, partition, committer, text)
     verdict = judge(own, entry, node.topic_id, owner)
     if verdict is Judgement.FENCED:
-        said = f"{who} has committed it under epoch {epoch}, and {owner} runs it under {own.epoch}"
-        return Trace(Kind.INTRUDER, partition, who, said)
+        text = f"{committer} has committed it under epoch {epoch}, and {owner} runs it under {own.epoch}"
+        return Trace(Kind.INTRUDER, partition, committer, text)
     if verdict is Judgement.REWRITE and entry.topic_id != node.topic_id:
-        return Trace(Kind.STALE, partition, who, f"{who} has committed it for a former topic of this name")
+        return Trace(Kind.STALE, partition, committer, f"{committer} has committed it for a former topic of this name")
     if verdict is Judgement.REWRITE:
-        said = f"{who} has committed it under epoch {epoch}, over {owner}, which runs it under {own.epoch}"
-        return Trace(Kind.STALE, partition, who, said)
+        text = f"{committer} has committed it under epoch {epoch}, over {owner}, which runs it under {own.epoch}"
+        return Trace(Kind.STALE, partition, committer, text)
     return None
 
 
 def committers(topic: str, first: Mapping[int, Committed], second: Mapping[int, Committed]) -> list[Committer]:
-    """Who has committed the partitions by the second look, and how much since the first one."""
+    """Return the committers at the second snapshot, with their progress since the first."""
     groups: dict[str, list[int]] = {}
     for partition, entry in second.items():
         groups.setdefault(entry.owner or "nobody with a token", []).append(partition)
-    found = []
-    for who, partitions in sorted(groups.items()):
+    result = []
+    for committer, partitions in sorted(groups.items()):
         changed = [p for p in partitions if first.get(p) != second[p]]
         gained = sum(max(0, second[p].offset - first[p].offset) for p in changed if p in first)
-        found.append(Committer(topic, who, tuple(sorted(partitions)), len(changed), gained))
-    return found
+        result.append(Committer(topic, committer, tuple(sorted(partitions)), len(changed), gained))
+    return result
 
 
 def old_code(members: Mapping[str, Member], fleets: Collection[Fleet], release: str, attribute: str) -> list[Finding]:
-    """Consumers of another release than the coordinator's, or of another version of the code than their fleet's.
+    """Return the consumers with a release other than the coordinator's, or with a code version other than their
+    fleet's.
 
-    `attribute`: by which a consumer registers its version of the code. Who is being redeployed or upgraded is left out.
+    `attribute`: the registered attribute with the code version. Consumers under redeployment or upgrade are skipped.
     """
-    found = []
+    outdated = []
     wanted = {
         c: fleet
         for fleet in fleets
@@ -350,19 +371,19 @@ def old_code(members: Mapping[str, Member], fleets: Collection[Fleet], release: 
     }
     for consumer, member in sorted(members.items()):
         if member.problem:
-            continue  # nothing but its id is known
+            continue  # only the id of an unreadable registration is known
         runs = f"release {member.release}" if member.release else "a release that does not say its number"
         if member.release != release:
-            found.append(_old(consumer, f"{consumer} runs {runs}, and the coordinator release {release}"))
+            outdated.append(_old(consumer, f"{consumer} runs {runs}, and the coordinator release {release}"))
         code, fleet = member.attributes.get(attribute, ""), wanted.get(consumer)
         if fleet is not None and code != fleet.code:
-            found.append(
+            outdated.append(
                 _old(
                     consumer,
                     f"{consumer} runs code {code or 'without a version'}, and its fleet {fleet.app} asks for {fleet.code}",
                 )
             )
-    return found
+    return outdated
 
 
 def _old(consumer: str, says: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Why something is done or not done: holds, triggers of a plan and their sentences, and how long a plan settles."""
+"""Reasons: why a topic is held, what triggers a plan and in which words, and how long a plan settles."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ REMOVED = "the topic was removed, and nobody runs anything of it"
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A plan is due. `events_at` are the times of the membership events behind it; empty = it need not settle.
+    """A plan is due. `events_at`: times of the membership events that caused the plan; empty = no settling needed.
 
     `joined`, `left`: the consumers of these events.
     """
@@ -31,7 +31,7 @@ class Due:
 
 
 def hold(view: TopicView) -> str:
-    """Why nothing may be done with the topic, or an empty text."""
+    """Return why the topic must not be changed; empty if nothing holds the topic."""
     config = view.config
     if config.removed:
         return ""
@@ -47,7 +47,7 @@ def hold(view: TopicView) -> str:
 
 
 def recreated(topic: str, found: str, managed: str) -> str:
-    """That Kafka has the topic under another id (`found`) than the stored one, and what to do."""
+    """Return the sentence for a topic with id `found` in Kafka and id `managed` in ZooKeeper, with the remedy."""
     return (
         f"topic {topic} was recreated in Kafka (id {found}, managed is {managed}): offsets"
         " of the old one mean nothing for it; remove it here and add it again"
@@ -55,7 +55,7 @@ def recreated(topic: str, found: str, managed: str) -> str:
 
 
 def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
-    """Sixteen hexadecimal digits over everything a plan is made from, apart from who the targets are."""
+    """Return 16 hexadecimal digits over all inputs of a plan, apart from the incarnations of the targets."""
     config = view.config
     counted = {c: world.members[c] for c in able} | restarts.away(view, world)
     members = {
@@ -73,9 +73,9 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
         len(view.partitions),
         members,
     ]
-    if held := sorted([c, one.at] for c, one in restarts.back(able, world).items() if one.moves):
-        parts.append(held)  # when it runs out, the strategy decides again
-    if config.rollback is not None:  # without one, the digest is that of earlier releases
+    if held := sorted([c, restart.at] for c, restart in restarts.back(able, world).items() if restart.moves):
+        parts.append(held)  # when the restart expires, the strategy decides again
+    if config.rollback is not None:  # no entry without a roll back, so that digests of earlier releases stay valid
         parts.append([config.rollback.rebalance, config.rollback.at, sorted(config.rollback.assignments.items())])
     if config.split is not None:
         parts.append([config.split.app, sorted(config.split.consumers), sorted(config.split.partitions)])
@@ -83,7 +83,7 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
 
 
 def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[str]) -> str:
-    """The cause of what is not put off to a plan: owners that are lost, partitions that are, or that have no owner."""
+    """Return the cause of an immediate placement: lost owners, vanished partitions, or partitions without an owner."""
     if lost:
         return joined(_of_loss(consumer, view, world) for consumer in sorted(lost))
     if view.node is not None and view.node.topic_id != view.config.topic_id:
@@ -99,7 +99,7 @@ def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[s
 
 
 def _of_loss(consumer: str, view: TopicView, world: World) -> str:
-    # The one that is lost: the draft may grant something to its successor already.
+    # The lost incarnation, by the stored node: the draft may already grant partitions to the successor.
     incarnation = view.node.incarnations.get(consumer, 0) if view.node is not None else 0
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
@@ -110,7 +110,7 @@ def _of_loss(consumer: str, view: TopicView, world: World) -> str:
 
 
 def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able: Mapping[str, int]) -> Due | None:
-    """What asks for a new plan for everybody, or `None`."""
+    """Return the trigger of a new plan for all partitions; `None` if no plan is due."""
     node, config = view.node, view.config
     if node is None:
         return None
@@ -118,7 +118,8 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
         held = bool(draft.assignments or draft.to_start or draft.handoff)
         return Due("the topic was removed from the coordinator") if held or not node.removed else None
     current = digest(view, world, able)
-    # Every transition writes the node with the configuration of its moment, the plan's digest stays that of the plan.
+    # Every transition writes the node with the current configuration, but the digest stays that of the last plan. So
+    # the node is compared too.
     changed = (bool(state.planned) and current != state.planned) or configured(node) != configured(config)
     # A removed or recreated topic runs nowhere, so do not wait for Stable.
     changed = changed or node.removed or node.topic_id != config.topic_id
@@ -129,21 +130,24 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     if new or left:
         return Due(_membership(new, left, world), _events(new, left, world), tuple(new), tuple(left))
     if changed:
-        told = "; ".join(filter(None, (_paused(view), _pinned(view, able), _rolled_back(view, able), _split(view))))
-        return Due(told or CHANGED)
+        reason = "; ".join(filter(None, (_paused(view), _pinned(view, able), _rolled_back(view, able), _split(view))))
+        return Due(reason or CHANGED)
     if not state.planned and state.state is State.STABLE and not draft.in_flight():
         return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
     return None
 
 
 def _to_drain(world: World, draft: Draft) -> set[str]:
-    """Who drains and owns something: it may have been absent when everybody else was planned, and has kept it since."""
+    """Return the draining consumers that own partitions.
+
+    A consumer that was absent during the last plan has kept its partitions.
+    """
     lives = (world.life(c, i) for c, i in _owners(draft))
     return {life.consumer for life in lives if life.draining is not None and life.registered}
 
 
 def reconfigured(view: TopicView) -> str:
-    """What of the topic's configuration consumers have not been told yet, and no plan is needed for; an empty text = nothing."""
+    """Return the changes of configuration that consumers have not seen and that need no plan; empty if there are none."""
     node, config = view.node, view.config
     if node is None or config.removed or node.topic_id != config.topic_id or configured(node) == configured(config):
         return ""
@@ -151,31 +155,35 @@ def reconfigured(view: TopicView) -> str:
 
 
 def _paused(view: TopicView) -> str:
-    """What a person has paused or resumed since the node was written, or an empty text."""
+    """Return the partitions paused or resumed since the node was written, in words; empty if there are none."""
     before, after = view.node.paused if view.node is not None else frozenset(), view.config.paused
     parts = [("paused", sorted(after - before)), ("resumed", sorted(before - after))]
-    return "; ".join(f"{what}: {listed(which)}" for what, which in parts if which)
+    return "; ".join(f"{what}: {listed(partitions)}" for what, partitions in parts if partitions)
 
 
 def _pinned(view: TopicView, able: Collection[str]) -> str:
-    """Which partitions a person has pinned to somebody who does not own them yet, or an empty text."""
+    """Return the partitions pinned to a consumer that does not own them yet, in words; empty if there are none."""
     owners = view.node.assignments if view.node is not None else {}
-    moving = by_consumer((who, p) for p, who in view.config.pins.items() if who in able and owners.get(p) != who)
-    return joined(f"pinned to {consumer}: {listed(which)}" for consumer, which in moving.items())
+    moving = by_consumer(
+        (consumer, p) for p, consumer in view.config.pins.items() if consumer in able and owners.get(p) != consumer
+    )
+    return joined(f"pinned to {consumer}: {listed(partitions)}" for consumer, partitions in moving.items())
 
 
 def _rolled_back(view: TopicView, able: Collection[str]) -> str:
-    """Which roll back moves something, who asked for it and why, or an empty text."""
+    """Return the roll back, with author and reason, if partitions have to move for the roll back; else an empty text."""
     wanted, owners = view.config.rollback, view.node.assignments if view.node is not None else {}
-    if wanted is None or all(owners.get(p) == who for p, who in wanted.assignments.items() if who in able):
+    if wanted is None or all(
+        owners.get(p) == consumer for p, consumer in wanted.assignments.items() if consumer in able
+    ):
         return ""
     return rollback.said(wanted)
 
 
 def _split(view: TopicView) -> str:
-    """The split that an upgrade asks for, if an owner is on the wrong side of it, or an empty text."""
+    """Return the upgrade's split in words if an owner is on the wrong side; else an empty text."""
     wanted, owners = view.config.split, view.node.assignments if view.node is not None else {}
-    if wanted is None or all((who in wanted.consumers) == (p in wanted.partitions) for p, who in owners.items()):
+    if wanted is None or all((owner in wanted.consumers) == (p in wanted.partitions) for p, owner in owners.items()):
         return ""
     return split.said(wanted)
 
@@ -192,7 +200,10 @@ def _membership(new: list[str], left: list[str], world: World) -> str:
 
 
 def _draining(consumer: str, world: World) -> Draining | None:
-    """The draining of this consumer, whatever its incarnation; a planned restart for which it gives everything away is one."""
+    """Return the draining of this consumer, whatever its incarnation.
+
+    A planned restart that moves all partitions away counts as draining.
+    """
     directive, member = world.directives.get(consumer), world.members.get(consumer)
     if directive is None or directive.draining is not None or member is None:
         return directive.draining if directive is not None else None
@@ -200,20 +211,21 @@ def _draining(consumer: str, world: World) -> Draining | None:
 
 
 def _events(new: list[str], left: list[str], world: World) -> tuple[float, ...]:
-    found = [world.members[c].registered_at for c in new if c in world.members]
+    times = [world.members[c].registered_at for c in new if c in world.members]
     for consumer in left:
         draining, claim = _draining(consumer, world), world.claims.get(consumer)
         if draining is not None:
-            found.append(draining.at)
+            times.append(draining.at)
         elif claim is not None and claim.absence is not None:
-            found.append(claim.absence.since_at)
-    return tuple(found)
+            times.append(claim.absence.since_at)
+    return tuple(times)
 
 
 def settling(due: Due, world: World, policy: Policy) -> float:
-    """Seconds that the plan still waits: until the last event is `settle_s` old, at most `settle_max_s` from the first.
+    """Return seconds until the plan may run: the last event is `settle_s` old, or the first one `settle_max_s`.
 
-    An event that lies further ahead than that is another clock's: how old it is cannot be known, nothing waits for it.
+    An event more than `settle_max_s` ahead comes from another clock. The age of such an event is unknown, so the plan
+    does not wait.
     """
     events_at = [at for at in due.events_at if at - world.now <= policy.settle_max_s]
     if not events_at:
@@ -224,25 +236,25 @@ def settling(due: Due, world: World, policy: Policy) -> float:
 
 
 def absences(node: TopicNode, world: World, policy: Policy) -> str:
-    """Which owners are absent, and what ends the wait for them; an empty text = none is."""
-    found = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in _owners(node)]
-    return joined(f"{consumer}'s {text}" for consumer, text in found if text)
+    """Return the absent owners and what ends the wait for each, in words; empty if no owner is absent."""
+    reasons = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in _owners(node)]
+    return joined(f"{consumer}'s {text}" for consumer, text in reasons if text)
 
 
 def absent_for(node: TopicNode, world: World, policy: Policy, session_timeout_s: float) -> float | None:
-    """Seconds until the first absent owner's partitions go to others without anybody's word; `None` = nobody's do."""
+    """Return seconds until the first absent owner loses its partitions automatically; `None` if none will."""
     absent = [(c, i) for c, i in _owners(node) if presence(c, i, world, policy) is Presence.ABSENT]
     until = min((absent_until(c, i, world, policy, session_timeout_s) for c, i in absent), default=inf)
     return max(0.0, until - world.now) if until < inf else None
 
 
 def _owners(of: TopicNode | Draft) -> list[tuple[str, int]]:
-    """Who owns something, each with its incarnation, sorted."""
+    """Return the owners with their incarnations, sorted."""
     return sorted({(c, of.incarnations.get(c, 0)) for c in of.assignments.values()})
 
 
 def homeless(partitions: Collection[int], unowned: list[int]) -> str:
-    """Which partitions nobody can be given while no live consumer may have them; an empty text = none."""
+    """Return the partitions that no live consumer may take, in words; empty if there are none."""
     if not unowned:
         return ""
     which = "partitions" if len(unowned) == len(partitions) else f"{noun(unowned)} {shown(unowned)}"
@@ -250,7 +262,7 @@ def homeless(partitions: Collection[int], unowned: list[int]) -> str:
 
 
 def undrained(view: TopicView, world: World, draft: Draft) -> str:
-    """Which consumers drain and keep what they own, and why; an empty text = none does."""
+    """Return the draining consumers that keep partitions, with the reason, in words; empty if there are none."""
     why = "the topic is frozen" if view.config.frozen else "no other consumer is there that may take them"
     unknown = {*world.doubted, *world.unclear}
     kept = {
@@ -261,7 +273,7 @@ def undrained(view: TopicView, world: World, draft: Draft) -> str:
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
-    """What this incarnation is waited for if it is absent, in a sentence; an empty text = it is not."""
+    """Return what the partitions of this absent incarnation wait for, in words; empty if the incarnation is not absent."""
     if presence(consumer, incarnation, world, policy) is not Presence.ABSENT:
         return ""
     life = world.life(consumer, incarnation)
@@ -278,5 +290,5 @@ def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> st
 
 
 def listed(partitions: Sequence[int]) -> str:
-    """`partition 7`, `partitions 0, 1 and 2 more`: cut after ten."""
+    """Return `partition 7` or `partitions 0, 1 and 2 more`: cut after ten."""
     return f"{noun(partitions)} {shown(partitions)}"

@@ -1,7 +1,7 @@
-"""Whether somebody asked for what a consumer did: starts and ends that nobody asked for are flapping.
+"""Tell requested starts and ends of consumers from flapping.
 
-An action on a consumer (`service.directives.put_request`) empties the times of its registrations and of its failed ends, so those that are
-left were not asked for.
+An action on a consumer (`service.directives.put_request`) clears the times of its registrations and failed ends. The
+remaining times were therefore not requested.
 """
 
 from collections.abc import Iterable
@@ -11,32 +11,36 @@ from coordinator_tasks.core.machine.world import Policy, World
 from coordinator_tasks.core.model import Ending, IdClaim
 
 MAX_DOUBLINGS = 16
-"""Ours are fewer. A claim may have any number of registrations, and a float has a largest value."""
+"""Upper bound of back-off doublings. A claim may list any number of registrations, and a larger exponent overflows a
+float.
+"""
 
 
 def recent(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
-    """The registrations that count: of the last `flap_window_s`, without what a clock that has jumped noted ahead."""
+    """Return the registrations within the last `flap_window_s`, without times ahead of `now` from a clock that jumped."""
     return [at for at in claim.registrations if 0 <= now - at < policy.flap_window_s] if claim is not None else []
 
 
 def failed_in_a_row(claim: IdClaim) -> list[int]:
-    """The newest incarnations that have ended with an error, up to one that has not; the newest first."""
-    found: list[int] = []
+    """Return the newest incarnations that ended with an error, back to the first other end; newest first."""
+    failed: list[int] = []
     for incarnation in sorted(claim.ended, reverse=True):
         if incarnation not in claim.reasons:
             break
-        found.append(incarnation)
-    return found
+        failed.append(incarnation)
+    return failed
 
 
 def failures(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
-    """When incarnations failed in a row within the last `flap_window_s`; an end whose time is unknown does not count."""
-    times = [claim.failed_at.get(one, inf) for one in failed_in_a_row(claim)] if claim is not None else []
+    """Return the times of failed ends in a row within the last `flap_window_s`; ends without a known time do not count."""
+    times = (
+        [claim.failed_at.get(incarnation, inf) for incarnation in failed_in_a_row(claim)] if claim is not None else []
+    )
     return [at for at in times if 0 <= now - at < policy.flap_window_s]
 
 
 def backoff_until(claim: IdClaim, now: float, policy: Policy) -> float:
-    """Until when an id that flaps gets nothing (seconds since 1970); 0 = it does not flap.
+    """Return until when a flapping id gets no partitions (seconds since 1970); 0 = not flapping.
 
     The pause doubles with each further registration, and with each further failed end in a row.
     """
@@ -46,7 +50,7 @@ def backoff_until(claim: IdClaim, now: float, policy: Policy) -> float:
 
 
 def why_flaps(consumer: str, world: World, policy: Policy) -> str:
-    """That the id has registered or failed too often to be given anything, in words; an empty text = it has not."""
+    """Return how the id flaps, in words: too many registrations or failed ends; empty if the id does not flap."""
     claim, window = world.claims.get(consumer), f"within {policy.flap_window_s / 60:g} min"
     count = len(recent(claim, world.now, policy))
     if count >= policy.flap_registrations:
@@ -56,9 +60,9 @@ def why_flaps(consumer: str, world: World, policy: Policy) -> str:
 
 
 def unasked_end(consumer: str, incarnation: int, world: World, policy: Policy) -> bool:
-    """Whether nobody asked this incarnation to give its partitions away or to end, or its id flaps.
+    """Return whether this incarnation was neither asked to drain nor asked to end, or its id flaps.
 
-    A clean leave is the answer to a signal, which somebody has sent.
+    A clean leave counts as requested: a signal caused the leave.
     """
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
@@ -70,7 +74,7 @@ def unasked_end(consumer: str, incarnation: int, world: World, policy: Policy) -
 
 
 def unasked_start(consumer: str, world: World, policy: Policy) -> bool:
-    """Whether this registered consumer is back after an end that nobody asked for, or its id flaps."""
+    """Return whether this registered consumer is back after an end that was not requested, or its id flaps."""
     claim = world.claims.get(consumer)
     if claim is None or len(recent(claim, world.now, policy)) < 2:
         return False
@@ -79,6 +83,6 @@ def unasked_start(consumer: str, world: World, policy: Policy) -> bool:
 
 
 def unasked(joined: Iterable[str], left: Iterable[tuple[str, int]], world: World, policy: Policy) -> bool:
-    """Whether nobody asked for one of these starts, or for one of these ends of (consumer, incarnation)."""
+    """Return whether one of these starts, or one of these ends of (consumer, incarnation), was not requested."""
     ended = any(unasked_end(consumer, incarnation, world, policy) for consumer, incarnation in left)
     return ended or any(unasked_start(consumer, world, policy) for consumer in joined)

@@ -1,4 +1,4 @@
-"""What the consumers' own interfaces confirm, each for one incarnation, generation and epoch."""
+"""Confirmations from the consumers' interfaces. Each is for one incarnation, generation and epoch."""
 
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import ConsumerStatus, Silence, TopicNode, TopicStatus, Unreachable
@@ -8,7 +8,7 @@ _MOST_CHARS = 100
 
 
 def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World) -> TopicStatus | str:
-    """What the consumer answers for the topic if it has acted on `epoch`, else a sentence that says what is missing."""
+    """Return the consumer's status of the topic once `epoch` is acted on, else a sentence with what is missing."""
     incarnation = node.incarnations.get(consumer, 0)
     answer = world.answers.get(consumer)
     if answer is None:
@@ -29,7 +29,7 @@ def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World
 
 
 def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """What is missing until this possible owner has closed the partition; empty = it has."""
+    """Return what is missing until this possible owner has closed the partition; empty if closed."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -37,12 +37,12 @@ def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, e
 
 
 def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """What is missing until the assignee has started the partition; empty = it has."""
+    """Return what is missing until the assignee has started the partition; empty if started."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
     running = status.running.get(partition)
-    failure = next((one for one in status.failures if one.concerns(partition)), None)
+    failure = next((report for report in status.failures if report.concerns(partition)), None)
     if failure is not None and (running is None or not running.started):
         return f"{consumer} cannot process partition {partition}: {failure.why}"
     if running is None:
@@ -55,9 +55,9 @@ def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, 
 
 
 def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tuple[int, ...]:
-    """The partitions that the consumer holds but, at the current epoch, does not run; empty if that is not known.
+    """Return the partitions that the consumer owns but does not run at the current epoch; empty if unknown.
 
-    Empty as well of a consumer that leaves: it closes what it runs, and would begin nothing again.
+    Also empty for a consumer that leaves: a leaving consumer starts no partition.
     """
     status, said = _status(consumer, topic, node, node.epoch, world), world.status(consumer)
     if isinstance(status, str) or (said is not None and said.leaves):
@@ -67,28 +67,28 @@ def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tup
 
 
 def failing(view: TopicView, world: World) -> tuple[str, ...]:
-    """What the owners say that they cannot process, in sentences."""
-    node, found = view.node, list[str]()
+    """Return what the owners report as not processable, in sentences."""
+    node, sentences = view.node, list[str]()
     for consumer in sorted(set(node.assignments.values())) if node is not None else ():
         answer = world.answers.get(consumer)
         status = answer.topics.get(view.topic) if isinstance(answer, ConsumerStatus) else None
-        for one in status.failures if status is not None else ():
-            what = cut(named(one.partitions), _MOST_CHARS) if one.partitions else "anything of the topic"
-            found.append(f"{consumer} cannot process {what}: {one.why}")
-    return tuple(found)
+        for failure in status.failures if status is not None else ():
+            subject = cut(named(failure.partitions), _MOST_CHARS) if failure.partitions else "anything of the topic"
+            sentences.append(f"{consumer} cannot process {subject}: {failure.why}")
+    return tuple(sentences)
 
 
 def blockers(view: TopicView, world: World) -> dict[str, str]:
-    """Who holds up the topic: consumer → the first thing that is missing from it."""
+    """Return the consumers that delay the topic, each with the first missing confirmation."""
     node, state = view.node, view.state
-    found: dict[str, str] = {}
+    missing_by_consumer: dict[str, str] = {}
     if node is None or state is None:
-        return found
+        return missing_by_consumer
     for outstanding, why_not in ((state.to_close, why_not_closed), (state.to_start, why_not_started)):
-        for consumer, partitions in sorted(outstanding.items()) if not found else ():
+        for consumer, partitions in sorted(outstanding.items()) if not missing_by_consumer else ():
             for partition in partitions:
                 epoch = state.epochs.get(partition, node.epoch)
                 missing = why_not(consumer, partition, view.topic, node, epoch, world)
                 if missing:
-                    found.setdefault(consumer, missing)
-    return found
+                    missing_by_consumer.setdefault(consumer, missing)
+    return missing_by_consumer

@@ -1,4 +1,4 @@
-"""How often a consumer's processes have ended with an error, one after the other, and when the next one gets partitions. Pure."""
+"""Failed ends of a consumer's processes in a row, and when the next process gets partitions. Pure."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from coordinator_tasks.core.text.partition_text import counted
 
 @dataclass(frozen=True, slots=True)
 class Exits:
-    """`count` ends with an error in a row; the last one was of `incarnation`, for `reason`. `next_at`: until then the id gets nothing.
+    """`count` ends with an error in a row, the last one of `incarnation` for `reason`.
 
-    0 = no back-off holds.
+    `next_at`: the id gets no partitions before this time; 0 = no back-off.
     """
 
     count: int
@@ -22,14 +22,17 @@ class Exits:
 
     @property
     def told(self) -> str:
-        """A sentence for a person."""
+        """Return a sentence for a person."""
         often = f" ({counted(self.count, 'time')} in a row)" if self.count > 1 else ""
         later = f"; its id gets partitions again at {_time(self.next_at)}" if self.next_at else ""
         return f"incarnation {self.incarnation} has ended: {self.reason}{often}{later}"
 
 
 def exits(consumer: str, world: World, policy: Policy) -> Exits | None:
-    """The last ends of a consumer; `None` if the last one had no error. What lies longer back than the flap window is no loop."""
+    """Return the last failed ends of a consumer; `None` if the last end had no error.
+
+    Ends before the flap window do not count as a loop.
+    """
     claim = world.claims.get(consumer)
     if claim is None or not (failed := failed_in_a_row(claim)):
         return None
@@ -41,6 +44,6 @@ def exits(consumer: str, world: World, policy: Policy) -> Exits | None:
 
 
 def _time(at: float) -> str:
-    """The time of the day in UTC."""
+    """Return the time of day in UTC."""
     minutes, second = divmod(int(at) % 86_400, 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}Z"

@@ -1,4 +1,4 @@
-"""The steps of a decision in the order in which they are tried, and the write that follows from one."""
+"""The steps of a decision in their order, and the resulting write."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,9 +30,9 @@ from coordinator_tasks.core.text.partition_text import agreed, joined, shown
 
 
 class Deciding:
-    """One call of `decide` for a topic that nothing holds: its draft, and the steps in the order of their trial.
+    """One call of `decide` for a topic without a hold: the draft and the steps.
 
-    `plans` False = no plan for everybody: it waits for a person.
+    `plans` False: a plan for all partitions needs a person's approval first.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Deciding:
         self.state = view.state or TopicState(State.INITIAL)
         self.draft = draft or draft_of(view, world.fresh)
         self.relies_on: frozenset[str] = frozenset()
-        self.ended = ""  # why a roll back is over, if this plan ends one
+        self.ended = ""  # why a roll back is over, if this plan ends the roll back
 
     def run(self, steps: frozenset[Step]) -> Decision:
         decision = self._lost_or_unowned()
@@ -63,9 +63,9 @@ class Deciding:
         return decision or self._rest()
 
     def drop_lost(self) -> tuple[set[int], frozenset[str]]:
-        """Take from lost consumers what they have, and from awaited ones what they were to close or to get.
+        """Take all partitions from lost consumers, and pending closes and starts from awaited consumers.
 
-        Returns the partitions that this changes, and the lost consumers.
+        Returns the changed partitions and the lost consumers.
         """
         held, world, policy = self.draft.incarnations, self.world, self.policy
         known = {c: presence(c, i, world, policy) for c, i in held.items()}
@@ -81,20 +81,23 @@ class Deciding:
         return claim.ended.get(self.draft.incarnations[consumer]) if claim is not None else None
 
     def able(self) -> dict[str, int]:
-        """The consumers that may be given partitions now."""
+        """Return consumer → incarnation for consumers that may get partitions now."""
         holders = self.draft.holders()
         held = {c: i for c, i in self.draft.incarnations.items() if c in holders}
-        found = targets(self.view.topic, held, self.world, self.policy)
-        return {c: i for c, i in found.items() if self._reads_node(self.world.members[c], owns=c in holders)}
+        candidates = targets(self.view.topic, held, self.world, self.policy)
+        return {c: i for c, i in candidates.items() if self._reads_node(self.world.members[c], owns=c in holders)}
 
     def _reads_node(self, member: Member, *, owns: bool) -> bool:
-        """A release that does not know a field of the topic's node refuses the node, and keeps what it has."""
+        """Return whether the member's release can read the topic's node.
+
+        A release refuses a node with an unknown field and then keeps the partitions that it has.
+        """
         seeks = not self.draft.seeks or SEEKS in member.formats
         packed = PACKED in member.formats or not packing.needs_packing(self.view, self.policy)
         return seeks and packed and (owns or not self.view.config.properties or PROPERTIES in member.formats)
 
     def planning(self, able: Mapping[str, int]) -> Planning:
-        """What the strategy answers for the draft as it is now."""
+        """Return the planning for the draft's current content."""
         return Planning(self.draft, self.view, self.world, self.policy, able)
 
     def _lost_or_unowned(self) -> Decision | None:
@@ -107,14 +110,14 @@ class Deciding:
             return None
         cause = causes.of_placement(self.view, self.world, self.draft, self.relies_on)
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
-        # What goes back after a planned restart was not shared among all of them.
+        # Partitions returned after a planned restart were not shared among all consumers.
         restarted = restarts.back({c: able[c] for c in lost if c in able}, self.world)
         counted = kept or {c: able[c] for c in restarted} or able
         if not kept and not restarted:
             planned = self._digest_if_whole(able)
         else:
             planned = self.state.planned if counted.keys() <= self.state.targets.keys() else ""
-        # The draft may grant something to a successor already.
+        # The stored node names the ended incarnation; the draft may already grant partitions to the successor.
         granted = self.view.node.incarnations if self.view.node is not None else {}
         ended = [(c, granted.get(c, 0)) for c in self.relies_on]
         joined = () if ended else {move.taker for move in self.draft.moves}
@@ -131,7 +134,7 @@ class Deciding:
             self.draft.move(partition, entry.taker)
 
     def _digest_if_whole(self, able: Mapping[str, int]) -> str:
-        """The digest of the plan; empty if only partitions without an owner were placed, and the others need a plan."""
+        """Return the plan's digest; empty if only partitions without an owner were placed and the others need a plan."""
         placed = {move.partition for move in self.draft.moves}
         whole = self.draft.assignments.keys() | self.draft.handoff.keys() | self.draft.in_flight() <= placed
         return causes.digest(self.view, self.world, able) if whole else ""
@@ -173,7 +176,10 @@ class Deciding:
         return self.write(signal, self.state.cause, confirmed=confirmed)
 
     def _goes_to_one_on_its_way_out(self, partition: int) -> bool:
-        """Whether the taker is waited for before a planned restart: it does not own the partition, so others get it at its end."""
+        """Return whether the taker closes for a planned restart.
+
+        The taker does not own the partition yet, so other consumers get the partition when the taker ends.
+        """
         taker = self.draft.to_start.get(partition, "")
         return bool(self.world.life(taker, self.draft.incarnations.get(taker, 0)).kept_until)
 
@@ -194,9 +200,10 @@ class Deciding:
         return self.write(Signal.ALL_STARTED, self.state.cause, confirmed=confirmed, same_node=True)
 
     def _waiting(self) -> set[int]:
-        """The partitions whose start waits for a planned restart: the owner's next process starts them, under a new epoch.
+        """Return the partitions whose start waits for a planned restart: the next process starts them, under a new
+        epoch.
 
-        What a guard or a seek stands for does not wait so: both end with the confirmed start.
+        Guarded partitions and partitions with a seek do not wait: guard and seek end with the confirmed start.
         """
         away, draft = restarts.away(self.view, self.world), self.draft
         kept = draft.guarded | draft.seeks.keys()
@@ -235,20 +242,24 @@ class Deciding:
         return replace(written, may_wait=True)
 
     def _is_noted(self, planned: str) -> bool:
-        """Whether a plan that moves nothing is noted: until then each look plans anew, and the patience with loads is not asked."""
+        """Return whether to note the digest of a plan without moves.
+
+        Without a noted digest each check plans again, and changed loads never cause a plan.
+        """
         if planned in ("", self.state.planned):
             return False
         return not self.state.planned or patience_s(self.view, self.policy) is not None
 
     def _tell(self) -> Decision | None:
-        """A pause, or what else moves nothing, does not wait for the answer to a plan."""
+        """Write a pause or another change without moves at once, while a plan waits for approval."""
         told = causes.reconfigured(self.view)
         return self.write(signal_of_plan(self.draft), told) if told else None
 
     def _plain_again(self) -> Decision | None:
-        """Write a packed node in the plain form, for a registered consumer that reads no other.
+        """Write a packed node in the plain form, for a registered consumer that reads only the plain form.
 
-        One that is isolated is readmitted only after it has acted on the node, so no plan for it would write one.
+        An isolated consumer is readmitted only after acting on the node. No plan includes an isolated consumer, so no
+        plan would write the plain form.
         """
         older = packing.read_plain_only(self.view, self.world)
         packed = self.view.packed and self.state.state is State.STABLE
@@ -257,7 +268,9 @@ class Deciding:
         return self.write(signal_of_plan(self.draft), f"read in the plain form only: {shown(older)}")
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
-        """What asks for a plan. A roll back that is over is no longer planned for, and its end is a cause as well."""
+        """Return the trigger of a plan. A roll back that is over is dropped from the configuration, and its end is a
+        trigger too.
+        """
         config = self.view.config
         if config.rollback is not None and self.view.node is not None and not config.removed:
             self.ended = rollback.why_over(config.rollback, able, self.world.now)
@@ -270,7 +283,7 @@ class Deciding:
         return replace(due, text=f"{due.text}; {self.ended}")
 
     def _leave_started(self) -> None:
-        """Partitions that have started do not wait for the start of others, so that a plan may move them."""
+        """Let started partitions move in a plan although other partitions have not started yet."""
         node = self.view.node
         for partition, consumer in list(self.draft.to_start.items()):
             epoch = self.draft.epochs.get(partition)
@@ -280,7 +293,7 @@ class Deciding:
                 del self.draft.to_start[partition], self.draft.epochs[partition]
 
     def _may_drift(self, able: Mapping[str, int]) -> bool:
-        """Whether the strategy is asked although nothing of the topic itself has changed."""
+        """Return whether to ask the strategy although the topic itself has not changed."""
         config, settled = self.view.config, self.state.state is State.STABLE and self.view.node is not None
         if not settled or not able or config.frozen or config.removed or restarts.away(self.view, self.world):
             return False
@@ -288,7 +301,7 @@ class Deciding:
         return patience is not None and self.world.now - self.state.since_at >= patience
 
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:
-        """A plan for changed loads, or because all topics together are not shared evenly, if it moves something."""
+        """Return a plan for changed loads or for an uneven share over all topics; `None` if nothing moves."""
         if not self._may_drift(able):
             return None
         together, shared = self.world.together, shares(self.view, self.policy)
@@ -300,14 +313,14 @@ class Deciding:
         planned = causes.digest(self.view, self.world, able) if complete else ""
         summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
         cause = f"{'not even over all topics' if shared else 'loads have changed'}: {summary}"
-        # A plan over all topics follows a change that its own topic's record counts.
+        # A plan over all topics follows a change that another topic's record already counts as requested or not.
         written = self.write(signal_of_plan(self.draft), cause, targets=able, planned=planned, unasked=not shared)
         return replace(written, may_wait=True)
 
     def question(self, *, always: bool = False) -> tuple[dict[int, str], Question | None]:
-        """Who has or gets each partition, and what this decision asks the strategy. Raises `Refused`.
+        """Return the owner or taker of each partition, and the question for the strategy. Raises `Refused`.
 
-        `always`: as if a plan for everybody were due.
+        `always`: ask as if a plan for all partitions were due.
         """
         touched, _ = self.drop_lost()
         able = self.able()
@@ -329,9 +342,9 @@ class Deciding:
         return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
 
     def _restart(self) -> Decision | None:
-        """Tell owners again to start what they own and do not run; in Starting only when that takes long."""
+        """Tell owners again to start their idle partitions; in Starting only after half of `stuck_after_s`."""
         node, stable = self.view.node, self.state.state is State.STABLE
-        late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is asked
+        late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is alerted
         if node is None or not (stable or (late and self.state.state is State.STARTING)):
             return None
         restarts = dict(self.state.restarts)
@@ -347,13 +360,13 @@ class Deciding:
                 for partition in missing:
                     self.draft.restart(partition)
         if self.draft.moves:
-            who = sorted({m.taker for m in self.draft.moves})
+            consumers = sorted({m.taker for m in self.draft.moves})
             signal = Signal.NOT_RUNNING if stable else Signal.PLANNED_STARTS
-            return self.write(signal, f"not running what it holds: {shown(who)}", restarts=restarts, unasked=True)
+            return self.write(signal, f"not running what it holds: {shown(consumers)}", restarts=restarts, unasked=True)
         return Decision(Verdict.HOLD, joined(tired.values()), blockers=tired) if tired and stable else None
 
     def _rest(self) -> Decision:
-        """Nothing is to be written: what the topic waits for."""
+        """Return a decision without a write, with what the topic waits for."""
         missing = blockers(self.view, self.world)
         if missing:
             return Decision(Verdict.WAIT, joined(missing.values()), blockers=missing)
@@ -371,9 +384,9 @@ class Deciding:
         homeless = "" if removed else causes.homeless(self.view.partitions, unowned)
         kept = causes.undrained(self.view, self.world, self.draft)
         absent = causes.absences(self.view.node, self.world, self.policy)
-        said = "; ".join(text for text in (homeless, kept, absent) if text)
+        reasons = "; ".join(text for text in (homeless, kept, absent) if text)
         verdict = Verdict.HOLD if homeless else Verdict.NOTHING
-        return Decision(verdict, said or (causes.REMOVED if removed else "every partition is where it should be"))
+        return Decision(verdict, reasons or (causes.REMOVED if removed else "every partition is where it should be"))
 
     def write(
         self,
@@ -388,7 +401,7 @@ class Deciding:
         objectors: frozenset[str] = frozenset(),
         unasked: bool = False,
     ) -> Decision:
-        """The decision to write the draft; `unasked`: nobody asked for its cause. Raises `TableBroken`."""
+        """Return the decision to write the draft; `unasked`: the cause was not requested. Raises `TableBroken`."""
         before, now = self.state, self.world.now
         node = node_of(self.draft, self.view.config)
         written = unless_same(self.view.node, node, same_node)
@@ -408,8 +421,10 @@ class Deciding:
             restarts=dict(restarts if restarts is not None else before.restarts),
             recovered=noted(self.view, self.world, self.policy, objectors),
         )
-        stands = written or self.view.node
-        record = self._record(state, node, stands.epoch if stands is not None else 0, confirmed or {}, unasked=unasked)
+        current = written or self.view.node
+        record = self._record(
+            state, node, current.epoch if current is not None else 0, confirmed or {}, unasked=unasked
+        )
         decision = Decision(Verdict.WRITE, cause, state, written, record, self.relies_on)
         return replace(
             decision,
@@ -427,7 +442,9 @@ class Deciding:
         *,
         unasked: bool,
     ) -> Record:
-        """The history's record of the transition to `state`; `epoch` is that of the topic's node after it."""
+        """Return the history's record of the transition to `state`; `epoch`: the topic node's epoch after the
+        transition.
+        """
         before = self.state
         return Record(
             topic=self.view.topic,

@@ -1,4 +1,4 @@
-"""What `machine` returns: one step of one topic, for the caller to perform."""
+"""Decisions of `machine`: one step of one topic each, for the caller to perform."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from coordinator_tasks.core.model import Explanation, Record, TopicNode, TopicSt
 
 
 class Step(StrEnum):
-    """What a task may do; every task deals with losses as well."""
+    """Steps that a task may take. Every task handles losses as well."""
 
     PLAN = "plan"
     START = "start"
@@ -22,22 +22,25 @@ class Verdict(StrEnum):
     """What the caller does with a decision."""
 
     WRITE = "write"
-    NOTHING = "nothing"  # everything is as it should be
+    NOTHING = "nothing"  # nothing is outstanding
     WAIT = "wait"  # a confirmation or a waiting time is outstanding
     HOLD = "hold"  # a person or a neighbour has to act first
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One step of one topic. With `WRITE`: the new state, its record, and the node if it changes.
+    """One step of one topic. With `WRITE`: the new state, its record, and the node if changed.
 
-    `relies_on`: consumers that count as closed without their own confirmation; the write is guarded by the versions of
-    their `ids` and `directives` nodes. `blockers`: consumer → what is missing from it. `wake_in_s`: look again then.
-    `explanation`: why the strategy moves what it moves, and nothing else. `left_out`: sentences about single consumers
-    and offsets that are wrong and therefore do not count. `ends_rollback`: the configuration loses its roll back. `pack_over`: the
-    node is packed if it has more bytes (`None` = never).
-    `may_wait`: a plan for everybody, without which every partition still has an owner. `approval`: the digest under which a
-    person may approve it; empty = it needs no approval, or has it.
+    - `relies_on`: consumers counted as closed without their own confirmation; the versions of their `ids` and
+      `directives` nodes guard the write.
+    - `blockers`: consumer → the missing confirmation.
+    - `wake_in_s`: seconds until the next check.
+    - `explanation`: the strategy's reasons for its moves.
+    - `left_out`: sentences about consumers and offsets that are wrong and therefore ignored.
+    - `ends_rollback`: remove the roll back from the configuration.
+    - `pack_over`: pack the node above this number of bytes; `None` = never.
+    - `may_wait`: a plan for all partitions; without the plan every partition still has an owner.
+    - `approval`: digest that a person has to approve; empty if no approval is needed.
     """
 
     verdict: Verdict

@@ -1,11 +1,12 @@
-"""The next topic node and state, as a draft: the rules by which partitions change hands.
+"""The next topic node and state, as a draft: the rules for moving partitions.
 
 Rules (2 and 6 of the hand-off in the design):
-- The possible owners of a partition are those in its `toClose`, the taker of its hand-off and its assignee, except the
-  lost ones. A release of the present entry by its giver is the giver's confirmation.
+- Possible owners of a partition are the consumers in `toClose`, the taker of the hand-off and the assignee, without
+  lost consumers. A release of the present entry by the giver confirms the giver's close.
 - Without a possible owner, or with the new target as the only one, the partition is assigned at once. With exactly one
-  other, it is handed off. With several, all of them go into `toClose`, without a hand-off (the barrier). A guarded
-  partition goes through the barrier too: a survivor may still commit, and only the barrier's start guards against that.
+  other possible owner, the partition is handed off. With several, all of them go into `toClose`, without a hand-off
+  (the barrier). A guarded partition goes through the barrier too: a survivor may still commit, and only the barrier's
+  start guards against such a commit.
 - A partition is assigned to its target when its last possible owner is confirmed closed.
 """
 
@@ -31,10 +32,11 @@ from coordinator_tasks.core.protocol.holding import releases_entry
 
 @dataclass(slots=True)
 class Draft:
-    """Mutable; `epoch` is that of the node being written. `draft_of` makes it; `node_of` and `label` make use of it.
+    """Mutable draft; `epoch` is that of the node being written. Made by `draft_of`, read by `node_of` and `label`.
 
-    `former`: partition → the lost consumer that had it; `explanation`: why the strategy moves what it moves; `kept`:
-    the part of it that fits into the history.
+    - `former`: partition → lost former owner.
+    - `explanation`: the strategy's reasons for its moves.
+    - `kept`: the part of the explanation that fits into the history.
     """
 
     epoch: int
@@ -56,7 +58,7 @@ class Draft:
     kept: Explanation | None = None
 
     def owners(self, partition: int) -> set[str]:
-        """The consumers that may run the partition now (rule 2); the lost ones have been dropped before."""
+        """Return the consumers that may run the partition now (rule 2). Lost consumers were dropped before."""
         found = set(self.to_close.get(partition, ()))
         entry = self.handoff.get(partition)
         if entry is not None:
@@ -69,39 +71,39 @@ class Draft:
         return found
 
     def target(self, partition: int) -> str | None:
-        """Who has the partition or is to have it."""
+        """Return the partition's owner or taker."""
         entry = self.handoff.get(partition)
         if entry is not None:
             return entry.taker
         return self.assignments.get(partition) or self.to_start.get(partition)
 
     def in_flight(self) -> set[int]:
-        """The partitions whose close or start is not confirmed yet."""
+        """Return the partitions with an unconfirmed close or start."""
         return self.to_close.keys() | self.to_start.keys()
 
     def runs(self, partition: int) -> bool:
-        """Whether the partition has an owner that has confirmed its start."""
+        """Return whether the partition's owner has confirmed the start."""
         return partition in self.assignments and partition not in self.in_flight()
 
     def holders(self) -> set[str]:
-        """The consumers that may run, or are to run, some partition."""
-        found = set(self.assignments.values()) | self.movers()
+        """Return the consumers that run, may run or will get a partition."""
+        consumers = set(self.assignments.values()) | self.movers()
         for entry in self.handoff.values():
-            found |= {entry.giver, entry.taker}
-        return found
+            consumers |= {entry.giver, entry.taker}
+        return consumers
 
     def movers(self) -> set[str]:
-        """The consumers that are to close a partition, or to get one that they do not own yet."""
-        found = {taker for p, taker in self.to_start.items() if p not in self.assignments}
-        return found.union(*self.to_close.values())
+        """Return the consumers that have to close a partition, or will get a partition that they do not own yet."""
+        takers = {taker for p, taker in self.to_start.items() if p not in self.assignments}
+        return takers.union(*self.to_close.values())
 
     def forget(self, partition: int) -> None:
-        """Take the partition out of every list."""
+        """Remove the partition from every list."""
         for entries in (self.assignments, self.since, self.handoff, self.to_close, self.to_start, self.epochs):
             entries.pop(partition, None)
 
     def move(self, partition: int, taker: str) -> None:
-        """Send the partition to a new target, in the way that is safe."""
+        """Send the partition to a new target: at once, by a hand-off or through the barrier."""
         owners = self.owners(partition)
         giver = next(iter(sorted(owners)), self.former.get(partition, ""))
         self.forget(partition)
@@ -121,7 +123,7 @@ class Draft:
         self.moves.append(Move(partition, giver, taker, kind))
 
     def adopt(self, partition: int, consumer: str, since: int) -> None:
-        """Let the partition stay at the consumer, which may run it since that epoch, and confirm that it does."""
+        """Let the consumer keep the partition, held since that epoch, and wait for a confirmation."""
         self.assignments[partition] = self.to_start[partition] = consumer
         self.since[partition] = since
         self.epochs[partition] = self.epoch
@@ -144,16 +146,17 @@ class Draft:
         self.moves.append(Move(partition, owner, owner, MoveKind.RESTART))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Let the partition continue at `offset`: its owner starts it again there, or its next owner does.
+        """Let the partition continue at `offset`: its owner, or else its next owner, starts there.
 
-        The caller makes sure that nobody but its assignee may run it: another one could read on from before the seek.
+        The caller makes sure that only the assignee may run the partition: another consumer could read on from before
+        the seek.
         """
         self.seeks[partition] = Seek(offset, self.epoch)
         if partition in self.assignments:
             self.restart(partition)
 
     def close_confirmed(self, partition: int, consumers: Collection[str]) -> None:
-        """These consumers have closed the partition; with the last one it goes to its target."""
+        """Note that these consumers have closed the partition; after the last close the target gets the partition."""
         remaining = self.to_close.get(partition, set()) - set(consumers)
         if remaining:
             self.to_close[partition] = remaining
@@ -168,11 +171,11 @@ class Draft:
         self.since[partition] = self.epochs[partition] = entry.epoch if entry is not None else self.epoch
 
     def drop_lost(self, lost: Collection[str], over: Collection[str], awaited: Collection[str] = ()) -> set[int]:
-        """Take everything from consumers that are isolated or gone; returns the partitions that this changes.
+        """Take everything from `lost` consumers (isolated or gone); returns the changed partitions.
 
-        The `awaited` have ended as well, and what they own waits for their next process: only what they were to close, or
-        to get from others, changes. Partitions are guarded unless the lost consumer is `over`, with no process that could
-        commit: the others may live.
+        The `awaited` consumers have ended as well, but their partitions wait for the next process. Only their pending
+        closes, and their starts of partitions from others, change. A partition is guarded unless the lost consumer is
+        in `over`: a consumer in `over` has no process left, any other may still commit.
         """
         touched: set[int] = set()
         ended = {*lost, *awaited}
@@ -196,12 +199,12 @@ class Draft:
         return touched
 
     def _drop_taker(self, partition: int, taker: str, may_live: bool) -> None:
-        """The target of a partition in flight is lost; the other possible owners still have to close it."""
+        """Drop the lost target of a partition in flight; the other possible owners still have to close the partition."""
         released = self._released(partition)
         entry = self.handoff.pop(partition, None)
         self.to_start.pop(partition)
         self.former[partition] = taker
-        # It may have started on a release that was written after we read it.
+        # The taker may have started on a release that was written after our read.
         self._guard(partition, entry is not None and may_live)
         if released:
             # The giver has confirmed by its release, so that only the taker could have started.
@@ -218,7 +221,7 @@ class Draft:
 
 
 def draft_of(view: TopicView, fresh: str) -> Draft:
-    """A draft with everything as it is stored; `fresh` names the generation if there is no node."""
+    """Return a draft with everything as stored; `fresh` names the generation if there is no node."""
     node, state = view.node, view.state
     draft = Draft(1, fresh, view.releases)
     if node is not None:
@@ -234,29 +237,30 @@ def draft_of(view: TopicView, fresh: str) -> Draft:
         draft.to_start = {p: c for c, ps in state.to_start.items() for p in ps}
         draft.epochs = dict(state.epochs)
     if node is not None:
-        # A guard and a seek are done with when the start is confirmed; the node is not written for that.
+        # Guards and seeks end with the confirmed start, but the node is not rewritten at that moment. So drop finished
+        # guards and seeks here.
         draft.guarded = {p for p in node.guarded if not draft.runs(p)}
-        draft.seeks = {p: one for p, one in node.seeks.items() if not draft.runs(p)}
+        draft.seeks = {p: seek for p, seek in node.seeks.items() if not draft.runs(p)}
     return draft
 
 
 def label(of: Draft | TopicState) -> State:
-    """The state that sums up the partitions."""
+    """Return the state that sums up the partitions."""
     if of.to_close:
         return State.CLOSING
     return State.STARTING if of.to_start else State.STABLE
 
 
 def by_consumer(pairs: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
-    """Consumer → its partitions, both in order."""
-    found: dict[str, list[int]] = {}
+    """Return consumer → partitions, both sorted."""
+    partitions_of: dict[str, list[int]] = {}
     for consumer, partition in sorted(pairs):
-        found.setdefault(consumer, []).append(partition)
-    return {consumer: tuple(partitions) for consumer, partitions in found.items()}
+        partitions_of.setdefault(consumer, []).append(partition)
+    return {consumer: tuple(partitions) for consumer, partitions in partitions_of.items()}
 
 
 def node_of(draft: Draft, config: TopicConfig) -> TopicNode:
-    """The topic node of the draft, with what the topic's configuration says now."""
+    """Return the topic node of the draft, with the current configuration of the topic."""
     holders = draft.holders()
     return TopicNode(
         **{name: getattr(config, name) for name in CONFIGURED},
@@ -268,24 +272,24 @@ def node_of(draft: Draft, config: TopicConfig) -> TopicNode:
         incarnations={c: i for c, i in sorted(draft.incarnations.items()) if c in holders},
         guarded=frozenset(p for p in draft.guarded if not draft.runs(p)),
         supersedes=dict(draft.supersedes),
-        seeks={p: one for p, one in sorted(draft.seeks.items()) if not draft.runs(p)},
+        seeks={p: seek for p, seek in sorted(draft.seeks.items()) if not draft.runs(p)},
     )
 
 
 def unless_same(old: TopicNode | None, new: TopicNode, same: bool) -> TopicNode | None:
-    """`None` if the node need not be written: the partitions (as `same` says) and the configuration are as before."""
+    """Return `None` if the node need not be written: partitions (by `same`) and configuration are unchanged."""
     if not same or old is None:
         return new
-    # Seeks that are done with go with the next write; nobody waits for that.
+    # Finished seeks are dropped with the next write: no consumer waits for their removal.
     alike = _without_epoch(new) == _without_epoch(old) and new.seeks.items() <= old.seeks.items()
     return None if alike else new
 
 
 def _without_epoch(node: TopicNode) -> tuple[object, ...]:
-    """What consumers act on, without the epoch, the guards and the incarnations."""
+    """Return what consumers act on, without the epoch, the guards and the incarnations."""
     return (dict(node.assignments), dict(node.since), dict(node.handoff), *configured(node))
 
 
 def configured(one: TopicNode | TopicConfig) -> tuple[object, ...]:
-    """What a topic's node repeats of its configuration."""
+    """Return the configuration fields that the topic's node repeats."""
     return tuple(getattr(one, name) for name in CONFIGURED)
