@@ -21,7 +21,7 @@ from coordinator_tasks.core.fleet.upgrade import (
 )
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import UPGRADE
 
-PAGE = Path(__file__).parents[4] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[5] / "docs" / "architecture.md"
 
 
 def test_the_diagram_has_the_table_s_transitions_and_no_others() -> None:

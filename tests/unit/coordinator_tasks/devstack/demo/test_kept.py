@@ -38,7 +38,7 @@ def test_the_command_line_reads_the_settings_that_the_terminal_names(tmp_path: P
 
 
 def test_three_commands_are_shown_and_each_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[4])
+    monkeypatch.chdir(Path(__file__).parents[5])
     typed = [shlex.split(line) for line in said(tmp_path) if "-m coordinator_tasks" in line]
     assert len(typed) == 3
     commands = get_command(app).commands  # type: ignore[attr-defined]
