@@ -1,1 +1,1 @@
-"""The topic's state machine: what is written next, from what is stored and what the consumers say."""
+"""The topic's state machine: the next write, from what ZooKeeper stores and the consumers report."""

@@ -1,11 +1,11 @@
-"""What must hold of every topic node and state that is written."""
+"""Invariants of every written topic node and state."""
 
 from coordinator_tasks.core.machine.draft import label
 from coordinator_tasks.core.model import TopicNode, TopicState
 
 
 def of_topic(node: TopicNode, state: TopicState) -> list[str]:
-    """The broken statements about a node and a state that were written together, as sentences; none = all hold."""
+    """Return the violated invariants of a node and a state that were written together, as sentences."""
     broken: list[str] = []
     starting = [(p, c) for c, partitions in state.to_start.items() for p in partitions]
     takers = dict(starting)

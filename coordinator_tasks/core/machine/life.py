@@ -1,4 +1,4 @@
-"""One incarnation of a consumer, with everything that is stored of it and that it says itself."""
+"""One incarnation of a consumer, with everything stored and everything that the consumer reports."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ from coordinator_tasks.core.text.partition_text import because
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One incarnation, with the registration, the claim, the directive and the answer of its id; `None` = there is none.
+    """One incarnation, with registration, claim, directive and answer of its id; `None` = absent.
 
-    The properties speak of this incarnation alone: what is known of another one of the id says nothing of it. `now`: when
-    that is asked, for a planned restart that runs out.
+    The properties describe this incarnation alone: facts about another incarnation of the id do not count. `now`: the
+    time at which planned restarts are checked for expiry.
     """
 
     consumer: str
@@ -43,26 +43,26 @@ class Life:
 
     @property
     def ending(self) -> Ending | None:
-        """How we know that it is over; `None` = we do not."""
+        """Return how the incarnation's end is known; `None` = no end is known."""
         return self.claim.ended.get(self.incarnation) if self.claim is not None else None
 
     @property
     def reason(self) -> str:
-        """Why it ended, where that is known."""
+        """Return why the incarnation ended; empty if unknown."""
         return self.claim.reasons.get(self.incarnation, "") if self.claim is not None else ""
 
     @property
     def isolation(self) -> Isolation | None:
-        """The isolation that holds for it, until a readmission has taken effect (and removed it)."""
-        found = self.directive.isolation if self.directive is not None else None
-        return found if found is not None and found.incarnation in (0, self.incarnation) else None
+        """Return the incarnation's isolation, which holds until a readmission has removed the isolation."""
+        stored = self.directive.isolation if self.directive is not None else None
+        return stored if stored is not None and stored.incarnation in (0, self.incarnation) else None
 
     @property
     def draining(self) -> Draining | None:
-        """The draining that it is to follow: it gives everything away, for good or until it has restarted."""
-        found = self.directive.draining if self.directive is not None else None
-        if found is not None and found.incarnation in (0, self.incarnation):
-            return found
+        """Return the draining that the incarnation has to follow, for good or until a restart."""
+        stored = self.directive.draining if self.directive is not None else None
+        if stored is not None and stored.incarnation in (0, self.incarnation):
+            return stored
         restart = self.restart
         if restart is None or not restart.moves:
             return None
@@ -70,29 +70,31 @@ class Life:
 
     @property
     def restart(self) -> PlannedRestart | None:
-        """The planned restart of it that has not run out."""
+        """Return the incarnation's planned restart, unless expired."""
         found = self.directive.restart if self.directive is not None else None
         mine = found is not None and found.incarnation == self.incarnation
         return found if found is not None and mine and found.holds(self.now) else None
 
     @property
     def kept_until(self) -> float:
-        """Until when its partitions wait for the next process of the id, by a planned restart; 0 = they do not wait.
+        """Return until when the partitions wait for the id's next process, by a planned restart; 0 = no wait.
 
-        A registered consumer that closes for its restart, or no longer answers, is waited for as well.
+        The wait includes a registered consumer that closes for the restart or no longer answers.
         """
-        found = self.restart
+        restart = self.restart
         over = self._works or self.draining is not None or self._successor_is_ready
-        return found.until_at if found is not None and not found.moves and not over else 0.0
+        return restart.until_at if restart is not None and not restart.moves and not over else 0.0
 
     @property
     def _works(self) -> bool:
-        """Whether it is registered, answers, and is not about to end."""
+        """Return whether the incarnation is registered, answers, and is not about to end."""
         return self.registered and self.answers and isinstance(self.answer, ConsumerStatus) and not self.answer.leaves
 
     @property
     def _successor_is_ready(self) -> bool:
-        """Whether another incarnation is registered whose interface has answered, so that it can take partitions."""
+        """Return whether another incarnation is registered and its interface has answered, so that it can take
+        partitions.
+        """
         if self.member is None or self.registered:
             return False
         said = self.answer.incarnation if isinstance(self.answer, ConsumerStatus) else 0
@@ -100,30 +102,34 @@ class Life:
 
     @property
     def leaving(self) -> bool:
-        """Whether it was asked to end: it leaves, also where nobody takes over what it has."""
-        found = self.directive.draining if self.directive is not None else None
-        return found is not None and self.incarnation > 0 and self.incarnation in (found.incarnation, found.leaving)
+        """Return whether the incarnation was asked to end, even if no consumer takes over its partitions."""
+        draining = self.directive.draining if self.directive is not None else None
+        return (
+            draining is not None
+            and self.incarnation > 0
+            and self.incarnation in (draining.incarnation, draining.leaving)
+        )
 
 
 def with_leave(directive: Directive, leave: Draining) -> Directive:
-    """The directive with what the consumer asks for itself in its own node: that one incarnation may end."""
+    """Return the directive with the leave request from the consumer's own node: that one incarnation may end."""
     if not leave.incarnation:
-        return directive  # that would be of every incarnation, and only a person asks for that
+        return directive  # a draining of every incarnation: only a person requests that
     if directive.draining is None or directive.draining.incarnation:
         return replace(directive, draining=leave)
     return replace(directive, draining=replace(directive.draining, leaving=leave.incarnation))
 
 
 def interfaces(consumers: Iterable[str], members: Mapping[str, Member], claims: Mapping[str, IdClaim]) -> list[Member]:
-    """Where to ask these consumers, in their order; one that has no known address is left out.
+    """Return where to reach these consumers, in their order; consumers without a known address are left out.
 
-    Each is asked at its registration, or at the address of the last one: it may have lost only ZooKeeper.
+    An unregistered consumer is reached at its last address: the consumer may have lost only ZooKeeper.
     """
-    found = []
+    targets = []
     for consumer in consumers:
         claim = claims.get(consumer)
         if consumer in members:
-            found.append(members[consumer])
+            targets.append(members[consumer])
         elif claim is not None and claim.address:
-            found.append(Member(claim.consumer, claim.incarnation, claim.address, claim.boot_id))
-    return found
+            targets.append(Member(claim.consumer, claim.incarnation, claim.address, claim.boot_id))
+    return targets

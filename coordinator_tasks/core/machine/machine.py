@@ -2,9 +2,10 @@
 
 Rules:
 - Only the table changes a state (`table.TRANSITIONS`).
-- `decide` is pure and total; the caller performs what it returns, as one guarded transaction.
-- It is level-triggered: what is stored and seen now decides, never the event that woke us. The first match wins: hold,
-  recovery, lost owners and unowned partitions, confirmed closes, confirmed starts, a new plan, a restart.
+- `decide` is pure and total; the caller performs the decision as one guarded transaction.
+- Decisions are level-triggered: they depend on stored and observed state, never on the event that caused the run. The
+  first match wins: hold, recovery, lost owners and unowned partitions, confirmed closes, confirmed starts, a new plan,
+  a restart.
 - A confirmation is for an epoch, a generation and an incarnation (`confirm`).
 """
 
@@ -34,7 +35,7 @@ def decide(
     *,
     plans: bool = True,
 ) -> Decision:
-    """What to do with the topic now; `plans` False = everything but a plan that may wait."""
+    """Return the topic's next step; `plans` False = everything but a plan that may wait."""
     world = _believed(view, world, policy)
     decision = _decide(view, world, policy, actor, steps, plans)
     left_out = first((*world.doubted.values(), *recovery.outliers(view, world), *world.unclear.values()))
@@ -68,7 +69,7 @@ def _decide(
 def seek(
     view: TopicView, world: World, policy: Policy, actor: Actor, offsets: Mapping[int, int], plan: Explanation
 ) -> Decision:
-    """Let these partitions continue at these offsets, for the reasons in `plan`; nothing else is planned.
+    """Let these partitions continue at these offsets, for the reasons in `plan`, without any other plan.
 
     `WAIT` = not now: a moving partition, a lost owner or a recovery goes first.
     """
@@ -106,7 +107,7 @@ def seek(
 
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
-    """Why every partition is where it is, and what the topic's strategy would do with it. Raises `Refused`."""
+    """Return why every partition is at its owner, and how the strategy would move partitions now. Raises `Refused`."""
     world = _believed(view, world, policy)
     deciding = Deciding(view, world, policy, Actor("explain"))
     return deciding.planning(deciding.able()).why()
@@ -115,46 +116,47 @@ def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
 def question(
     view: TopicView, world: World, policy: Policy, *, always: bool = False
 ) -> tuple[Mapping[int, str], Question | None]:
-    """Partition → who has or gets it, and what `decide` would ask the topic's strategy now; `None` = all stay.
+    """Return partition → owner or taker, and the question `decide` would ask the strategy; `None` = all partitions
+    stay.
 
-    `always`: as `explain` asks it.
+    `always`: ask as if a plan were due, like `explain`.
     """
     world, held = _believed(view, world, policy), targets_of(view)
     if view.config.removed or (_why_held(view) and not always):
         return held, None
     try:
-        found = recovery.needed(view, world)
-        if found is None:
+        recovered = recovery.needed(view, world)
+        if recovered is None:
             return Deciding(view, world, policy, Actor("question")).question(always=always)
-        deciding = Deciding(view, world, policy, Actor("question"), found.draft)
+        deciding = Deciding(view, world, policy, Actor("question"), recovered.draft)
         deciding.drop_lost()
-        return held, None if found.blockers else deciding.planning(deciding.able()).placement()
+        return held, None if recovered.blockers else deciding.planning(deciding.able()).placement()
     except Refused:
         return held, None
 
 
 def targets_of(view: TopicView) -> dict[int, str]:
-    """Partition → who has it or is to have it; none of a removed topic."""
+    """Return partition → owner or taker; empty for a removed topic."""
     draft = draft_of(view, "")
     return {} if view.config.removed else {p: c for p in view.partitions if (c := draft.target(p)) is not None}
 
 
 def able(view: TopicView, world: World, policy: Policy) -> dict[str, int]:
-    """Consumer → incarnation, of those that a plan would count with now."""
+    """Return consumer → incarnation for the consumers that a plan would include now."""
     deciding = Deciding(view, _believed(view, world, policy), policy, Actor("able"))
     deciding.drop_lost()
     return deciding.able()
 
 
 def _used_up(view: TopicView) -> str:
-    """What is wrong if no epoch is left that could be read again, or an empty text."""
+    """Return what is wrong if the next epoch would exceed the readable maximum; else an empty text."""
     if view.node is None or view.node.epoch < MAX_COUNT:
         return ""
     return f"epoch {view.node.epoch} of topic {view.topic} is the largest there is, which no plan leads to: correct its node"
 
 
 def _contradiction(view: TopicView) -> str:
-    """What is wrong between the node and the state, which were written together, or an empty text."""
+    """Return the contradiction between node and state, which were written together; empty if there is none."""
     broken = invariants.of_topic(view.node, view.state) if view.node is not None and view.state is not None else []
     if not broken:
         return ""
@@ -177,8 +179,8 @@ def _recover(
     deciding.drop_lost()
     able = deciding.able()
     deciding.planning(able).place()
-    # A consumer that acted on an older generation must see one that covers it, also if it is isolated: nothing else
-    # confirms that it runs nothing, so that it may be readmitted.
+    # A consumer that acted on an older generation, even an isolated one, must see a node that covers that generation.
+    # Only then does the consumer confirm that nothing runs, so that it may be readmitted.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
         return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
     planned = "" if adopted else causes.digest(view, world, able)

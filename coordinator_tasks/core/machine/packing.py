@@ -1,4 +1,4 @@
-"""In which form a topic's node is written: packed only if everybody who acts on it reads that."""
+"""The form of a topic's node: packed only if every consumer that acts on the node reads the packed form."""
 
 from collections.abc import Collection
 
@@ -8,16 +8,16 @@ from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import PACKED
 
 # Bytes of JSON with numbers of four digits for partitions and up to seven for epochs.
-ENTRY_BYTES = 26  # an assigned partition in the plain form, beside its owner's id
-_PACKED_ENTRY_BYTES = 7  # in the packed form, if owners and epochs are as mixed as they can be
-_PACKED_CONSUMER_BYTES = 12  # beside its id
+ENTRY_BYTES = 26  # an assigned partition in the plain form, plus its owner's id
+_PACKED_ENTRY_BYTES = 7  # in the packed form, with owners and epochs in the least compressible order
+_PACKED_CONSUMER_BYTES = 12  # plus its id
 
 
 def pack_over(view: TopicView, world: World, draft: Draft, policy: Policy) -> int | None:
-    """The draft's node is packed if it has more bytes; `None` = it is written plain, because somebody reads no other form.
+    """Return the number of bytes above which to pack the draft's node; `None` = write the plain form.
 
-    A registration says which forms a consumer reads. An owner that is not registered reads the packed form if it stands in a
-    stored node of that form: nothing is packed before all who stand in it can read it.
+    A registration lists the forms that a consumer reads. An unregistered owner reads the packed form if the stored node
+    is packed and names the owner: a node is packed only when all of its consumers can read the packed form.
     """
     if needs_packing(view, policy):
         return 0
@@ -29,13 +29,16 @@ def pack_over(view: TopicView, world: World, draft: Draft, policy: Policy) -> in
 
 
 def read_plain_only(view: TopicView, world: World) -> list[str]:
-    """The registered consumers of the topic that do not read the packed form."""
+    """Return the topic's registered consumers that do not read the packed form."""
     registered = [one for one in world.members.values() if not one.problem]
     return sorted(one.consumer for one in registered if PACKED not in one.formats and subscribes(one, view.topic))
 
 
 def needs_packing(view: TopicView, policy: Policy) -> bool:
-    """Whether the stored node is packed and too large for the plain form: who cannot read it gets nothing of the topic."""
+    """Return whether the stored node is packed and too large for the plain form.
+
+    Consumers that cannot read the packed form then get no partition of the topic.
+    """
     if not view.packed or view.node is None:
         return False
     longest = max(map(len, view.node.incarnations), default=0)
@@ -43,7 +46,9 @@ def needs_packing(view: TopicView, policy: Policy) -> bool:
 
 
 def assigned_bytes(partitions: int, longest: int, consumers: Collection[str], over: int | None) -> int:
-    """How many bytes of a node its assigned partitions take, with ids of up to `longest` characters; `over`: see `pack_over`."""
+    """Return the bytes that assigned partitions take in a node, with ids up to `longest` characters; `over`: see
+    `pack_over`.
+    """
     plain = partitions * (longest + ENTRY_BYTES)
     if over is None or plain <= over:
         return plain

@@ -1,4 +1,4 @@
-"""From a strategy's answer to moves: placement of partitions without an owner, and a new plan for all partitions."""
+"""From a strategy's answer to moves: placement of unowned partitions, and a new plan for all partitions."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -20,15 +20,15 @@ from coordinator_tasks.core.names import MAX_ID_BYTES
 
 # Bytes of JSON with numbers of five digits for partitions and up to seven for epochs.
 _START_BYTES = 30  # a partition in flight in the state and the record
-_HANDOFF_BYTES = 80  # a hand-off in node, state and record, beside the two ids
-_CONSUMER_BYTES = 60  # a consumer in the node's incarnations, the state's targets and lists, beside its id in each
+_HANDOFF_BYTES = 80  # a hand-off in node, state and record, plus the two ids
+_CONSUMER_BYTES = 60  # a consumer in the node's incarnations, the state's targets and lists, plus its id in each
 _CONSUMER_LISTS = 7
 
 
 class Planning:
-    """The strategy's answer for a draft, and the moves that follow from it.
+    """The strategy's answer for a draft, and the resulting moves.
 
-    `able`: consumer → incarnation, of those that may be given partitions now.
+    `able`: consumer → incarnation, for consumers that may get partitions now.
     """
 
     def __init__(self, draft: Draft, view: TopicView, world: World, policy: Policy, able: Mapping[str, int]) -> None:
@@ -45,7 +45,7 @@ class Planning:
         self._longest = max((len(c) for c in able), default=MAX_ID_BYTES)
 
     def placement(self) -> Question | None:
-        """Who gets the partitions without a target; `None` = there are none, or nobody is there to take them."""
+        """Return the question for partitions without a target; `None` if there are none, or no consumer can take them."""
         draft, able, fixed = self.draft, self.able, self._targets
         homeless = {p for p in self.view.partitions if p not in fixed}
         if self.view.config.removed or not able or not homeless:
@@ -54,7 +54,7 @@ class Planning:
         return self._question({p: c for p, c in draft.former.items() if c in able}, fixed | pins)
 
     def place(self) -> None:
-        """Give every partition without a target to one of the `able`, if there are any, and move no other partition."""
+        """Give every partition without a target to one of the `able` consumers, if any, and move no other partition."""
         question = self.placement()
         if question is None:
             return
@@ -67,14 +67,14 @@ class Planning:
         self._explain(asked, self._reasons_of(spare), homeless)
 
     def rebalancing(self) -> Question:
-        """Who gets what of all partitions that may move."""
+        """Return the question for all partitions that may move."""
         return self._question({p: c for p, c in self.draft.assignments.items() if c in self.able}, self._fixed())
 
     def rebalance(self) -> bool:
-        """Move partitions to where the strategy wants them; False if some moves have to wait for a further plan.
+        """Move partitions to the strategy's targets; False if some moves have to wait for a further plan.
 
-        Partitions in flight stay as they are unless their taker is draining. An absent owner whose end is not
-        proven keeps its partitions, and so does an owner under a planned restart until it is back.
+        Partitions in flight stay unless their taker is draining. An absent owner without a proven end keeps its
+        partitions, and so does an owner under a planned restart until the owner is back.
         """
         if self.view.config.removed or self.view.config.frozen:
             return True
@@ -93,7 +93,7 @@ class Planning:
         return not flight and len(wanted) <= room
 
     def why(self) -> Explanation:
-        """Why every partition is where it is, and what the strategy would do with it now. Changes nothing."""
+        """Return why every partition is at its owner, and how the strategy would move partitions now. Changes nothing."""
         return explained(self._ask(self.rebalancing(), self._targets))
 
     def _move(self, partition: int, taker: str) -> None:
@@ -101,7 +101,7 @@ class Planning:
         self.draft.incarnations[taker] = self.able[taker]
 
     def _question(self, owned: Mapping[int, str], fixed: Mapping[int, str]) -> Question:
-        """What the strategy is asked. Raises `Refused`."""
+        """Return the question for the strategy. Raises `Refused`."""
         view, world, able, config = self.view, self.world, self.able, self.view.config
         listed = set(view.partitions)
         strategy = assignor(config.strategy, self.policy.strategies.known)
@@ -128,7 +128,7 @@ class Planning:
         return Question(config.strategy, strategy, problem, of_sides, frozenset(on_its_side.keys() - fixed.keys()))
 
     def _ask(self, question: Question, holders: Mapping[int, str]) -> Asked:
-        """The strategy's valid answer. Raises `Refused`."""
+        """Return the strategy's valid answer. Raises `Refused`."""
         together = self.world.together
         shared = together.answer(question) if together is not None else None
         if shared is None:
@@ -152,7 +152,7 @@ class Planning:
         )
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
-        """Keep why the strategy moves what it moves, and nothing else (of `only` these partitions, if given)."""
+        """Keep the strategy's reasons for its moves, at most `limit_bytes`; `only`: limit them to these partitions."""
         draft = self.draft
         if not draft.moves:
             return
@@ -177,13 +177,15 @@ class Planning:
         return {p for p in self.draft.in_flight() if not self._taker_drains(p)}
 
     def _fixed(self) -> dict[int, str]:
-        """Partition → where it stays: paused, pinned, at an owner that is waited for, or on its way."""
+        """Return partition → owner for partitions that must stay: paused, pinned, awaiting an absent owner, or in
+        flight.
+        """
         fixed = self._paused() | self._placed | self._pins
         fixed |= {p: c for p, c in self.draft.assignments.items() if not self._movable(c)}
         return fixed | {p: target for p in self._flight() if (target := self.draft.target(p)) is not None}
 
     def _paused(self) -> dict[int, str]:
-        """What nobody reads moves neither for the sake of a number nor back when it is read again."""
+        """Return paused partitions with their owners: moving an idle partition, there and back, would help no consumer."""
         config = self.view.config
         if config.split is not None or not shares(self.view, self.policy):
             return {}
@@ -199,9 +201,9 @@ class Planning:
         return presence(consumer, incarnation, self.world, self.policy) is Presence.LIVE and not kept
 
     def _stop_leaving(self) -> None:
-        """Nobody can take over: a consumer that was asked to end closes its partitions, so that it can end.
+        """Let a consumer that was asked to end close its partitions, because no consumer can take over.
 
-        If another consumer is absent and may come back, they wait for it. A consumer that only drains keeps its
+        The partitions wait if another consumer is absent and may come back. A consumer that only drains keeps its
         partitions.
         """
         incarnations = self.draft.incarnations
@@ -214,22 +216,24 @@ class Planning:
                 self.draft.stop(partition)
 
     def _spare(self) -> int:
-        """How many bytes of the transaction are left for moves and their reasons."""
+        """Return the bytes of the transaction left for moves and their reasons."""
         over = packing.pack_over(self.view, self.world, self.draft, self.policy)
         taken = packing.assigned_bytes(len(self.view.partitions), self._longest, self.able, over)
         taken += len(self.draft.in_flight()) * _START_BYTES
         taken += len(self.draft.handoff) * (_HANDOFF_BYTES + 2 * self._longest)
-        if self.view.config.rollback is not None:  # a plan that ends it writes the configuration as well
+        if self.view.config.rollback is not None:  # a plan that ends the roll back writes the configuration as well
             taken += len(self.view.config.pins) * (self._longest + ENTRY_BYTES)
         taken += len(self.able) * (_CONSUMER_LISTS * self._longest + _CONSUMER_BYTES)
         return self.policy.max_write_bytes - taken
 
     def _reasons_of(self, spare: int) -> int:
-        """How many of these bytes the reasons may take; none if there is hardly room for moves."""
+        """Return how many of these bytes the reasons may take; 0 if there is hardly room for moves."""
         return max(0, min(self.policy.max_write_bytes // 50, spare - self.policy.max_write_bytes // 10))
 
     def _room(self, spare: int, each: int) -> int:
-        """How many more moves of `each` bytes fit in the transaction; at least one unless what is in flight fills it."""
+        """Return how many more moves of `each` bytes fit in the transaction: at least one, unless moves in flight fill
+        it.
+        """
         return max(0 if self.draft.in_flight() else 1, (spare - self._reasons_of(spare)) // each)
 
 
@@ -249,18 +253,18 @@ def finish(draft: Draft) -> None:
 
 
 def shares(view: TopicView, policy: Policy) -> bool:
-    """Whether the topic's strategy plans all of its topics as one."""
+    """Return whether the topic's strategy plans all of its topics as one."""
     return isinstance(assignor(view.config.strategy, policy.strategies.known), Sharing)
 
 
 def patience_s(view: TopicView, policy: Policy) -> float | None:
-    """How long the topic has to be Stable before changed loads alone cause a plan; `None` = they never do."""
-    found: object = assignor(view.config.strategy, policy.strategies.known)
-    return found.patience_s(view.config.parameters) if isinstance(found, Measuring) else None
+    """Return how long the topic has to be Stable before changed loads alone cause a plan; `None` = never."""
+    strategy: object = assignor(view.config.strategy, policy.strategies.known)
+    return strategy.patience_s(view.config.parameters) if isinstance(strategy, Measuring) else None
 
 
 def _of_side(whole: Problem, partitions: Collection[int], members: Mapping[str, int]) -> Problem:
-    """The problem of these partitions and members alone."""
+    """Return the problem restricted to these partitions and members."""
     if len(members) == len(whole.members):
         return whole
     return replace(

@@ -1,6 +1,6 @@
-"""Who is there: the one place that says whether an incarnation may still run something.
+"""Presence: the one place that decides whether an incarnation may still run something.
 
-An incarnation that is registered is never gone. Evidence is by number: what is known of incarnation 3 says nothing of 4.
+A registered incarnation is never gone. Evidence counts per incarnation: facts about incarnation 3 do not apply to 4.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ _SAYS: Mapping[str, str] = {SEEKS: "that a partition is sent elsewhere", PROPERT
 
 
 def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> Presence:
-    """What we know of this incarnation; total."""
+    """Return what is known of this incarnation; total."""
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
         return Presence.ISOLATED
@@ -43,30 +43,31 @@ def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> P
 
 
 def is_isolated(consumer: str, incarnation: int, world: World) -> bool:
-    """Whether a directive isolates this incarnation."""
+    """Return whether a directive isolates this incarnation."""
     return world.life(consumer, incarnation).isolation is not None
 
 
 def is_draining(consumer: str, incarnation: int, world: World) -> bool:
-    """Whether this incarnation is to give everything away."""
+    """Return whether this incarnation has to give all partitions away."""
     return world.life(consumer, incarnation).draining is not None
 
 
 def is_awaited(consumer: str, incarnation: int, world: World, policy: Policy) -> bool:
-    """Whether its end is known, and what it owns waits for the next process of its id."""
+    """Return whether the incarnation has ended and its partitions wait for the id's next process."""
     ended = world.life(consumer, incarnation).ending is not None
     return ended and presence(consumer, incarnation, world, policy) is Presence.ABSENT
 
 
 def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
-    """Whether this incarnation was asked to end: it leaves, also where nobody takes over what it has."""
+    """Return whether this incarnation was asked to end, even if no consumer takes over its partitions."""
     return world.life(consumer, incarnation).leaving
 
 
 def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
-    """A dead consumer's partitions wait for the same id during `rejoin_grace_s`, or until its planned restart runs out.
+    """Return whether a dead consumer's partitions wait for the same id.
 
-    They do not wait for a time noted by a clock that was ahead, nor for an id that is drained: its next process gets nothing.
+    They wait for `rejoin_grace_s`, or until the planned restart expires. Partitions do not wait for a time noted by a
+    clock that was ahead, nor for a draining id: the next process of such an id gets no partitions.
     """
     if life.kept_until:
         return True
@@ -77,18 +78,18 @@ def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
 
 
 def absence_of(claim: IdClaim | None, incarnation: int, now: float) -> Absence | None:
-    """The note of this incarnation's absence; `None` = there is none, or it was written by a clock that was ahead."""
+    """Return this incarnation's absence note; `None` if there is none, or the noting clock was ahead."""
     absence = claim.absence if claim is not None else None
     counts = absence is not None and absence.incarnation == incarnation and absence.since_at <= now
     return absence if counts else None
 
 
 def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> dict[str, int]:
-    """The consumers that may be given partitions of the topic, with their incarnation, sorted by id.
+    """Return consumer → incarnation for consumers that may get partitions of the topic, sorted by id.
 
-    `held` are the incarnations that hold something now: a new incarnation is no target before its predecessor is lost.
+    `held`: the incarnations with partitions now. A new incarnation is no target before its predecessor is lost.
     """
-    found: dict[str, int] = {}
+    able: dict[str, int] = {}
     for consumer, member in sorted(world.members.items()):
         incarnation = member.incarnation
         life = world.life(consumer, incarnation)
@@ -101,19 +102,19 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
         if consumer not in held and in_backoff(consumer, world, policy) > 0:
             continue
         if held.get(consumer, incarnation) == incarnation:
-            found[consumer] = incarnation
-    return found
+            able[consumer] = incarnation
+    return able
 
 
 def subscribes(member: Member, topic: str) -> bool:
-    """Whether the member wants the topic."""
+    """Return whether the member wants the topic."""
     return wants(member.topics, topic)
 
 
 def wants(topics: Sequence[str], topic: str) -> bool:
-    """Whether a list has the topic: none = any; else a name or a regular expression that matches it whole.
+    """Return whether a list includes the topic: empty = any, else a name or a regular expression for the full name.
 
-    A topic of Kafka's own has to be named.
+    Kafka's internal topics match only by name.
     """
     if topic in KAFKAS_OWN:
         return topic in topics
@@ -121,7 +122,7 @@ def wants(topics: Sequence[str], topic: str) -> bool:
 
 
 def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member], holders: Collection[str] = ()) -> str:
-    """Which registered consumer would refuse a node with this field and hold; an empty text = none would."""
+    """Return the registered consumers that would refuse a node with this field and hold; empty if none would."""
     for consumer, member in sorted(members.items()):
         reads = format_name in member.formats or member.problem
         if not reads and (consumer in holders or subscribes(member, topic)):
@@ -133,12 +134,14 @@ def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member],
 
 
 def _not_yet(life: Life) -> bool:
-    """A consumer whose interface has never answered could confirm nothing: it is not given anything yet."""
+    """Return whether the interface has never answered. Such a consumer could not confirm a start, so it gets no
+    partition.
+    """
     return not life.answers and (life.claim is None or life.claim.answered != life.incarnation)
 
 
 def in_backoff(consumer: str, world: World, policy: Policy) -> float:
-    """Seconds for which an id that flaps is still left out of the targets."""
+    """Return seconds for which a flapping id stays excluded from the targets."""
     claim = world.claims.get(consumer)
     return max(0.0, backoff_until(claim, world.now, policy) - world.now) if claim is not None else 0.0
 
@@ -152,12 +155,12 @@ def note_absence(
     now: float,
     session_timeout_s: float,
 ) -> tuple[Absence | None, bool]:
-    """Bring the note of an absent incarnation up to date: the new note, and whether it is now known to be gone.
+    """Return the new absence note of an incarnation, and whether the incarnation is now known to be gone.
 
-    It was asked at `asked_at`, when it was not registered any more, and `now` the time to answer is over.
+    The incarnation was asked at `asked_at`, when no longer registered; at `now` the time to answer is over.
 
-    Gone = its own address, which has answered us before, has refused for a session time-out. A time that lies ahead was
-    noted by a clock that has jumped, and would keep us waiting until then, so a new note replaces it.
+    Gone = the consumer's own address, which had answered before, has refused for a session time-out. A note with a time
+    ahead comes from a clock that jumped and would delay everything until that time, so a new note replaces it.
     """
     if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
         return None, False
@@ -170,34 +173,35 @@ def note_absence(
 
 
 def _proves(claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: bool) -> bool:
-    """Whether this is a refusal that counts.
+    """Return whether the answer is a refusal that proves an end.
 
-    A proxy's refusal proves nothing, and neither does one from the loopback address after another boot (`same_boot` False).
+    A proxy's refusal proves nothing, nor does a refusal by the loopback address after another boot (`same_boot` False).
     """
     refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
     return refused and same_boot and claim.direct and claim.answered == incarnation
 
 
 def _refused_before(claim: IdClaim, incarnation: int, since_at: float, session_timeout_s: float) -> float:
-    """Since when it had refused when its registration went at `since_at`; 0 = that does not count.
+    """Return the time of the first refusal before the registration expired at `since_at`; 0 = does not count.
 
-    A session outlives its process by a time-out, which ZooKeeper rounds up. Who stayed registered for longer than two of
-    them was alive while it refused.
+    A session outlives its process by one time-out, which ZooKeeper rounds up. A consumer registered for more than two
+    time-outs was alive while its address refused.
     """
     counts = claim.registered == incarnation and 0 < since_at - claim.refused_at <= 2 * session_timeout_s
     return claim.refused_at if counts else 0.0
 
 
 def note_refusal(claim: IdClaim, member: Member, answer: Answer | None, same_boot: bool, now: float) -> float:
-    """Since when the address of this registered consumer has refused; 0 = it does not."""
+    """Return since when the address of this registered consumer has refused connections; 0 = no refusal."""
     counts = member.incarnation == claim.registered and _proves(claim, claim.registered, answer, same_boot)
     return min(claim.refused_at or now, now) if counts else 0.0
 
 
 def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> float:
-    """Until when an absent incarnation is waited for while nobody speaks for it; infinite = until somebody does.
+    """Return until when an absent incarnation's partitions wait without a report; infinite = until a report arrives.
 
-    Its end is known: until its id's time is over. Else until that would be known by refusals, or the platform isolates it.
+    With a known end: until the id's waiting time is over. Otherwise until refusals prove the end, or the platform
+    isolates the incarnation.
     """
     life = world.life(consumer, incarnation)
     noted = life.claim.absence if life.claim is not None else None

@@ -1,4 +1,4 @@
-"""What a topic asks its strategy, and the answer that it gets together with all other topics."""
+"""A topic's question for its strategy, and the answer computed together with all other topics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,9 @@ from coordinator_tasks.core.assignors import Assignor, Problem, is_partial, vali
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`sides`: the problem itself, or those of the sides of an upgrade. `kept`: partitions that stay for the upgrade alone."""
+    """`sides`: the problem itself, or one problem for each side of an upgrade. `kept`: partitions that stay only for
+    the upgrade.
+    """
 
     name: str
     strategy: Assignor
@@ -18,29 +20,29 @@ class Question:
     kept: frozenset[int] = frozenset()
 
     def answered(self) -> dict[int, str]:
-        """The strategy's valid answer, given this topic alone. Raises `Refused`."""
+        """Return the strategy's valid answer for this topic alone. Raises `Refused`."""
         return self.checked([self.strategy.assign(side) for side in self.sides])
 
     def checked(self, answers: list[Mapping[int, str]]) -> dict[int, str]:
-        """These answers to the sides as one. Raises `Refused` if they are not valid."""
-        found: dict[int, str] = {}
+        """Return these answers to the sides as one. Raises `Refused` if they are not valid."""
+        owners: dict[int, str] = {}
         for side, answer in zip(self.sides, answers, strict=True):
             validate(side, answer, self.name, partial=is_partial(self.strategy))
-            found.update(answer)
-        return found
+            owners.update(answer)
+        return owners
 
     def beside(self, loads: Mapping[str, int], carried: Mapping[str, float]) -> "Question":
-        """The same question, with other loads of other topics."""
+        """Return the same question with other loads of other topics."""
         whole = {m: carried.get(m, 0.0) for m in self.problem.members}
-        sides = [replace(one, loads=loads, carried={m: whole[m] for m in one.members}) for one in self.sides]
+        sides = [replace(side, loads=loads, carried={m: whole[m] for m in side.members}) for side in self.sides]
         return replace(self, problem=replace(self.problem, loads=loads, carried=whole), sides=tuple(sides))
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The answer to a question, which may differ in the loads of other topics from the one that was asked.
+    """The answer to a question; the loads of other topics may differ from those of the original question.
 
-    `before`, `after`: member → its partitions of all topics that are shared by number; empty = there is no other such topic.
+    `before`, `after`: member → partitions of all topics shared by number; empty = there is no other such topic.
     `inputs`: a digest of the questions of all other topics.
     """
 
@@ -55,7 +57,7 @@ class Together(Protocol):
     """The plan of all topics as one."""
 
     def answer(self, question: Question) -> Shared | None:
-        """The answer; `None` = this is not the question that the topic was expected to ask. Raises `Refused`."""
+        """Return the answer; `None` = not the question expected from the topic. Raises `Refused`."""
 
     def moves(self, topic: str) -> bool:
-        """Whether the plan moves partitions of this topic."""
+        """Return whether the plan moves partitions of this topic."""

@@ -1,23 +1,24 @@
-"""Planning from Initial, and after ZooKeeper was lost or restored: epochs never go back, what runs counts as owned.
+"""Planning from Initial, and after ZooKeeper was lost or restored. Epochs never go back, and running partitions count
+as owned.
 
 A recovery is needed when
 - the topic's node or state is missing;
 - an acted or committed epoch is larger than the node's, or a consumer acts on a generation that the node does not
   supersede;
-- an owner runs under a newer holding than the node names, or somebody's commit bars its start;
-- a consumer holds something else at the node's own epoch: a restored node was planned on while that consumer did not
+- an owner runs under a newer holding than the node names, or a survivor's commit bars the owner's start;
+- a consumer holds other partitions at the node's own epoch: a restored node was planned on while that consumer did not
   answer, so that one epoch was given out twice.
 
 Rules:
-- An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer whose answers have led
-  to several recoveries is `doubted`: it asks for none any more, keeps what it has, and gets nothing more.
-- Every registered consumer is asked. If there are traces of an older life, the recovery waits for those that do not
-  answer.
-- The new node has a new generation and an epoch of 1 + the largest of node, acted and committed. Its `supersedes`
-  says what went into it, so that consumers of the older generations may accept it.
-- A partition is adopted if one consumer runs it, held it by the node, or committed it last: what runs is not
-  disturbed. If several consumers do, it goes through the barrier. So the list of partitions must be complete.
-- A seek that nobody has begun is kept, under its own epoch: what was committed under a later one says that it is done.
+- An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer whose answers caused
+  several recoveries is `doubted`: it triggers no further recovery, keeps its partitions, and gets no more.
+- Every registered consumer is asked. If there are traces of an older life, the recovery waits for silent consumers.
+- The new node has a new generation and an epoch of 1 + the largest of node, acted and committed. `supersedes` lists the
+  epochs that went into the node, so that consumers of the older generations may accept the node.
+- A partition is adopted if exactly one consumer runs the partition, held it by the node, or committed it last: running
+  partitions are not disturbed. With several such consumers the partition goes through the barrier. So the list of
+  partitions must be complete.
+- A seek that no owner has begun is kept, under its own epoch: a commit under a later epoch proves the seek done.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -32,15 +33,15 @@ from coordinator_tasks.core.protocol.fence import credible, is_far_ahead
 from coordinator_tasks.core.protocol.holding import all_may_hold
 from coordinator_tasks.core.text.partition_text import agreed
 
-_SHOWN = 10  # sentences about single partitions
+_SHOWN = 10  # largest number of sentences about single partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """In `draft`, everything that may run has its owner; it is written once `blockers` is empty.
+    """A recovery. In `draft`, every partition that may run has an owner; write the draft once `blockers` is empty.
 
-    `blockers`: consumer, or `kafka` or `partitions` → what is missing. `objectors`: the consumers whose answers
-    contradict the stored node.
+    `blockers`: consumer, or `kafka` or `partitions` → what is missing. `objectors`: consumers whose answers contradict
+    the stored node.
     """
 
     cause: str
@@ -59,7 +60,7 @@ class _Acted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """Who committed a partition last, and under which token."""
+    """Owner and token of a partition's last commit."""
 
     owner: str
     token: Token
@@ -67,9 +68,10 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """A consumer may run a partition, since this epoch (0 = not known).
+    """A consumer may run a partition, since this epoch (0 = unknown).
 
-    `running`: the epoch of the holding under which it runs and is not about to close; 0 = it does not, or is not asked.
+    `running`: the epoch of the holding under which the partition runs and is not about to close; 0 = not running, or
+    not asked.
     """
 
     epoch: int
@@ -78,12 +80,12 @@ class _Holding:
 
 
 def needed(view: TopicView, world: World) -> Recovery | None:
-    """What has to be recovered, or `None` when the node, the state and the consumers' answers agree."""
+    """Return the needed recovery; `None` if the node, the state and the consumers' answers agree."""
     node, commits = view.node, _commits(view, world)
     acted = list(_acted(view.topic, world))
-    known = [one for one in acted if not is_far_ahead(_newest(one.status), _stored(view))]
-    committed = max((one.token.epoch for one in commits.values()), default=0)
-    newest = max([committed, *(_newest(one.status) for one in known)])
+    known = [item for item in acted if not is_far_ahead(_newest(item.status), _stored(view))]
+    committed = max((item.token.epoch for item in commits.values()), default=0)
+    newest = max([committed, *(_newest(item.status) for item in known)])
     objections: dict[str, str] = {}
     if node is not None and view.state is not None:
         objections = _objections(view, world)
@@ -97,32 +99,33 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     if node is not None:
         draft.guarded = set(node.guarded)
         if node.topic_id == view.config.topic_id:
-            # Without the state, nobody knows which starts are confirmed: what a seek's owner runs and has committed tells.
+            # Without the state, the confirmed starts are unknown. The running holding and the commits of a seek's owner
+            # tell.
             draft.seeks = dict(node.seeks) if view.state is None else draft_of(view, world.fresh).seeks
     _adopt(draft, view, world, commits)
     return Recovery(cause, draft, _blockers(view, world, old + newest > 0), frozenset(objections))
 
 
 def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
-    """Consumer → why its answer on this topic does not count: it cannot be true, or has led to too many recoveries."""
-    stored, found = _stored(view), dict[str, str]()
+    """Return consumer → why its answer on this topic does not count: impossible, or the cause of too many recoveries."""
+    stored, reasons = _stored(view), dict[str, str]()
     for consumer, times in noted(view, world, policy).items():
         if len(times) >= policy.flap_registrations:
-            found[consumer] = (
+            reasons[consumer] = (
                 f"the answers of {consumer} have led to {len(times)} recoveries of topic {view.topic}, and are no longer "
                 f"believed: {_remedy(consumer, world)}"
             )
     for consumer, _, status in _acted(view.topic, world):
         if is_far_ahead(_newest(status), stored):
-            found[consumer] = (
+            reasons[consumer] = (
                 f"{consumer} answers with epoch {_newest(status)} of topic {view.topic}, which it cannot have reached "
                 f"(stored is {stored}): its answer is left out; {_remedy(consumer, world)}"
             )
-    return found
+    return reasons
 
 
 def _remedy(consumer: str, world: World) -> str:
-    """What a person does about a consumer whose answers do not count."""
+    """Return what a person does about a consumer whose answers do not count."""
     asked = world.directives.get(consumer)
     if asked is None or asked.isolation is None:
         return "restart it, or isolate it"
@@ -130,7 +133,7 @@ def _remedy(consumer: str, world: World) -> str:
 
 
 def outliers(view: TopicView, world: World) -> tuple[str, ...]:
-    """A sentence for each commit whose epoch the topic cannot have reached."""
+    """Return a sentence for each commit with an epoch that the topic cannot have reached."""
     stored = _stored(view)
     return tuple(
         f"partition {p} was committed under epoch {entry.token.epoch} by {entry.owner}, which topic {view.topic} cannot "
@@ -143,24 +146,24 @@ def outliers(view: TopicView, world: World) -> tuple[str, ...]:
 def noted(
     view: TopicView, world: World, policy: Policy, objectors: Collection[str] = ()
 ) -> dict[str, tuple[float, ...]]:
-    """Consumer → when its answers have led to recoveries, now included.
+    """Return consumer → times at which its answers caused recoveries, including now.
 
     A consumer is forgotten once its answer agrees and the last time is `flap_window_s` ago.
     """
     before = view.state.recovered if view.state is not None else {}
     objecting = _objections(view, world) if before else {}
-    found = {
+    times_of = {
         consumer: times
         for consumer, times in before.items()
         if consumer in objecting or 0 <= world.now - max(times, default=0.0) < policy.flap_window_s
     }
     for consumer in objectors:
-        found[consumer] = (*found.get(consumer, ()), world.now)[-policy.flap_registrations :]
-    return found
+        times_of[consumer] = (*times_of.get(consumer, ()), world.now)[-policy.flap_registrations :]
+    return times_of
 
 
 def _stored(view: TopicView) -> int:
-    """The node's epoch; 0 = there is no node."""
+    """Return the node's epoch; 0 = no node."""
     return view.node.epoch if view.node is not None else 0
 
 
@@ -172,7 +175,7 @@ def _missing(view: TopicView, newest: int) -> str:
 
 
 def _acted(topic: str, world: World) -> Iterator[_Acted]:
-    """By the consumers' names."""
+    """Yield consumers that have acted on the topic, by name."""
     for consumer in sorted(world.answers):
         status = world.status(consumer)
         if status is not None and topic in status.topics and status.topics[topic].acted_epoch > 0:
@@ -180,13 +183,13 @@ def _acted(topic: str, world: World) -> Iterator[_Acted]:
 
 
 def _newest(status: TopicStatus) -> int:
-    """The largest epoch that the consumer knows of; it may hold something newer than what it has acted on."""
-    held = [*status.held.values(), *(one.token.epoch for one in status.running.values())]
+    """Return the largest epoch known to the consumer; a held epoch may be newer than the acted one."""
+    held = [*status.held.values(), *(running.token.epoch for running in status.running.values())]
     return max([status.acted_epoch, *held])
 
 
 def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
-    """Partition → its last commit, where an owner of this very topic has made it."""
+    """Return partition → last commit, if made by an owner of this very topic."""
     entries = {p: credible(entry, _stored(view)) for p, entry in (world.committed or {}).items()}
     return {
         p: _Commit(entry.owner, entry.token)
@@ -196,24 +199,24 @@ def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
 
 
 def _objections(view: TopicView, world: World) -> dict[str, str]:
-    """Consumer → how its answer contradicts the stored node; those whose answer does not count are left out."""
+    """Return consumer → how its answer contradicts the stored node; answers that do not count are left out."""
     node = view.node
     if node is None:
         return {}
     given = {} if node.removed else all_may_hold(node)
-    found: dict[str, str] = {}
+    objections: dict[str, str] = {}
     for consumer, incarnation, status in _acted(view.topic, world):
         if consumer in world.doubted or is_far_ahead(_newest(status), node.epoch):
             continue
         own = given.get(consumer, {}) if node.incarnations.get(consumer) == incarnation else {}
         cause = _disagreement(node, consumer, status) or _given_out_twice(node, consumer, status, own)
         if cause:
-            found[consumer] = cause
-    return found
+            objections[consumer] = cause
+    return objections
 
 
 def _disagreement(node: TopicNode, consumer: str, status: TopicStatus) -> str:
-    """How the answer contradicts the node; an empty text = it does not."""
+    """Return how the answer contradicts the node; empty if the answer agrees."""
     if status.generation == node.generation and status.acted_epoch > node.epoch:
         return f"ZooKeeper was restored: {consumer} has acted on epoch {status.acted_epoch}, stored is {node.epoch}"
     covered = node.supersedes.get(status.generation, -1)
@@ -231,7 +234,7 @@ def _disagreement(node: TopicNode, consumer: str, status: TopicStatus) -> str:
 
 
 def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: Mapping[int, int]) -> str:
-    """How the answer shows that the node's epoch was given out twice; an empty text = it does not."""
+    """Return how the answer proves that the node's epoch was given out twice; empty if there is no proof."""
     if node.removed or (status.generation, status.acted_epoch) != (node.generation, node.epoch):
         return ""
     # A consumer that holds nothing may still see an isolation that has been lifted.
@@ -241,7 +244,7 @@ def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: M
 
 
 def _of_commits(node: TopicNode, newest: int, commits: Mapping[int, _Commit]) -> str:
-    """How the commits contradict the node; an empty text = they do not."""
+    """Return how the commits contradict the node; empty if they agree."""
     if newest > node.epoch:
         return f"ZooKeeper was restored: epoch {newest} was committed, stored is {node.epoch}"
     for partition, one in sorted(commits.items()):
@@ -252,7 +255,7 @@ def _of_commits(node: TopicNode, newest: int, commits: Mapping[int, _Commit]) ->
 
 
 def _bars(node: TopicNode | None, partition: int, token: Token) -> bool:
-    """Whether the commit of a survivor, which did not answer, fences the owner that the node names."""
+    """Return whether the commit of a survivor, which did not answer, fences the owner named by the node."""
     if node is None or token.generation == node.generation or partition not in node.since:
         return False
     return node.since[partition] <= token.epoch and node.supersedes.get(token.generation, -1) < token.epoch
@@ -270,12 +273,12 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
         return {"kafka": "the brokers do not say what is committed"}
     if not older_life:
         return {}
-    if not view.config.removed:  # a removed topic stops everywhere, whatever Kafka has under its name now
+    if not view.config.removed:  # a removed topic stops everywhere, whatever topic has its name in Kafka now
         if view.description is None:
             return {"kafka": "the brokers do not say how many partitions there are"}
         count = view.description.partition_count
         if len(view.partitions) < count:
-            # A partition that is listed later would have no owner in the new node, and be given away while it runs.
+            # A partition listed later would have no owner in the new node, and be given away while running.
             return {"partitions": f"{len(view.partitions)} of {count} partitions of the topic are listed so far"}
     silent = [c for c in sorted(world.members) if world.status(c) is None]
     excused = {c for c in silent if is_isolated(c, world.members[c].incarnation, world)}
@@ -283,7 +286,7 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
 
 
 def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _Commit]) -> None:
-    """Enter the one consumer that may run a partition as its owner; where several may, all of them close it first."""
+    """Enter the only possible owner of each partition; with several possible owners, all of them close first."""
     by_node, by_answer = _by_node(view), _by_answer(view.topic, world, _stored(view))
     for partition in view.partitions:
         stored, said = by_node.get(partition, {}), by_answer.get(partition, {})
@@ -298,7 +301,7 @@ def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _C
         if len(holders) == 1:
             ((consumer, one),) = holders.items()
             # Only a running partition keeps its token: a restart under an old epoch would be fenced by its own commits.
-            # A newer holding, by its answer or the node, may have begun since it was asked.
+            # By answer or node, a newer holding may have begun since the consumer was asked.
             newest = max(one.epoch, committed, stored[consumer].epoch if consumer in stored else 0)
             seek = draft.seeks.get(partition)
             begun = seek is None or one.running >= seek.epoch
@@ -312,28 +315,30 @@ def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _C
 
 
 def _by_answer(topic: str, world: World, stored: int) -> dict[int, dict[str, _Holding]]:
-    """Partition → consumer → what it runs, or may yet start, by its own answer."""
-    found: dict[int, dict[str, _Holding]] = {}
+    """Return partition → consumer → the reported holding, running or about to start."""
+    holdings: dict[int, dict[str, _Holding]] = {}
     for consumer, incarnation, status in _acted(topic, world):
         for partition in status.held.keys() | status.running.keys():
-            one = status.running.get(partition)
-            runs = one.token.epoch if one is not None else 0
+            active = status.running.get(partition)
+            runs = active.token.epoch if active is not None else 0
             epoch = max(runs, status.held.get(partition, 0))
-            known = 0 if is_far_ahead(epoch, stored) else epoch  # it may run all the same
-            running = 0 if one is None or one.closing or is_far_ahead(runs, stored) else runs
-            found.setdefault(partition, {})[consumer] = _Holding(known, incarnation, running)
-    return found
+            known = (
+                0 if is_far_ahead(epoch, stored) else epoch
+            )  # an implausible epoch does not count, but the consumer may run the partition
+            running = 0 if active is None or active.closing or is_far_ahead(runs, stored) else runs
+            holdings.setdefault(partition, {})[consumer] = _Holding(known, incarnation, running)
+    return holdings
 
 
 def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
-    """Partition → consumer → what it may run by the stored node and state."""
-    node, found = view.node, dict[int, dict[str, _Holding]]()
+    """Return partition → consumer → the holding by the stored node and state."""
+    node, holdings = view.node, dict[int, dict[str, _Holding]]()
     if node is None:
-        return found
+        return holdings
 
     def enter(partition: int, consumer: str, epoch: int) -> None:
         holding = _Holding(epoch, node.incarnations.get(consumer, 0))
-        found.setdefault(partition, {}).setdefault(consumer, holding)
+        holdings.setdefault(partition, {}).setdefault(consumer, holding)
 
     for partition, consumer in node.assignments.items():
         enter(partition, consumer, node.since[partition])
@@ -343,11 +348,11 @@ def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
     for consumer, partitions in view.state.to_close.items() if view.state is not None else ():
         for partition in partitions:
             enter(partition, consumer, 0)
-    return found
+    return holdings
 
 
 def _last_owner(commit: _Commit, world: World) -> dict[str, _Holding]:
-    """Who committed last; nobody if that incarnation answers, since its answer says what it runs."""
+    """Return the consumer of the last commit; empty if that incarnation answers, because the answer tells what runs."""
     status = world.status(commit.owner)
     if status is not None and status.incarnation == commit.token.incarnation:
         return {}

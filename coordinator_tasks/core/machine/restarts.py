@@ -1,4 +1,4 @@
-"""Planned restarts: a consumer gets back what it had before, if its next process is there in time. Pure."""
+"""Planned restarts: a consumer gets its former partitions back if its next process starts in time. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,41 +10,41 @@ from coordinator_tasks.core.text.partition_text import because
 
 
 def said(restart: PlannedRestart) -> str:
-    """The planned restart in a few words, for a person."""
+    """Return the planned restart in a few words, for a person."""
     return f"back within {duration(round(restart.until_at - restart.at))}, asked by {restart.by}{because(restart.why)}"
 
 
 def away(view: TopicView, world: World) -> dict[str, PlannedRestart]:
-    """The owners and targets that are away for a planned restart: nobody is planned anew without them."""
-    found = {}
+    """Return owners and targets away for a planned restart. Plans count them as if present."""
+    restarts = {}
     targets = view.state.targets if view.state is not None else {}
     owners = view.node.incarnations if view.node is not None else {}
     for consumer, incarnation in {**targets, **owners}.items():
         life = world.life(consumer, incarnation)
         if life.restart is not None and life.kept_until:
-            found[consumer] = life.restart
-    return found
+            restarts[consumer] = life.restart
+    return restarts
 
 
 def back(able: Mapping[str, int], world: World) -> dict[str, PlannedRestart]:
-    """The targets that are back from a planned restart which has not run out. `able`: consumer → incarnation."""
-    found = {}
+    """Return the targets back from an unexpired planned restart. `able`: consumer → incarnation."""
+    restarts = {}
     for consumer, incarnation in able.items():
         directive = world.directives.get(consumer)
         restart = directive.restart if directive is not None else None
         if restart is not None and restart.incarnation < incarnation and restart.holds(world.now):
-            found[consumer] = restart
-    return found
+            restarts[consumer] = restart
+    return restarts
 
 
 def returning(
     topic: str, able: Mapping[str, int], former: Mapping[int, str], listed: set[int], world: World
 ) -> Iterator[RolledBack]:
-    """Of each consumer that is back, the partitions that it gets again.
+    """Yield the partitions that each returned consumer gets again.
 
-    `former`: partition → the lost consumer that had it; `listed`: the topic's partitions.
+    `former`: partition → lost former owner; `listed`: the topic's partitions.
     """
-    latest_first = sorted(back(able, world).items(), key=lambda one: -one[1].at)  # what is given last counts
+    latest_first = sorted(back(able, world).items(), key=lambda one: -one[1].at)  # the last entry wins
     for consumer, restart in latest_first:
         lost = {p for p, owner in former.items() if owner == consumer}
         had = restart.partitions.get(topic, frozenset()) if restart.moves else lost

@@ -1,4 +1,4 @@
-"""The way back: the assignment before an earlier rebalance, and how long it holds. Pure."""
+"""Roll back: the assignment before an earlier rebalance, and how long the roll back holds. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,13 +7,15 @@ from coordinator_tasks.core.text.partition_text import because, shown
 
 
 def said(wanted: Rollback) -> str:
-    """The roll back in a sentence, for plans and the history."""
+    """Return the roll back in a sentence, for plans and the history."""
     by = f" (by {wanted.by}{because(wanted.why)})" if wanted.by else because(wanted.why)
     return f"rolled back to before rebalance {wanted.rebalance}{by}"
 
 
 def why_over(wanted: Rollback, able: Mapping[str, int], now: float) -> str:
-    """Why the roll back no longer holds; an empty text = it holds. `able`: consumer → incarnation, the targets now."""
+    """Return why the roll back is over; empty while the roll back holds. `able`: consumer → incarnation, the targets
+    now.
+    """
     if wanted.for_s:
         over = now >= wanted.at + wanted.for_s
         return f"{_of(wanted)} has ended after {duration(wanted.for_s)}" if over else ""
@@ -26,19 +28,19 @@ def _of(wanted: Rollback) -> str:
 
 
 def until(wanted: Rollback) -> str:
-    """How long it holds, for a person."""
+    """Return how long the roll back holds, for a person."""
     if wanted.for_s:
         return f"for {duration(wanted.for_s)}, whoever joins or leaves"
     return "until the next change of membership"
 
 
 def duration(seconds: float) -> str:
-    """`90 s`, `30 min`."""
+    """Return a duration such as `90 s` or `30 min`."""
     return f"{seconds / 60:g} min" if seconds % 60 == 0 else f"{seconds:g} s"
 
 
 def placed(config: TopicConfig, able: Mapping[str, int], now: float) -> dict[int, str]:
-    """Partition → the consumer that the roll back gives it to, while that is able."""
+    """Return partition → consumer of the roll back, for consumers that are able to take partitions."""
     wanted = config.rollback
     if wanted is None or why_over(wanted, able, now):
         return {}
@@ -46,18 +48,18 @@ def placed(config: TopicConfig, able: Mapping[str, int], now: float) -> dict[int
 
 
 def begun(first: Record) -> bool:
-    """Whether this record may be the first one of its rebalance."""
+    """Return whether this record may be the first one of its rebalance."""
     return first.source in (State.INITIAL, State.STABLE)
 
 
 def before(owners: Mapping[int, str], undone: Iterable[Record]) -> dict[int, str]:
-    """Partition → its owner before these records; without an owner it is left out.
+    """Return partition → owner before these records; partitions without an owner are left out.
 
-    `owners`: partition → its owner (or taker) after them. `undone`: the newest first.
+    `owners`: partition → owner or taker after the records. `undone`: newest first.
     """
-    found = dict(owners)
+    owner_of = dict(owners)
     for record in undone:
-        # Of a partition that one plan moved twice, the first move names the owner before it.
+        # If one plan moved a partition twice, the first move names the previous owner.
         for move in reversed(record.moves):
-            found[move.partition] = move.giver
-    return {partition: owner for partition, owner in sorted(found.items()) if owner}
+            owner_of[move.partition] = move.giver
+    return {partition: owner for partition, owner in sorted(owner_of.items()) if owner}

@@ -1,4 +1,4 @@
-"""Which consumers may have which partitions while an upgrade moves them in steps. Pure."""
+"""The partitions that each consumer may have while an upgrade moves partitions in steps. Pure."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -7,13 +7,14 @@ from coordinator_tasks.core.model import Split
 from coordinator_tasks.core.text.partition_text import named, shown
 
 Side: TypeAlias = tuple[tuple[int, ...], Mapping[str, int]]
-"""Partitions, and those who may be given them: consumer → incarnation."""
+"""Partitions, and the consumers that may get them: consumer → incarnation."""
 
 
 def sides(split: Split | None, partitions: tuple[int, ...], able: Mapping[str, int]) -> list[Side]:
-    """The sides of a split that have partitions, each with its consumers; without a split, everything is for everybody.
+    """Return the sides of a split that have partitions, each with its consumers; without a split, one side with
+    everything.
 
-    A side without a consumer leaves its partitions to the other side, so that none is without an owner.
+    A side without a consumer leaves its partitions to the other side, so that every partition has an owner.
     """
     if split is None:
         return [(partitions, able)]
@@ -27,15 +28,15 @@ def sides(split: Split | None, partitions: tuple[int, ...], able: Mapping[str, i
 
 
 def kept(split: Split | None, owned: Mapping[int, str]) -> dict[int, str]:
-    """Partition → its owner, of those on their own side: an upgrade moves them once, and moves no others."""
+    """Return partition → owner for partitions on their owner's side: an upgrade moves only the other partitions, once."""
     if split is None:
         return {}
     return {p: c for p, c in owned.items() if (c in split.consumers) == (p in split.partitions)}
 
 
 def said(split: Split) -> str:
-    """The split in a sentence, for plans, the history and the pages."""
-    who = shown(split.consumers)
+    """Return the split in a sentence, for plans, the history and the pages."""
+    names = shown(split.consumers)
     if not split.partitions:
-        return f"upgrade of {split.app}: {who} may have none yet"
-    return f"upgrade of {split.app}: {named(split.partitions)} for {who} alone"
+        return f"upgrade of {split.app}: {names} may have none yet"
+    return f"upgrade of {split.app}: {named(split.partitions)} for {names} alone"

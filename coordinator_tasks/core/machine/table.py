@@ -1,4 +1,4 @@
-"""The transition table: what leads from one state of a topic to another. Nothing else changes a state.
+"""The transition table: the only way from one state of a topic to another.
 
 A state sums up the partitions (`draft.label`); table and partitions must agree.
 """
@@ -68,14 +68,14 @@ class TableBroken(CoordinatorError):
 
 
 def signal_of_plan(draft: Draft) -> Signal:
-    """The signal of a plan that has made this draft."""
+    """Return the signal of a plan that made this draft."""
     if draft.to_close:
         return Signal.PLANNED_CLOSES
     return Signal.PLANNED_STARTS if draft.to_start else Signal.PLANNED_NOTHING
 
 
 def next_state(before: State, signal: Signal, draft: Draft) -> State:
-    """The next state by the table; raises `TableBroken` if the partitions say otherwise."""
+    """Return the next state by the table; raises `TableBroken` if the partitions contradict the table."""
     after = TRANSITIONS[before].get(signal)
     if after is not label(draft):
         raise TableBroken(f"{before} with {signal!r} should give {label(draft)}, the table says {after}")

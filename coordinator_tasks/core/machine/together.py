@@ -1,13 +1,13 @@
-"""The plan of all topics as one, from the same stored nodes and the same look as the decision on each of them.
+"""The plan of all topics as one, from the same stored nodes and observations as the decision on each topic.
 
-Nothing of it is stored: whoever plans the topics that are left, after some have been written, finds the rest of the same
-plan, because partitions on their way count where they go.
+The plan is not stored. A later run, after some topics were written, computes the rest of the same plan, because
+partitions in flight count at their takers.
 
-- A topic that asks nothing now is fixed load: it is frozen, held, on its way, waits until membership is still, or nothing of
-  it may move. So is what of it may not move.
-- First answer the strategies that look at one topic alone. Then those that share by number (`Sharing`) answer as one, beside
-  the load of the former. Last come the ones that measure (`Measuring`), by name: each sees what those before it give.
-  No strategy looks at one that comes later, so two of them cannot chase each other.
+- A topic without a question is fixed load: frozen, held, in flight, waiting for stable membership, or without movable
+  partitions. Single partitions that may not move are fixed load too.
+- Strategies that look at one topic alone answer first. Strategies that share by number (`Sharing`) then answer as one,
+  beside the load of the former. Strategies that measure (`Measuring`) answer last, in the order of topic names: each
+  sees the answers before. No strategy sees a later one, so two strategies cannot chase each other.
 """
 
 import hashlib
@@ -29,7 +29,9 @@ from coordinator_tasks.core.model import State
 
 @dataclass(slots=True)
 class _Part:
-    """One topic that stays as it is. `held`: partition → who has or gets it; `measures`: its strategy does."""
+    """One topic that stays as it is. `held`: partition → owner or taker; `measures`: the topic's strategy measures
+    loads.
+    """
 
     view: TopicView
     held: Mapping[int, str]
@@ -37,13 +39,13 @@ class _Part:
 
     @property
     def then(self) -> Mapping[int, str]:
-        """Partition → who has it after the plan."""
+        """Return partition → owner after the plan."""
         return self.held
 
 
 @dataclass(slots=True)
 class _Asking(_Part):
-    """A topic that asks, with the answer or why there is none."""
+    """A topic with a question, and the answer or the refusal."""
 
     question: Question
     answer: Mapping[int, str] | None = None
@@ -63,7 +65,7 @@ class _Asking(_Part):
         return strategy.measure(self.view.config.parameters) if isinstance(strategy, Measuring) else Measure.PARTITIONS
 
     def keep(self, answers: list[Mapping[int, str]] | None = None) -> None:
-        """Keep these answers of the strategy (none = ask it), or why there is none: then the topic is held."""
+        """Keep these answers of the strategy (`None` = ask the strategy), or the refusal: then the topic is held."""
         try:
             self.answer = self.question.answered() if answers is None else self.question.checked(answers)
         except Refused as error:
@@ -71,11 +73,13 @@ class _Asking(_Part):
 
 
 class TogetherPlan:
-    """See the module; computed when the first topic asks.
+    """The plan of all topics; computed when the first topic asks.
 
-    `views`: of all topics that can be read. `world_of`: the world for one topic; may raise `Refused`. `members`: the
-    registered consumers. `elsewhere`: member → its partitions of topics that cannot be read. `always`: the topics that are
-    asked as if a plan were due.
+    - `views`: all readable topics.
+    - `world_of`: the world for one topic; may raise `Refused`.
+    - `members`: the registered consumers.
+    - `elsewhere`: member → partitions of unreadable topics.
+    - `always`: topics that ask as if a plan were due.
     """
 
     def __init__(
@@ -87,12 +91,12 @@ class TogetherPlan:
         elsewhere: Mapping[str, int] | None = None,
         always: frozenset[str] = frozenset(),
     ) -> None:
-        self._views = {view.topic: view for view in sorted(views, key=lambda one: one.topic)}
+        self._views = {view.topic: view for view in sorted(views, key=lambda view: view.topic)}
         self._world_of, self._policy, self._members = world_of, policy, members
         self._elsewhere, self._always = elsewhere or {}, always
 
     def answer(self, question: Question) -> Shared | None:
-        """The answer; `None` = this is not the question that the topic was expected to ask. Raises `Refused`."""
+        """Return the answer; `None` = not the question expected from the topic. Raises `Refused`."""
         part = self._parts.get(question.problem.topic)
         if not isinstance(part, _Asking):
             return None
@@ -107,13 +111,13 @@ class TogetherPlan:
         return Shared(part.question, answer, self._before, self._after, self._inputs)
 
     def moves(self, topic: str) -> bool:
-        """Whether the plan moves partitions of this topic."""
+        """Return whether the plan moves partitions of this topic."""
         part = None if self._calm else self._parts.get(topic)
         return isinstance(part, _Asking) and part.answer is not None and part.answer != part.held
 
     @cached_property
     def _calm(self) -> bool:
-        """Whether everything has its owner, and no two consumers differ by more than one: no plan is better."""
+        """Return whether every partition has an owner and no two consumers differ by more than one: no plan is better."""
         counts = Counter(self._elsewhere)
         for view in self._views.values():
             node, state = view.node, view.state
@@ -145,15 +149,15 @@ class TogetherPlan:
         measures = self._measures(view)
         try:
             world = self._world_of(view.topic)
-        except Refused:  # the brokers do not let the group's offsets be read: that topic is held
+        except Refused:  # the brokers refuse to list the group's offsets: the topic is held
             return _Part(view, machine.targets_of(view), measures)
         held, question = machine.question(view, world, self._policy, always=view.topic in self._always)
         return _Part(view, held, measures) if question is None else _Asking(view, held, measures, question)
 
     def _share(self, asking: Sequence[_Asking], parts: Collection[_Part]) -> None:
-        """One answer for all of these, beside what is fixed."""
+        """Ask one answer for all these topics, beside the fixed load."""
         loads, ties = Counter(self._elsewhere), Counter[str]()
-        asked = {one.view.topic for one in asking}
+        asked = {part_asking.view.topic for part_asking in asking}
         for part in parts:
             if part.view.topic not in asked:
                 (ties if part.measures else loads).update(part.then.values())
@@ -161,28 +165,28 @@ class TogetherPlan:
             part.question = part.question.beside(loads, part.question.problem.carried)
         problems = [side for part in asking for side in part.question.sides]
         strategy: object = asking[0].question.strategy if asking else None
-        found = iter(strategy.share(problems, ties) if isinstance(strategy, Sharing) else ())
+        answers = iter(strategy.share(problems, ties) if isinstance(strategy, Sharing) else ())
         for part in asking:
-            part.keep([next(found) for _ in part.question.sides])
+            part.keep([next(answers) for _ in part.question.sides])
 
     def _answer_measured(self, asking: Collection[_Asking], parts: Collection[_Part]) -> None:
-        """One after the other, each beside what the others then have."""
+        """Answer one topic after the other, each with the loads after the answers before."""
         if not asking:
             return
-        everything, carried = Counter(self._elsewhere), _Carried({one.measure for one in asking}, self._world_of)
+        everything, carried = Counter(self._elsewhere), _Carried({topic.measure for topic in asking}, self._world_of)
         for part in parts:
             everything.update(part.then.values())
             carried.add(part)
-        for one in asking:
-            loads, before = +(everything - Counter(one.held.values())), one.question.problem.carried
-            there = carried.then(before, one.measure)
-            if one.measure is Measure.PARTITIONS:
-                there = {m: float(loads[m]) for m in before}
-            one.question = one.question.beside(loads, there)
-            one.keep()
-            everything.subtract(one.held.values())
-            everything.update(one.then.values())
-            carried.add(one)
+        for topic in asking:
+            loads, before = +(everything - Counter(topic.held.values())), topic.question.problem.carried
+            carried_load = carried.then(before, topic.measure)
+            if topic.measure is Measure.PARTITIONS:
+                carried_load = {m: float(loads[m]) for m in before}
+            topic.question = topic.question.beside(loads, carried_load)
+            topic.keep()
+            everything.subtract(topic.held.values())
+            everything.update(topic.then.values())
+            carried.add(topic)
 
     @cached_property
     def _before(self) -> Mapping[str, int]:
@@ -193,46 +197,46 @@ class TogetherPlan:
         return self._counts(lambda part: part.then)
 
     def _counts(self, of: Callable[[_Part], Mapping[int, str]]) -> Mapping[str, int]:
-        """Member → its partitions of all topics but those that are planned by a measure."""
-        found = Counter(self._elsewhere)
+        """Return member → partitions of all topics, apart from topics planned by a measure."""
+        counts = Counter(self._elsewhere)
         for part in self._parts.values():
             if not part.measures:
-                found.update(of(part).values())
-        return found
+                counts.update(of(part).values())
+        return counts
 
     @cached_property
     def _inputs(self) -> str:
-        """Sixteen hexadecimal digits over who has what and what is asked."""
+        """Return 16 hexadecimal digits over all assignments and questions."""
         parts: list[object] = [sorted(self._elsewhere.items())]
         for topic, part in self._parts.items():
             asked = part.question.problem if isinstance(part, _Asking) else None
-            told = [sorted(asked.fixed.items()), sorted(asked.members)] if asked is not None else []
-            parts.append([topic, part.view.config.strategy, sorted(part.held.items()), told])
+            facts = [sorted(asked.fixed.items()), sorted(asked.members)] if asked is not None else []
+            parts.append([topic, part.view.config.strategy, sorted(part.held.items()), facts])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 class _Carried:
-    """What answers change in the members' loads, in each of some measures."""
+    """Changes of the members' loads by the answers, for each of some measures."""
 
     def __init__(self, measures: set[Measure], world_of: Callable[[str], World]) -> None:
         self._world_of = world_of
-        self._changed: dict[Measure, dict[str, float]] = {one: {} for one in measures - {Measure.PARTITIONS}}
+        self._changed: dict[Measure, dict[str, float]] = {view: {} for view in measures - {Measure.PARTITIONS}}
 
     def add(self, part: _Part) -> None:
-        """Count what this topic's answer moves, as far as its weights are known."""
+        """Add the moves of this topic's answer, as far as the weights are known."""
         held, then, view = part.held, part.then, part.view
         moved = [p for p in then if held.get(p) != then[p]]
         for measure, changed in self._changed.items() if moved else ():
             world = self._world_of(view.topic)
-            told = measured(view.topic, measure, view.partitions, held, world.answers, world.totals, world.loads)
-            mean = fsum(told.partitions.values()) / max(1, len(told.partitions))
+            loads = measured(view.topic, measure, view.partitions, held, world.answers, world.totals, world.loads)
+            mean = fsum(loads.partitions.values()) / max(1, len(loads.partitions))
             for partition in moved:
-                weight = told.partitions.get(partition, mean)
+                weight = loads.partitions.get(partition, mean)
                 changed[then[partition]] = changed.get(then[partition], 0.0) + weight
                 if (giver := held.get(partition)) is not None:
                     changed[giver] = changed.get(giver, 0.0) - weight
 
     def then(self, before: Mapping[str, float], measure: Measure) -> dict[str, float]:
-        """The loads after these answers."""
+        """Return the loads after the added answers."""
         changed = self._changed.get(measure, {})
-        return {m: max(0.0, round(one + changed.get(m, 0.0), 6)) for m, one in before.items()}
+        return {m: max(0.0, round(load + changed.get(m, 0.0), 6)) for m, load in before.items()}

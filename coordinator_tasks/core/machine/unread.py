@@ -1,4 +1,4 @@
-"""Which partitions nobody reads: the one definition behind commands, pages, metrics, questions and the audit. Pure."""
+"""Unread partitions: the one definition behind commands, pages, metrics, questions and the audit. Pure."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ NO_OWNER = "no owner; start a consumer that may have it, or see with `topics` wh
 
 
 def unowned_in(view: TopicView) -> tuple[int, ...]:
-    """The topic's partitions that nobody has or is about to get; none of a removed topic."""
+    """Return the topic's partitions without owner or taker; empty for a removed topic."""
     if view.config.removed:
         return ()
     owned = view.node.assignments.keys() if view.node is not None else set[int]()
@@ -22,7 +22,7 @@ def unowned_in(view: TopicView) -> tuple[int, ...]:
 
 
 def moving_in(view: TopicView) -> set[int]:
-    """The partitions whose close or start is not confirmed."""
+    """Return the partitions with an unconfirmed close or start."""
     if view.state is None:
         return set()
     listed = (*view.state.to_close.values(), *view.state.to_start.values())
@@ -30,30 +30,34 @@ def moving_in(view: TopicView) -> set[int]:
 
 
 def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
-    """Partition → why nobody reads it, and what to do; none of a removed topic. The world was observed after the topic.
+    """Return partition → why the partition is unread, and what to do; empty for a removed topic.
 
-    - It has no owner, and is not on its way to one.
-    - It is on its way for `stuck_after_s`, and no possible owner says that it runs it. Who finishes its last batch runs it.
-    - Its owner has reported for `stuck_after_s` that it cannot process the partition, or that a batch with it does not end.
-    - The topic is missing or recreated in Kafka, and its owner does not run it.
-    - The topic has been Stable for `stuck_after_s`, and the owner reports that the partition does not run, or the owner has been
-      absent for `stuck_after_s`.
+    The world must be observed after the topic. A partition is unread if
+
+    - the partition has no owner and no taker;
+    - the partition has been in flight for `stuck_after_s`, and no possible owner reports running the partition (a
+      consumer that finishes its last batch counts as running);
+    - the owner has reported for `stuck_after_s` that the partition cannot be processed, or that a batch with the
+      partition does not end;
+    - the topic is missing or recreated in Kafka, and the owner does not run the partition;
+    - the topic has been Stable for `stuck_after_s`, and the owner reports that the partition does not run, or the owner
+      has been absent for `stuck_after_s`.
     """
-    found = dict.fromkeys(unowned_in(view), NO_OWNER)
+    reasons = dict.fromkeys(unowned_in(view), NO_OWNER)
     if view.config.removed or view.node is None or view.state is None:
-        return found
+        return reasons
     moving = moving_in(view)
     held = causes.hold(view)
     if held or _is_late(view.state, world, policy):
-        found |= {p: held or why for p, why in _on_the_way(view, view.node, view.state, world, policy)}
-        found |= {p: held or why for p, why in _not_run(view, view.node, world) if p not in moving}
-    found |= dict(_failing(view, view.node, world, policy))
-    found |= {p: why for p, why in _absent(view.node, world, policy) if p not in moving}
-    return dict(sorted(found.items()))
+        reasons |= {p: held or why for p, why in _on_the_way(view, view.node, view.state, world, policy)}
+        reasons |= {p: held or why for p, why in _not_run(view, view.node, world) if p not in moving}
+    reasons |= dict(_failing(view, view.node, world, policy))
+    reasons |= {p: why for p, why in _absent(view.node, world, policy) if p not in moving}
+    return dict(sorted(reasons.items()))
 
 
 def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
-    """A start that is told again begins a state anew: then the rebalance counts."""
+    """Return whether the topic is late. Repeating a start begins a new state, so then the age of the rebalance counts."""
     since_at = state.began_at if state.restarts and state.began_at else state.since_at
     return world.now - since_at >= policy.stuck_after_s
 
@@ -61,7 +65,7 @@ def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
 def _on_the_way(
     view: TopicView, node: TopicNode, state: TopicState, world: World, policy: Policy
 ) -> Iterator[tuple[int, str]]:
-    """What no possible owner runs, of the partitions whose close or start is awaited."""
+    """Yield the partitions with an awaited close or start that no possible owner runs."""
     waited: dict[int, list[tuple[str, str]]] = {}
     for listed, why_not in ((state.to_close, why_not_closed), (state.to_start, why_not_started)):
         for consumer, partitions in listed.items():
@@ -76,7 +80,7 @@ def _on_the_way(
 
 
 def _word(consumer: str, topic: str, node: TopicNode, world: World) -> TopicStatus | None:
-    """What this incarnation of the consumer says of the topic."""
+    """Return this incarnation's status of the topic."""
     status = world.status(consumer)
     mine = status is not None and status.incarnation == node.incarnations.get(consumer)
     return status.topics.get(topic) if status is not None and mine else None
@@ -90,20 +94,20 @@ def _runs(consumer: str, topic: str, partition: int, node: TopicNode, world: Wor
 
 
 def _lasting(said: TopicStatus, partition: int, policy: Policy) -> Failure | None:
-    """The failure that has kept the partition from being processed for `stuck_after_s`."""
+    """Return the failure that has blocked the partition for `stuck_after_s`."""
     lasting = (failure for failure in said.failures if failure.for_s >= policy.stuck_after_s)
     return next((failure for failure in lasting if failure.concerns(partition)), None)
 
 
 def _not_run(view: TopicView, node: TopicNode, world: World) -> Iterator[tuple[int, str]]:
-    """What owners do not run by their own word."""
+    """Yield the partitions that their owners report as not running."""
     for owner in sorted(set(node.assignments.values())):
         for partition in not_running(owner, view.topic, node, world):
             yield partition, f"{owner} owns it and does not run it; see its reports in `status`, and restart it"
 
 
 def _failing(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:
-    """Partitions that their owner cannot process for `stuck_after_s`, by its own word."""
+    """Yield the partitions that their owners have reported as not processable for `stuck_after_s`."""
     for partition, owner in sorted(node.assignments.items()):
         said = _word(owner, view.topic, node, world)
         failure = _lasting(said, partition, policy) if said is not None else None
@@ -112,7 +116,7 @@ def _failing(view: TopicView, node: TopicNode, world: World, policy: Policy) -> 
 
 
 def _absent(node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:
-    """What belongs to owners that have been absent for so long; who is to restart has its time."""
+    """Yield the partitions of owners absent for `stuck_after_s`; a consumer under a planned restart still has time."""
     for owner in sorted(set(node.assignments.values())):
         incarnation = node.incarnations.get(owner, 0)
         if presence(owner, incarnation, world, policy) is not Presence.ABSENT:

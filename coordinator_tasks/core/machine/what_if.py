@@ -1,7 +1,7 @@
-"""What a cluster would do if something were different: `decide` itself, with consumers that confirm everything at once.
+"""A simulation of a changed cluster: `decide` itself, with consumers that confirm everything at once.
 
-Nothing is stored and nobody is asked. A `Site` is a cluster at one moment, `Change` is what is different, and `replay`
-decides every topic again and again until nothing is left to write.
+Nothing is stored and no consumer is asked. A `Site` is a cluster at one moment, `Change` is the difference, and
+`replay` decides every topic repeatedly until nothing is left to write.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ MAX_ROUNDS = 100
 MAX_JOINS = 1_000
 MAX_PARTITIONS = 100_000
 NEW = "new-"
-"""What the ids of consumers that would join begin with."""
+"""Prefix of the ids of consumers that would join."""
 _WHAT_IF = Actor("what if")
 _HANDS = frozenset({MoveKind.START, MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
 _NOTHING = RunningPartition(0, Token(0, 0), started=True)
@@ -53,9 +53,9 @@ _NOTHING = RunningPartition(0, Token(0, 0), started=True)
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster at one moment. `world`: as `Snapshot` has it, without a topic's own parts.
+    """A cluster at one moment. `world`: as in `Snapshot`, without the parts of a single topic.
 
-    `topics`: name → the topic with its effective strategy. `committed`: name → its group's offsets (`None` = unknown).
+    `topics`: name → the topic with its effective strategy. `committed`: name → the group's offsets (`None` = unknown).
     """
 
     world: World
@@ -65,10 +65,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is different, all of it at once; each default = as it is.
+    """Differences, applied all at once; each default = unchanged.
 
-    `join`: so many consumers more, of capacity 1, without rack and attributes. `leave`: these drain. `crash`: these end
-    without a release. `strategy` (with all of its `parameters`) and `partitions` are those of every topic in question.
+    - `join`: number of additional consumers, of capacity 1, without rack and attributes.
+    - `leave`: consumers that drain.
+    - `crash`: consumers that end without a release.
+    - `strategy` (with all of its `parameters`) and `partitions` apply to every topic in question.
     """
 
     join: int = 0
@@ -81,7 +83,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class WouldMove:
-    """One partition that would change hands; an empty name = nobody."""
+    """One partition that would change hands; an empty name = no consumer."""
 
     partition: int
     giver: str
@@ -92,9 +94,10 @@ class WouldMove:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One topic in the end. `counts`: consumer → its partitions; `summary`: the strategy's own words of its last plan.
+    """One topic in the end. `counts`: consumer → number of partitions; `summary`: the strategy's words on its last
+    plan.
 
-    `waits`: why it does not become Stable; empty = it does.
+    `waits`: why the topic does not become Stable; empty if Stable.
     """
 
     topic: str
@@ -106,7 +109,7 @@ class Outcome:
 
 
 def changed(site: Site, change: Change, strategies: Strategies, topics: tuple[str, ...] = ()) -> Site:
-    """The site with this change; strategy and partitions change for `topics` (none = all). Raises `Refused`."""
+    """Return the site with this change; strategy and partitions change for `topics` (empty = all). Raises `Refused`."""
     world = _with_members(site.world, change)
     views = dict(site.topics)
     for name in topics or tuple(views):
@@ -176,7 +179,7 @@ def _with_partitions(view: TopicView, count: int) -> TopicView:
 
 
 def replay(site: Site, policy: Policy) -> tuple[Site, tuple[Outcome, ...]]:
-    """Decide and write until every topic is Stable or waits for somebody who does not answer. Returns the site then."""
+    """Decide and write until every topic is Stable or waits for an unresponsive consumer. Returns the final site too."""
     policy = replace(policy, settle_s=0.0, settle_max_s=0.0, rejoin_grace_s=0.0)
     running = _Replay(site, policy)
     outcomes = running.run()
@@ -184,7 +187,7 @@ def replay(site: Site, policy: Policy) -> tuple[Site, tuple[Outcome, ...]]:
 
 
 class _Replay:
-    """One replay: the site as it is so far, and what was decided for each topic."""
+    """One replay: the current site, and the decisions for each topic."""
 
     def __init__(self, site: Site, policy: Policy) -> None:
         self.site, self.policy = site, policy
@@ -202,7 +205,7 @@ class _Replay:
         return tuple(self._outcome(name, view) for name, view in sorted(self.site.topics.items()))
 
     def _round(self, fresh: str) -> bool:
-        """Decide each topic once, on the same world; whether anything was written."""
+        """Decide each topic once, on the same world; returns whether anything was written."""
         written, site = {}, self.site
         together = TogetherPlan(site.topics.values(), lambda one: world_of(site, one), self.policy, site.world.members)
         for name, view in sorted(self.site.topics.items()):
@@ -215,7 +218,7 @@ class _Replay:
         return bool(written)
 
     def _confirmed(self) -> World:
-        """Every registered consumer that answers has acted on every node, and runs what it is assigned."""
+        """Return a world where every registered, answering consumer has acted on every node and runs its partitions."""
         world = self.site.world
         answers = {
             consumer: self._status(world.members[consumer], answer)
@@ -249,7 +252,10 @@ class _Replay:
         )
 
     def _move(self, name: str, partition: int, giver: str, taker: str) -> WouldMove:
-        """The way of its first move, and the reason of its last; what is only lost, and moves nowhere, has those of the plan."""
+        """Return the move with the kind of its first step and the reason of its last.
+
+        A partition that is only lost, and moves nowhere, gets kind and reason of the plan.
+        """
         decided = self._decided[name]
         kinds = [MoveKind.START if taker else MoveKind.STOP]
         reasons = [decided[0].reason if decided else ""]
@@ -268,32 +274,32 @@ def _why(decision: Decision, partition: int) -> str:
 
 
 def _written(view: TopicView, decision: Decision) -> TopicView:
-    """The topic as the decision leaves it."""
+    """Return the topic after the decision's write."""
     state: TopicState | None = decision.state
     config = replace(view.config, rollback=None) if decision.ends_rollback else view.config
     return replace(view, config=config, node=decision.node or view.node, state=state, releases={})
 
 
 def due_owners(view: TopicView) -> dict[int, str]:
-    """Partition → who has it or is to have it."""
+    """Return partition → owner or taker."""
     draft: Draft = draft_of(view, "")
     return {p: target for p in view.partitions if (target := draft.target(p)) is not None}
 
 
 def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPartition]:
-    """Partition → position, lag and rates; if several consumers run it, as its owner says."""
-    found: dict[int, RunningPartition] = {}
+    """Return partition → position, lag and rates; if several consumers run a partition, the owner's report counts."""
+    reports: dict[int, RunningPartition] = {}
     owners = view.node.assignments if view.node is not None else {}
     for consumer, answer in sorted(answers.items()):
-        said = answer.topics.get(view.topic) if isinstance(answer, ConsumerStatus) else None
-        for partition, one in said.running.items() if said is not None else ():
-            if partition not in found or owners.get(partition) == consumer:
-                found[partition] = one
-    return found
+        report = answer.topics.get(view.topic) if isinstance(answer, ConsumerStatus) else None
+        for partition, running in report.running.items() if report is not None else ():
+            if partition not in reports or owners.get(partition) == consumer:
+                reports[partition] = running
+    return reports
 
 
 def world_of(site: Site, topic: str, fresh: str = "") -> World:
-    """The world for one topic: with its group's offsets, and every consumer's load from the other topics."""
+    """Return the world for one topic: with the group's offsets, and every consumer's load from the other topics."""
     counts = Counter[str]()
     for other, view in site.topics.items():
         counts.update(view.node.assignments.values() if other != topic and view.node is not None else ())

@@ -1,4 +1,4 @@
-"""What a decision is made from: one topic as stored, and the world as observed after the topic was read."""
+"""Inputs of a decision: one stored topic, and the world observed after reading the topic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,16 +59,16 @@ class Policy:
 
     @property
     def flap_failures(self) -> int:
-        """Ends with an error in a row that count like `flap_registrations`; a single one never does."""
+        """Return the number of failed ends in a row that count like `flap_registrations`; a single failure never does."""
         return max(2, self.flap_registrations // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic as read from ZooKeeper: `partitions` are its partition nodes, `releases` what they hold.
+    """One topic as read from ZooKeeper: `partitions` are the partition nodes, `releases` their content.
 
-    `description` is what Kafka says, or `None` while the brokers do not answer; `missing` = Kafka has no such topic.
-    `packed`: the node is stored in the packed form.
+    `description` is Kafka's description, or `None` while the brokers do not answer; `missing` = Kafka has no such
+    topic. `packed`: the node is stored in the packed form.
     """
 
     config: TopicConfig
@@ -87,18 +87,16 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything outside the topic, observed after the topic was read.
+    """Everything outside the topic, observed after reading the topic.
 
     - `answers`: of the consumers' own interfaces.
-    - `committed`: the group's offsets of this topic, for the case that ZooKeeper was lost; `None` = the brokers did
-      not answer.
-    - `loads`: consumer → how many partitions of other topics it has; `totals`: consumer → what it measures over all
-      topics.
-    - `fresh`: a random text that names a new generation or rebalance.
-    - `unclear`: consumer → what of its nodes cannot be read; it never counts as gone.
-    - `doubted`: consumer → why its answer on this topic does not count. Both kinds keep what they have and get
-      nothing more.
-    - `together`: the plan of all topics as one; `None` = the topic is planned by itself.
+    - `committed`: the group's offsets of this topic, in case ZooKeeper was lost; `None` = the brokers did not answer.
+    - `loads`: consumer → partitions of other topics; `totals`: consumer → loads measured over all topics.
+    - `fresh`: a random text to name a new generation or rebalance.
+    - `unclear`: consumer → which of its nodes cannot be read; such a consumer never counts as gone.
+    - `doubted`: consumer → why its answer on this topic does not count. Unclear and doubted consumers keep their
+      partitions and get no more.
+    - `together`: the plan of all topics as one; `None` = the topic is planned alone.
     """
 
     now: float
@@ -115,7 +113,7 @@ class World:
     together: Together | None = field(default=None, compare=False, repr=False)
 
     def life(self, consumer: str, incarnation: int) -> Life:
-        """What is known of this incarnation."""
+        """Return what is known of this incarnation."""
         return Life(
             consumer,
             incarnation,
@@ -127,20 +125,20 @@ class World:
         )
 
     def status(self, consumer: str) -> ConsumerStatus | None:
-        """The consumer's answer, if it gave one."""
+        """Return the consumer's answer; `None` if there was none."""
         answer = self.answers.get(consumer)
         return answer if isinstance(answer, ConsumerStatus) else None
 
 
 class Presence(StrEnum):
-    """What we know of one incarnation of a consumer."""
+    """What is known of one incarnation of a consumer."""
 
     LIVE = "live"
     ISOLATED = "isolated"
     GONE = "gone"
-    DETACHED = "detached"  # not registered but answers, or not clear: keeps its partitions, is no target
-    ABSENT = "absent"  # not registered and silent: it may still run
+    DETACHED = "detached"  # unregistered but answers, or unclear: keeps its partitions, is no target
+    ABSENT = "absent"  # unregistered and silent: may still run
 
 
 LOST = frozenset({Presence.ISOLATED, Presence.GONE})
-"""These count as closed: others may have what they held."""
+"""These incarnations count as closed: other consumers may get their partitions."""
