@@ -1,4 +1,4 @@
-"""The data that the coordinator and the consumers share: frozen values without behaviour.
+"""Shared data of coordinator and consumers: frozen values without behaviour.
 
 Partition numbers, epochs and incarnations are `int`; times are seconds since 1970 in `float`, in fields that end in
 `_at`; durations end in `_s`. JSON names and versions are in `codec`, paths in `names`.

@@ -1,4 +1,4 @@
-"""What ZooKeeper holds of a consumer: its registration, the claim of its id, what a person wants of it, and its fleet."""
+"""ZooKeeper's data on a consumer: registration, claim of the id, directive and fleet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,13 @@ from coordinator_tasks.core.model.topic import FORMATS
 class Member:
     """`/members/[CONSUMER]`: a registered consumer.
 
-    `topics`: names and regular expressions; empty = any topic. `process`: the name of its process on its host, which
-    its successor there asks about; empty = unknown. `formats`: the `FORMATS` that it reads. `release`: the one that it runs,
-    empty = one that does not say it. `spark_ui`: the address of its Spark UI, `application_id`: of its Spark application;
-    empty = none; both as it says them, so they are checked where they are shown (`links`). `problem`: why its
-    registration cannot be read; then nothing but its id is known.
+    - `topics`: names and regular expressions; empty = any topic.
+    - `process`: name of the process on its host, for the check by a successor on that host; empty = unknown.
+    - `formats`: the `FORMATS` that the consumer reads.
+    - `release`: the release of the consumer; empty = not reported.
+    - `spark_ui`: address of the Spark UI; `application_id`: id of the Spark application; empty = none. Both are
+      unchecked reports, so `links` checks them before display.
+    - `problem`: why the registration cannot be read; then only the id is known.
     """
 
     consumer: str
@@ -37,16 +39,16 @@ class Member:
 
 
 class Ending(StrEnum):
-    """How we know that an incarnation is over."""
+    """How the end of an incarnation is known."""
 
-    LEFT = "left"  # it left cleanly and said so by number
-    REAPED = "reaped"  # its launcher saw all its processes end, or its successor on the same host found its own gone
-    REFUSED = "refused"  # its own address refused for a session time-out
+    LEFT = "left"  # left cleanly and reported its incarnation
+    REAPED = "reaped"  # the launcher saw all processes end, or the successor on the same host found none of them left
+    REFUSED = "refused"  # the consumer's own address refused for a session time-out
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """First seen absent at `since_at`; its address has refused every connection since `refused_at` (0 = it has not)."""
+    """First seen absent at `since_at`; the address has refused every connection since `refused_at` (0 = not refused)."""
 
     incarnation: int
     since_at: float
@@ -55,16 +57,16 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class IdClaim:
-    """`/ids/[CONSUMER]`: the counter of incarnations, and what is known of the ended ones.
+    """`/ids/[CONSUMER]`: the counter of incarnations, and facts about the ended ones.
 
     - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 = unknown,
-      because an older release has written it).
-    - `answered`: the last incarnation whose interface has answered us.
-    - `refused_at`: since when the address of `registered`, while it is registered, has refused (0 = it does not): a dead
+      because an older release wrote the claim).
+    - `answered`: the last incarnation whose interface has answered the coordinator.
+    - `refused_at`: since when the address of the still registered incarnation has refused (0 = no refusal): a dead
       process stays registered for a session time-out.
-    - `registrations`: the times of the last few; many of them in a short time show that the id flaps.
-    - `reasons`: why some of the `ended` incarnations ended, and `failed_at`: when that was noted.
-    - `version`: the znode's. A registration raises it, so that it guards every write that relies on an absence.
+    - `registrations`: the times of the last few registrations; many within a short time show that the id flaps.
+    - `reasons`: why some of the `ended` incarnations ended; `failed_at`: when the reason was noted.
+    - `version`: the znode's. A registration raises the version, which guards every write that relies on an absence.
     """
 
     consumer: str
@@ -88,7 +90,7 @@ class IdClaim:
 class Isolation:
     """The consumer may run nothing.
 
-    `incarnation` 0 = any; `readmit`: let it in when it confirms that it runs nothing.
+    `incarnation` 0 = any; `readmit`: end the isolation once the consumer confirms that nothing runs.
     """
 
     by: str
@@ -99,16 +101,16 @@ class Isolation:
     readmit: bool = False
 
     def is_over(self, now: float) -> bool:
-        """Whether it is to end as soon as the consumer has confirmed that it runs nothing."""
+        """Return whether the isolation ends as soon as the consumer has confirmed that nothing runs."""
         return self.readmit or 0 < self.until_at <= now
 
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The consumer is to give all its partitions away.
+    """The consumer has to give all its partitions away.
 
-    `incarnation` 0 = any, as a person wants it; else the incarnation itself wants to leave. `leaving`: the
-    incarnation that was asked to end while a person's draining stands here (0 = none).
+    `incarnation` 0 = any, by a person's request; else this incarnation itself wants to leave. `leaving`: the
+    incarnation that was asked to end while a person's draining is stored here (0 = none).
     """
 
     by: str
@@ -119,16 +121,16 @@ class Draining:
 
 
 MAX_RESTART_S = 86_400.0
-"""How long a planned restart may last."""
+"""Longest duration of a planned restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRestart:
-    """The process of this `incarnation` ends, and a process of the same id is there before `until_at`.
+    """The process of this `incarnation` ends, and a process of the same id starts before `until_at`.
 
-    Its partitions wait for that one. `moves`: they move away meanwhile, and return; then `partitions` (by topic) are those
-    that it had. `capacity`, `rack` and `attributes` are those of its registration, so that its absence causes no plan. After
-    `until_at` it is as if it had never been asked for.
+    The partitions wait for the new process. With `moves` they move away meanwhile, and return; `partitions` (by topic)
+    then lists the former partitions. `capacity`, `rack` and `attributes` are those of the registration, so that the
+    absence causes no plan. After `until_at` the planned restart has no effect.
     """
 
     by: str
@@ -143,13 +145,15 @@ class PlannedRestart:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, now: float) -> bool:
-        """Whether it has not run out; one that begins further ahead than it lasts was noted by a clock that has jumped."""
+        """Return whether the restart has not expired. A start further ahead than the duration comes from a clock that
+        jumped and does not count.
+        """
         return 0 < self.until_at - now <= 2 * (self.until_at - self.at)
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """`/directives/[CONSUMER]`; `version` is the znode's (-1 = there is none)."""
+    """`/directives/[CONSUMER]`; `version` is the znode's (-1 = no znode)."""
 
     consumer: str
     isolation: Isolation | None = None
@@ -160,7 +164,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class FleetVersion:
-    """What consumers of a fleet run; the fields are those of `Fleet`."""
+    """The version that consumers of a fleet run; the fields are those of `Fleet`."""
 
     application: str
     arguments: tuple[str, ...] = ()
@@ -173,11 +177,12 @@ class FleetVersion:
 class Fleet:
     """`/fleet/[APP]`: the consumers that should run. `application` is the path of the Spark application.
 
-    `environment`: variables of the consumers' processes, not secret. `code`: the version of the code; `{code}` in
-    `application` and `arguments` stands for it. `replaced`: consumer → the incarnation that a redeployment ends.
-    `name`: of the version that these fields are; `versions`: name → another one that it had, or that it gets.
-    `runs`: consumer → the name of the version that it runs, if that is another one: only while an upgrade is under way.
-    `problem`: what of it cannot be read and is left out; without an `application`, all of it.
+    - `environment`: variables of the consumers' processes, not secret.
+    - `code`: version of the code; `{code}` in `application` and `arguments` stands for this version.
+    - `replaced`: consumer → the incarnation that a redeployment ends.
+    - `name`: name of the version in these fields; `versions`: name → another former or coming version.
+    - `runs`: consumer → name of its version, if different from `name`: only during an upgrade.
+    - `problem`: which fields cannot be read and are left out; without an `application`, all fields.
     """
 
     app: str

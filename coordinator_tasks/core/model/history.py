@@ -1,4 +1,4 @@
-"""What the history keeps: moves, their reasons, pauses, and who asked."""
+"""Contents of the history: moves, their reasons, pauses, and actions with their authors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ from coordinator_tasks.core.names import spelled
 class MoveKind(StrEnum):
     """How a partition changes hands."""
 
-    START = "start"  # nobody may run it: assigned at once
-    HANDOFF = "handoff"  # from its one possible owner by a release
+    START = "start"  # no possible owner: assigned at once
+    HANDOFF = "handoff"  # from the only possible owner, by a release
     BARRIER = "barrier"  # several possible owners: all confirm closed first
     STOP = "stop"  # closed without a new owner
-    ADOPT = "adopt"  # it runs there already (after ZooKeeper was lost or restored)
-    RESTART = "restart"  # the same consumer starts again what it holds
+    ADOPT = "adopt"  # already running there (after ZooKeeper was lost or restored)
+    RESTART = "restart"  # the same consumer starts its partition again
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition's change of owner in a plan; an empty name = nobody."""
+    """One partition's change of owner in a plan; an empty name = no consumer."""
 
     partition: int
     giver: str
@@ -31,7 +31,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A sentence that says why these partitions are where they are, or why they move."""
+    """A sentence that explains the place or the move of these partitions."""
 
     text: str
     partitions: tuple[int, ...]
@@ -39,11 +39,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a plan is as it is: the strategy, a digest of everything that it was given, and its reasons.
+    """Reasons of a plan: the strategy, a digest of all inputs, and sentences.
 
-    `moves`: of partitions that change hands; `stays`: of the others and of those without an owner (not kept in the
-    history). Of a reset of offsets: `was_at` = partition → its committed offset before, if it had one; `undoes` = the
-    rebalance whose reset this one takes back.
+    `moves`: about partitions that change hands; `stays`: about the other partitions and those without an owner (not
+    kept in the history). For a reset of offsets: `was_at` = partition → committed offset before the reset, if any;
+    `undoes` = the rebalance whose reset this reset reverts.
     """
 
     strategy: str
@@ -57,7 +57,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who ran a transition: kind `airflow` (dag, run, task, try), `loop` or `command` (who)."""
+    """Actor of a transition: kind `airflow` (dag, run, task, try), `loop` or `command` (who)."""
 
     kind: str
     who: str = ""
@@ -68,19 +68,19 @@ class Actor:
 
     @property
     def dag_name(self) -> str:
-        """The DAG as Airflow's pages show it: a form has the spelling of its command, after the prefix of the site."""
+        """Return the DAG id in Airflow's pages: the spelling of the form's command, after the site's prefix."""
         form = self.task and self.dag.endswith(self.task)
         return f"{self.dag.removesuffix(self.task)}{spelled(self.task)}" if form else self.dag
 
     @property
     def named(self) -> str:
-        """The person, or the run that nobody has asked for."""
+        """Return the person, or the run if no person started the run."""
         return self.who or f"{self.dag_name} {self.run}"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A field of a stored node (`config/orders`) that an action has changed; `before` and `after` are JSON, shortened."""
+    """A field of a stored node (`config/orders`), changed by an action; `before` and `after` are JSON, shortened."""
 
     node: str
     field: str
@@ -90,7 +90,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`/history/:asked/[SEQ]`: an action that a person asked for, written in the transaction that does it.
+    """`/history/:asked/[SEQ]`: an action requested by a person, written in the action's own transaction.
 
     `actor` is Airflow's user with the run, or the operating system's user; `about`: the topic, consumer or fleet.
     """
@@ -108,14 +108,14 @@ class Asked:
 class Pause:
     """How long one moved partition stood still. Times are ZooKeeper's, in seconds since 1970; `None` = unknown.
 
-    - `last_at`: the giver's last record passed the sink; `released_at`: its release was written; `first_at`: the taker's
-      first record passed the sink.
-    - `records`, `size`: that waited for the taker's first batch, and their bytes where records are measured.
-    - `wait_s`, the total: the longest that one of them waited; `None` = nothing waited. `error_s`: the true wait lies within
-      this of `wait_s`.
-    - `least`: the giver did not say when its last record passed, so `wait_s` counts from the plan or the release. It waited
-      at most `most_s`, since the giver's last commit (`None` = unknown).
-    - `usual_s`: the longest that the same partition stood still in the ten to twenty seconds before (`None` = unknown).
+    - `last_at`: the giver's last record passed the sink; `released_at`: the giver's release was written; `first_at`:
+      the taker's first record passed the sink.
+    - `records`, `size`: number of records that waited for the taker's first batch, and their bytes where measured.
+    - `wait_s`, the total: the longest wait of a record; `None` = no record waited. `error_s`: largest error of
+      `wait_s`.
+    - `least`: the giver did not report its last record, so `wait_s` counts from the plan or the release and is a lower
+      bound. The upper bound is `most_s`, since the giver's last commit (`None` = unknown).
+    - `usual_s`: the longest stall of the same partition in the ten to twenty seconds before (`None` = unknown).
     """
 
     partition: int
@@ -132,33 +132,33 @@ class Pause:
 
     @property
     def total(self) -> "Amount | None":
-        """How long the partition stood still; `None` = nothing waited."""
+        """Return how long the partition stood still; `None` = no record waited."""
         if self.wait_s is None:
             return None
         return Amount(self.wait_s, self.most_s if self.least else self.wait_s)
 
     @property
     def extra(self) -> "Amount | None":
-        """The total without the usual; `None` = nothing waited, or the usual is unknown."""
+        """Return the total without the usual stall; `None` = no record waited, or the usual stall is unknown."""
         return None if self.total is None or self.usual_s is None else self.total.beyond(self.usual_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Seconds, from `least_s` to `most_s` (`None` = nobody knows how many at most)."""
+    """Seconds, from `least_s` to `most_s` (`None` = no known upper bound)."""
 
     least_s: float
     most_s: float | None
 
     def beyond(self, usual_s: float) -> "Amount":
-        """What is left of it without the usual; not below 0."""
+        """Return the amount without the usual stall; not below 0."""
         most_s = None if self.most_s is None else round(max(0.0, self.most_s - usual_s), 4)
         return Amount(round(max(0.0, self.least_s - usual_s), 4), most_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Unmoved:
-    """The longest stall of a partition that did not move: of `partitions` that `consumer` and others report on."""
+    """The longest stall among unmoved partitions: `partitions` counts those that `consumer` and others report."""
 
     partitions: int
     longest_s: float
@@ -169,9 +169,9 @@ class Unmoved:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """What a rebalance cost. `measured`: partition by partition, sorted.
+    """The cost of a rebalance. `measured`: one entry per partition, sorted.
 
-    `missing`: moved partitions that nobody has measured (yet). `left_out`: sentences about answers that cannot be true.
+    `missing`: moved partitions without a measurement (yet). `left_out`: sentences about implausible answers.
     """
 
     measured: tuple[Pause, ...] = ()
@@ -182,12 +182,15 @@ class Pauses:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`/history/[TOPIC]/[SEQ]`: one transition, written in its own transaction.
+    """`/history/[TOPIC]/[SEQ]`: one transition, written in the transition's own transaction.
 
-    `lasted_s`: how long the topic was in `source`; `rebalance_s`: how long the rebalance has taken so far.
-    `incarnations`: consumer → the incarnation that may run its partitions; with the moves they tell who may have
-    processed what. `plan`: why the strategy moved what it moved, if one was asked. `pauses`: in the record that ends a
-    rebalance, written when it is measured. `unasked`: nobody asked for its cause. `sequence`: the node's number (-1 before it is written).
+    - `lasted_s`: how long the topic was in `source`; `rebalance_s`: duration of the rebalance so far.
+    - `incarnations`: consumer → the incarnation that may run its partitions; together with the moves they tell which
+      incarnation may have processed a partition.
+    - `plan`: the strategy's reasons for its moves, if a strategy was asked.
+    - `pauses`: only in the record that ends a rebalance, added after the measurement.
+    - `unasked`: the cause was not requested.
+    - `sequence`: the node's number (-1 before the write).
     """
 
     topic: str

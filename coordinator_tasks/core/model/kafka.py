@@ -1,4 +1,4 @@
-"""What Kafka says of a topic."""
+"""Kafka's data on a topic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,10 +8,9 @@ from coordinator_tasks.core.model.topic import LastPass, Token
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """What Kafka says of a topic: its id, and its partitions 0..count-1.
+    """Kafka's description of a topic: the id, and partitions 0..count-1.
 
-    `racks`: partition → the racks of its replicas' brokers, the preferred leader's first; empty if brokers have no
-    racks.
+    `racks`: partition → racks of the replicas' brokers, the preferred leader's first; empty if brokers have no racks.
     """
 
     topic: str
@@ -22,9 +21,9 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed group offset, with what its metadata says; `token` is `None` if the metadata is empty or not ours.
+    """A committed group offset with its metadata; `token` is `None` for empty or foreign metadata.
 
-    `last_pass`: when these records had passed the sink; it counts for the measure of the pause alone.
+    `last_pass`: when the committed records passed the sink; used only to measure pauses.
     """
 
     offset: int

@@ -1,4 +1,4 @@
-"""What a consumer answers for itself."""
+"""A consumer's own answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,14 @@ from coordinator_tasks.core.model.topic import LastPass, Token
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How a consumer has taken up a partition; times in seconds by a clock that never jumps.
+    """How a consumer has taken up a partition; times in seconds by a monotonic clock.
 
-    `waited`: records that waited for its first batch: the log's end as known then, minus where it began; 0 if it found
-    nothing left before. `ago_s`: how long before this answer its first record had passed the sink (`None` = none has).
-    `batch_s`: how long that batch took. `released_s`: from its read of the release until then (`None` = there was none).
-    `last_pass`: what the last commit of the owner before says.
+    - `waited`: records that waited for the first batch: the known end of the log minus the first offset; 0 if the
+      consumer found no waiting record before.
+    - `ago_s`: seconds between the first record's pass of the sink and this answer (`None` = no record has passed).
+    - `batch_s`: duration of the first batch.
+    - `released_s`: seconds from reading the release to the first pass (`None` = no release).
+    - `last_pass`: as in the previous owner's last commit.
     """
 
     waited: int
@@ -27,9 +29,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The longest stall of the partitions that a consumer kept while it acted on an epoch.
+    """The longest stall of the partitions that a consumer kept while acting on an epoch.
 
-    `longest_s`: of `partition`, among `partitions` of them; `before_s`: the longest in the ten to twenty seconds before.
+    `longest_s`: of `partition`, the longest among `partitions` kept partitions; `before_s`: the longest in the ten to
+    twenty seconds before.
     """
 
     longest_s: float
@@ -40,7 +43,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Overwritten:
-    """Who has committed a partition under an older token than its owner's, and how long ago the owner last saw that.
+    """A commit under an older token than the owner's: by whom, and how long ago the owner last saw such a commit.
 
     `by` is empty for a client without a token; `epoch`: of the older token, 0 = none.
     """
@@ -54,10 +57,12 @@ class Overwritten:
 class RunningPartition:
     """One partition that a consumer runs. `position` is the next offset to process; `lag_records` is None if unknown.
 
-    `started`: its start position is committed under `token`, and it was part of a planned batch or at the log's end.
-    `rate`: records per second that are written to it; `record_bytes`: their average size; `None` if unknown.
-    `closing`: it is no longer held, and a batch with it is running. `taken`: how it was taken up, once that is known.
-    `overwritten`: whose commit the owner has written over, within the last five minutes.
+    - `started`: the start position is committed under `token`, and the partition was in a planned batch or at the log's
+      end.
+    - `rate`: records per second written to the partition; `record_bytes`: average record size; `None` if unknown.
+    - `closing`: no longer held, but a batch with the partition is running.
+    - `taken`: how the partition was taken up, once known.
+    - `overwritten`: the foreign commit that the owner has overwritten within the last five minutes.
     """
 
     position: int
@@ -73,10 +78,10 @@ class RunningPartition:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a consumer cannot process at present, and tries again: a sink or a pipeline fails for the reason `why`.
+    """Processing that fails and is retried: a sink or a pipeline fails for the reason `why`.
 
-    `partitions`: those that wait; empty = the topic is not read at all. It has failed `tries` times, since `for_s` seconds;
-    `next_s`: seconds until the next try, 0 = it is under way or due. `away`: the sink itself does not answer.
+    `partitions`: the waiting partitions; empty = the topic is not read at all. `tries` tries have failed within `for_s`
+    seconds; `next_s`: seconds until the next try, 0 = under way or due. `away`: the sink itself does not answer.
     """
 
     partitions: tuple[int, ...]
@@ -87,16 +92,17 @@ class Failure:
     away: bool = False
 
     def concerns(self, partition: int) -> bool:
-        """Whether the partition is not processed for this reason."""
+        """Return whether the failure stops the partition."""
         return not self.partitions or partition in self.partitions
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """What a consumer says of one topic. `acted_epoch` 0 = it has acted on nothing yet.
+    """A consumer's status of one topic. `acted_epoch` 0 = no node acted on yet.
 
-    `held`: partition → epoch of everything that its accepted node lets it run or take over, started or not. After a
-    loss of ZooKeeper nothing else tells it. `stalls`: epoch → how what it kept was disturbed, of the last few epochs.
+    `held`: partition → epoch of every partition that the accepted node lets the consumer run or take over, started or
+    not. After a loss of ZooKeeper this is the only source. `stalls`: epoch → the longest stall of kept partitions, for
+    the last few epochs.
     """
 
     generation: str
@@ -114,7 +120,7 @@ class TopicStatus:
 class ConsumerStatus:
     """The answer of a consumer's own interface.
 
-    `asked_s`, `answered_s`: between these monotonic times of the one who asked it was made (0 = unknown).
+    `asked_s`, `answered_s`: times of request and answer by the asking process's monotonic clock (0 = unknown).
     """
 
     consumer: str
@@ -129,23 +135,23 @@ class ConsumerStatus:
 
     @property
     def leaves(self) -> bool:
-        """Whether the process is about to end: it closes what it runs, and begins nothing more."""
+        """Return whether the process is about to end: its partitions close, and none starts."""
         return self.health == "leaving" or self.health.startswith("failed: ")
 
 
 class Silence(StrEnum):
     """Why a consumer's interface gave no usable answer."""
 
-    REFUSED = "refused"  # the host refuses the connection: nobody listens on the port
+    REFUSED = "refused"  # the host refuses the connection: no process listens on the port
     SILENT = "silent"  # no answer within the limit, or the host drops packets
-    FOREIGN = "foreign"  # something else answers there (another id, cluster or incarnation)
+    FOREIGN = "foreign"  # another program, id, cluster or incarnation answers
     BROKEN = "broken"  # an answer that is not a status
-    UNASKED = "unasked"  # a bound of the look was used up: nothing is known
+    UNASKED = "unasked"  # the bound on requests was used up: nothing is known
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """No usable answer from the consumer's interface, and what happened in a sentence."""
+    """The interface gave no usable answer; `detail` says what happened."""
 
     silence: Silence
     detail: str

@@ -1,4 +1,4 @@
-"""What ZooKeeper holds of a topic: its node, its state, its configuration, and the releases of its partitions."""
+"""ZooKeeper's data on a topic: node, state, configuration, and the releases of the partitions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """The state of a topic; it sums up its partitions."""
+    """The state of a topic, which sums up the partitions."""
 
     INITIAL = "Initial"
     STARTING = "Starting"
@@ -15,7 +15,7 @@ class State(StrEnum):
 
 
 class StartRule(StrEnum):
-    """Where a partition begins that has no committed offset (Kafka's `auto.offset.reset`)."""
+    """Where a partition without a committed offset begins (Kafka's `auto.offset.reset`)."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -24,7 +24,7 @@ class StartRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Token:
-    """Who may commit, compared by the epoch of acquisition first. The metadata of every committed offset holds it."""
+    """The right to commit, compared by the epoch of acquisition first. Every commit's metadata includes the token."""
 
     epoch: int
     incarnation: int
@@ -33,7 +33,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """A partition moves from the one consumer that may run it to another one; `epoch` is that of the plan."""
+    """A partition moves from its only possible owner to another consumer; `epoch` is the plan's."""
 
     giver: str
     taker: str
@@ -42,11 +42,11 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class Ago:
-    """How many seconds before it wrote a release its giver had done something, by a clock that never jumps.
+    """Seconds between the giver's last steps and its release, by a monotonic clock.
 
-    `read_s`: read the node with the hand-off. `passed_s`: its last record had passed the sink; `empty_s`: it last knew that
-    nothing was left beyond what it had read (`None` = never in this ownership). `usual_s` is no time ago: the longest stall of the
-    partition in the ten to twenty seconds before.
+    `read_s`: since reading the node with the hand-off. `passed_s`: since the last record passed the sink; `empty_s`:
+    since the giver last knew that no further record waited (`None` = never in this ownership). `usual_s` is a duration:
+    the longest stall of the partition in the ten to twenty seconds before.
     """
 
     read_s: float | None = None
@@ -57,9 +57,9 @@ class Ago:
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """When the committed records of a partition had passed the sink, in a form that outlives their consumer.
+    """When the committed records of a partition passed the sink, in a form that outlives the consumer.
 
-    They passed `after_s` after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
+    The records passed `after_s` after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
     """
 
     epoch: int
@@ -69,10 +69,10 @@ class LastPass:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What the giver writes on the partition's node after its last commit.
+    """The giver's note on the partition's node after its last commit.
 
-    `epoch`: of the hand-off; `token`: under which `offset` was committed. `ago`: when it did what; it counts for the
-    measure of the pause alone.
+    `epoch`: of the hand-off; `token`: the token of the commit of `offset`. `ago`: the giver's last steps, used only to
+    measure pauses.
     """
 
     epoch: int
@@ -86,7 +86,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Where a person wants a partition to continue. It counts as a commit under a token of `epoch`."""
+    """The offset at which a person wants a partition to continue; counts as a commit under a token of `epoch`."""
 
     offset: int
     epoch: int
@@ -96,15 +96,15 @@ class Seek:
 class TopicNode:
     """`/assignments/[TOPIC]`: everything that consumers act on. Every write raises `epoch` by at least one.
 
-    - `assignments`: partition → consumer; `since`: partition → the epoch at which that holding began.
+    - `assignments`: partition → consumer; `since`: partition → the epoch at which the holding began.
     - `handoff`: partition → its hand-off. A partition in neither is being closed everywhere, or has no owner.
-    - `incarnations`: consumer → the incarnation that may run its partitions; another one runs nothing.
-    - `guarded`: partitions whose last owner may still have a process, and has not released them. The new owner waits until
-      its start commit has stood for longer than the commit time-out.
-    - `supersedes`: generation → its largest acted epoch that went into this node. A consumer that acts on another
-      generation accepts this node only if its own acted epoch is covered here.
-    - `initial_partitions`: partitions with this number or a larger one appeared later and start at their beginning.
-    - `seeks`: partition → where a person wants it to continue, kept until an owner confirms that it has started there.
+    - `incarnations`: consumer → the incarnation that may run its partitions; other incarnations run nothing.
+    - `guarded`: partitions whose last owner may still have a process, and has not released them. The new owner waits
+      until its start commit has survived the commit time-out.
+    - `supersedes`: generation → the largest acted epoch that went into this node. A consumer on another generation
+      accepts this node only if its own acted epoch is covered here.
+    - `initial_partitions`: partitions from this number on appeared later and start at their beginning.
+    - `seeks`: partition → the offset requested by a person, kept until an owner confirms the start there.
     - `properties`: further consumer properties, none of them secret.
     """
 
@@ -131,13 +131,14 @@ class TopicNode:
 class TopicState:
     """`/state/[TOPIC]`. A missing node is `Initial`.
 
-    - `to_start`, `to_close`: consumer → partitions that it has not confirmed yet.
-    - `epochs`: partition → the epoch of the plan that put it there.
-    - `targets`: consumer → incarnation, of those that the last plan counted with; `planned`: a digest of everything
-      else that it was made from. A difference from either causes the next plan.
-    - `restarts`: consumer → how often it was told to start what it owns and does not run.
-    - `recovered`: consumer → when its answers have led to recoveries; after several of them they do not count any more.
-    - `rebalance`: its name from its first plan, at `began_at`, until Stable.
+    - `to_start`, `to_close`: consumer → partitions without its confirmation.
+    - `epochs`: partition → the epoch of the plan that entered the partition here.
+    - `targets`: consumer → incarnation, the consumers of the last plan; `planned`: a digest of all other inputs of that
+      plan. A difference from either causes the next plan.
+    - `restarts`: consumer → number of orders to start its idle partitions.
+    - `recovered`: consumer → times at which its answers caused recoveries; after several of them its answers do not
+      count.
+    - `rebalance`: name of the rebalance from the first plan, at `began_at`, until Stable.
     """
 
     state: State
@@ -156,11 +157,12 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """A person wants the assignment as it was before `rebalance`; pins come before it, the strategy after it.
+    """A person wants the assignment from before `rebalance`. Pins take precedence, and the strategy places the
+    remaining partitions.
 
     - `assignments`: partition → consumer, also of partitions that stay.
-    - `targets`: consumer → incarnation of those that could be given partitions then: the roll back ends when they change.
-    - `for_s`: it ends so many seconds after `at` instead; 0 = when the targets change.
+    - `targets`: consumer → incarnation of the targets at that time: the roll back ends when the targets change.
+    - `for_s`: the roll back ends this many seconds after `at` instead; 0 = when the targets change.
     """
 
     rebalance: str
@@ -174,10 +176,10 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """An upgrade reserves `partitions` for `consumers`, and keeps these from all other partitions.
+    """An upgrade reserves `partitions` for `consumers`, and gives these consumers no other partitions.
 
-    Pins and a roll back come before it. A side without a consumer that may be given partitions leaves its own to the other
-    side. `app`: the fleet that is upgraded.
+    Pins and a roll back take precedence. A side without a possible consumer leaves its partitions to the other side.
+    `app`: the upgraded fleet.
     """
 
     app: str
@@ -187,7 +189,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's answer to one plan: that with this `digest` of its inputs and moves. `granted` False = it is rejected."""
+    """A person's answer to the plan whose inputs and moves have this `digest`. `granted` False = rejected."""
 
     digest: str
     granted: bool
@@ -198,7 +200,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """`/config/[TOPIC]`: what a person wants for this topic. An empty `strategy` is the cluster's."""
+    """`/config/[TOPIC]`: a person's settings for this topic. An empty `strategy` means the cluster's strategy."""
 
     topic: str
     topic_id: str
@@ -219,8 +221,9 @@ class TopicConfig:
 
 
 CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)
-"""What a topic's node repeats of its configuration."""
+"""Configuration fields that a topic's node repeats."""
 SEEKS, PROPERTIES, PACKED = "seeks", "properties", "packed"
 FORMATS = (SEEKS, PROPERTIES, PACKED)
-"""What this release reads in a topic's node and an older one does not: 0.1.0 none of it, 0.2.0 not the packed form. A consumer
-that does not read it refuses such a node, and holds."""
+"""Fields of a topic's node that this release reads and an older one may not: 0.1.0 reads none, 0.2.0 not the packed
+form. A consumer that cannot read a field refuses such a node, and holds.
+"""
