@@ -1,1 +1,1 @@
-"""The rules for fleets: growth, upgrades, and what a fleet may set. Pure."""
+"""Rules for fleets: growth, upgrades, and permitted settings. Pure."""

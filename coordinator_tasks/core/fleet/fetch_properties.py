@@ -1,7 +1,7 @@
-"""The consumer properties that a topic may have: how its records are fetched, and nothing else.
+"""The consumer properties that a topic may set: how records are fetched, and nothing else.
 
-They stand in ZooKeeper in the clear, and every consumer of the topic gives them to its Kafka client. So a property
-must be in this table, with a value that librdkafka takes; no address, login, file or group is in it. Pure.
+ZooKeeper stores the properties in the clear, and every consumer of the topic passes them to its Kafka client. So a
+property must be in this table, with a value that librdkafka takes; no address, login, file or group is included. Pure.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ JAVA_NAMES: Mapping[str, str] = {
 
 
 def checked(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties under librdkafka's names. Raises `Refused`, without the value of a property that may not be set."""
+    """Return the properties under librdkafka's names. Raises `Refused`, without the value of a forbidden property."""
     for name, value in properties.items():
         problem = _problem(name, value)
         if problem:
@@ -40,7 +40,7 @@ def checked(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def usable(stored: Mapping[str, object]) -> dict[str, str]:
-    """The stored properties that a topic may have, under librdkafka's names; an older release stored others as well."""
+    """Return the permitted stored properties under librdkafka's names; an older release stored others as well."""
     found = {JAVA_NAMES.get(name, name): value for name, value in sorted(stored.items()) if not _problem(name, value)}
     return {name: str(value) for name, value in sorted(found.items())}
 
@@ -61,7 +61,7 @@ def _problem(name: str, value: object) -> str:
 
 
 def _number(value: object, most: int) -> int:
-    """The whole number of the text; -1 = it is none, or it is greater than `most`."""
+    """Return the whole number in the text; -1 = not a whole number, or greater than `most`."""
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > len(str(most)):
         return -1
     return int(value) if int(value) <= most else -1

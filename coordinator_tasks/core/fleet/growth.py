@@ -1,8 +1,9 @@
-"""How many consumers a fleet needs, by measured rates. Pure: measurements, past decisions and limits give one decision with reasons.
+"""The number of consumers that a fleet needs, by measured rates. Pure: a decision with reasons follows from
+measurements, past decisions and limits.
 
-A partition needs its rate divided by the wanted utilisation, and its lag divided by the time to catch up. A consumer gives what
-it was measured to read while it had a backlog throughout. Moving goes before growing, growing is undone when throughput has not risen, and nothing
-is decided on measurements that are old, or while partitions or processes change.
+A partition needs its rate divided by the wanted utilisation, plus its lag divided by the time to catch up. A consumer's
+capacity is its measured read rate while it had a backlog throughout. Moving goes before growing, and growing is undone
+when throughput has not risen. Nothing is decided on old measurements, or while partitions or processes change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,22 +19,22 @@ from coordinator_tasks.core.text.partition_text import agreed, counted, named, s
 
 MAX_CONSUMERS = 1_000
 MAX_KEPT = 50
-"""Decisions that are kept."""
+"""Number of decisions kept."""
 MAX_MOVES = 5
-"""Of one decision: the next one sees what they did."""
+"""Moves of one decision; the next decision sees their effect."""
 RISE = 0.25
-"""The share of the expected rise in throughput that a growth has to bring, or it is undone."""
+"""Share of the expected rise in throughput below which a growth is undone."""
 BLOCKED_WINDOWS = 10
-"""Windows for which a growth is not tried again after it was undone; each further time of a day doubles them."""
+"""Windows without a new growth after an undone one; each further undone growth of a day doubles the number."""
 REMEMBERED_S = 86_400.0
 STEP = 4
-"""A growth at most doubles the consumers, or adds so many if that is more: its effect is to be seen first."""
+"""A growth at most doubles the consumers, or adds this many if that is more: the effect has to be seen first."""
 SLACK = 0.9
-"""A smaller fleet has to do with this share of its capacity, so that it does not grow again at once."""
+"""A smaller fleet has to need at most this share of its capacity, so that it does not grow again at once."""
 
 
 class Kind(StrEnum):
-    """What is to be done."""
+    """Kinds of decisions."""
 
     HOLD = "hold"
     MOVE = "move"
@@ -50,11 +51,12 @@ CHANGES = frozenset({Kind.GROW, Kind.SHRINK, Kind.UNDO})
 class Limits:
     """A person's limits for one fleet; times in seconds.
 
-    - `least`, `most`: consumers; `spare`: so many more than needed are kept warm.
+    - `least`, `most`: number of consumers; `spare`: consumers kept warm beyond the need.
     - `utilisation`: the share of a consumer's capacity that its partitions' rates may take, 0 < u <= 1.
-    - `catch_up_s`: within this time a backlog is to be read; `start_up_s`: from a launch until it reads.
-    - `window_s`: how long after that an effect is judged; `grow_pause_s`, `shrink_pause_s`: between two steps.
-    - `act` False = shadow mode: it only says what it would do.
+    - `catch_up_s`: time to read a backlog; `start_up_s`: time from a launch to the first read.
+    - `window_s`: time after the start-up until an effect is judged; `grow_pause_s`, `shrink_pause_s`: time between two
+      steps.
+    - `act` False = shadow mode: decisions are only reported.
     """
 
     least: int = 1
@@ -69,7 +71,7 @@ class Limits:
     act: bool = False
 
     def check(self) -> None:
-        """Raises `BadGrowth`."""
+        """Raise `BadGrowth` for limits out of range."""
         if not 1 <= self.least <= self.most <= MAX_CONSUMERS:
             raise BadGrowth(
                 f"a fleet cannot grow from {self.least} to {self.most} consumers; give a least and a most from 1 to "
@@ -89,9 +91,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One partition: records/s that are written to it (`rate`) and read from it (`read`), and its lag in records.
+    """One partition: records/s written (`rate`) and read (`read`), and the lag in records.
 
-    `pin`: to whom it is pinned, empty = to nobody; `frozen`: its topic is, so that moves do nothing.
+    `pin`: the consumer to which the partition is pinned, empty = none; `frozen`: the topic is frozen, so that moves do
+    nothing.
     """
 
     topic: str
@@ -106,9 +109,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look. `busy`: consumer → records/s that it read while it had a backlog throughout.
+    """One observation. `busy`: consumer → records/s read while the consumer had a backlog throughout.
 
-    `unsure`: why nothing may be decided now (old measurements, an upgrade, an unfinished rebalance); empty = it may.
+    `unsure`: why no decision is possible now (old measurements, an upgrade, an unfinished rebalance); empty = possible.
     """
 
     now: float
@@ -128,7 +131,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that is to move."""
+    """A partition that has to move."""
 
     topic: str
     partition: int
@@ -138,9 +141,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done at `at`: from `count` consumers to `desired`; `leaves`: whom to drain for it.
+    """A step at `at`: from `count` consumers to `desired`; `leaves`: consumers to drain for this step.
 
-    `throughput`: records/s that were read then, `lag`: records. `acted` False = it was only said.
+    `throughput`: records/s read at that time, `lag`: records. `acted` False = only reported.
     """
 
     kind: Kind
@@ -156,23 +159,23 @@ class Decision:
 
     @property
     def text(self) -> str:
-        """For a person."""
+        """Return the reasons for a person."""
         where = f" to {counted(self.desired, 'consumer')}" if self.kind in CHANGES else ""
         return f"{self.kind}{where}: {'; '.join(self.reasons)}"
 
     @property
     def said(self) -> str:
-        """The same, cut: what is written as the reason of what is done."""
+        """Return the text, cut, as the stored reason of the action."""
         return self.text[:240].strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is kept between two looks.
+    """What is kept between two observations.
 
-    `capacity`: records/s of one consumer, as measured while it was busy; 0 = never yet. `decisions`: that changed something
-    or would, oldest first. `wanted`: when which number was needed, of the first look and of those since, without each
-    that a later one has reached.
+    `capacity`: records/s of one consumer, as measured while busy; 0 = never measured. `decisions`: real or reported
+    changes, oldest first. `wanted`: (time, consumers needed) pairs, from the first observation on; a pair that a later
+    need equals or exceeds is dropped.
     """
 
     capacity: float = 0.0
@@ -182,7 +185,7 @@ class Memory:
 
 
 def decide(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
-    """The decision, and what to keep. A decision that acts is to be kept with what it does."""
+    """Return the decision and the next memory. Store a decision that acts together with its action."""
     count = len(seen.consumers)
     if seen.unsure:
         return _kept(_said(Kind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
@@ -233,15 +236,15 @@ def _decided(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float],
 
 
 def _wanted(memory: Memory, now: float, desired: int) -> tuple[tuple[float, int], ...]:
-    """What of the numbers has to be known to say for how long fewer would have done, however long that is."""
-    past = [one for one in memory.wanted if one[0] <= now]  # others are of a clock that was ahead
+    """Return the pairs needed to tell how long a smaller fleet has been enough."""
+    past = [one for one in memory.wanted if one[0] <= now]  # other times come from a clock that was ahead
     return (*past[:1], *(one for one in past[1:] if one[1] > desired), (now, desired))
 
 
 def _capacity(limits: Limits, seen: Seen, memory: Memory) -> float:
-    """What one consumer gives: the median of those that were busy, smoothed over the looks.
+    """Return the capacity of one consumer: the median of the busy consumers, smoothed over the observations.
 
-    It does not fall while a growth is judged: where the sink is the limit, more consumers each read less.
+    The capacity does not fall while a growth is judged: where the sink is the limit, more consumers each read less.
     """
     if not seen.busy:
         return memory.capacity
@@ -256,9 +259,10 @@ def _need(limits: Limits, one: Load) -> float:
 
 
 def _needs(limits: Limits, seen: Seen, memory: Memory) -> tuple[list[float], dict[str, float]]:
-    """What each partition needs, at most one consumer, and each owner for those that nobody can take from it.
+    """Return the need of each free partition, at most one consumer's capacity, and the need bound to each owner.
 
-    With what piles up until a new consumer reads. What is pinned to one that is not there goes where the strategy puts it.
+    The needs include the backlog until a new consumer reads. A partition pinned to an absent consumer counts as free:
+    the strategy places the partition.
     """
     rates = sum(one.rate for one in seen.loads)
     grows_by = max(0.0, rates - len(seen.consumers) * memory.capacity) * limits.start_up_s / limits.catch_up_s
@@ -275,13 +279,13 @@ def _needs(limits: Limits, seen: Seen, memory: Memory) -> tuple[list[float], dic
 
 
 def _movable(seen: Seen, memory: Memory) -> set[Load]:
-    """The partitions that may go elsewhere: what a person has pinned, or has frozen with its topic, stays where it is."""
+    """Return the partitions that may move: not frozen, and not pinned by a person."""
     own = own_pins(memory.decisions)
     return {one for one in seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))}
 
 
 def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
-    """The smallest number that can share these needs so that nobody has more than it gives, with the spare ones."""
+    """Return the smallest number of consumers that can share these needs within their capacity, plus the spare ones."""
     most = max(1, min(limits.most, len(needs)))
     first = max(1, min(most, ceil(sum(needs) / capacity - 1e-9)))
     found = next((n for n in range(first, most + 1) if _fits(needs, n, capacity)), most)
@@ -289,7 +293,7 @@ def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
 
 
 def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
-    """Whether so many consumers can share the needs: the largest first, each to who has least."""
+    """Return whether `count` consumers can share the needs: the largest need first, each to the least loaded consumer."""
     loads = [0.0] * count
     heapify(loads)
     for one in sorted(needs, reverse=True):
@@ -298,7 +302,7 @@ def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
 
 
 def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) -> Decision | None:
-    """The way back from a growth that has brought no throughput, once that can be judged; or `None`."""
+    """Return the way back from a growth without more throughput, once that can be judged; else `None`."""
     last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
     if last is None or last.kind is not Kind.GROW or last.desired != len(seen.consumers):
         return None
@@ -307,7 +311,7 @@ def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) 
     if not judged_at <= age < 2 * judged_at or sum(needs) <= last.count * memory.capacity:
         return None
     if 2 * len(seen.busy) < len(seen.consumers):
-        return None  # where the sink is the limit, they all have a backlog
+        return None  # where the sink is the limit, most consumers have a backlog
     more = len(seen.consumers) - last.count
     hoped = last.throughput * (1 + RISE * more / max(1, last.count))
     if seen.throughput >= hoped:
@@ -321,7 +325,7 @@ def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) 
 
 
 def _first_of_row(memory: Memory, last: Decision, judged_at: float) -> Decision:
-    """The first growth of those that were decided before the one before them could be judged."""
+    """Return the first growth of a row in which each was decided before the previous one could be judged."""
     for one in reversed(memory.decisions):
         if one.kind is Kind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
             last = one
@@ -367,12 +371,12 @@ def _fewer(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], d
 
 
 def hot(seen: Seen, memory: Memory) -> tuple[Load, ...]:
-    """The partitions that need more than one consumer gives: no number of consumers can help them."""
+    """Return the partitions that need more than one consumer's capacity: more consumers cannot help."""
     return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
 
 
 def _hot_texts(memory: Memory, too_hot: Sequence[Load]) -> Iterator[str]:
-    """A sentence for each topic; `MAX_MOVES` of them."""
+    """Yield a sentence for each topic, at most `MAX_MOVES`."""
     topics: dict[str, list[Load]] = {}
     for one in too_hot:
         topics.setdefault(one.topic, []).append(one)
@@ -395,7 +399,7 @@ def _bounded(limits: Limits, seen: Seen, count: int, outside: int, why: str) -> 
 
 
 def _left(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
-    """The way to `desired` consumers, or as near to it as frozen topics let it go."""
+    """Return the way to `desired` consumers, or as near as frozen topics allow."""
     count = len(seen.consumers)
     leaves = _cheapest(seen, count - desired)
     if desired < count and not leaves:
@@ -405,9 +409,9 @@ def _left(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
 
 
 def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
-    """At most so many consumers, those first whose partitions have the least backlog, then the fewest and slowest ones.
+    """Return at most `count` consumers to drain: least backlog first, then fewest and slowest partitions.
 
-    None that has partitions of a frozen topic: it would keep them.
+    A consumer with partitions of a frozen topic is left out: it would keep them.
     """
     kept = {one.owner for one in seen.loads if one.frozen}
     costs = {one: (0.0, 0, 0.0) for one in seen.consumers if one not in kept}
@@ -419,14 +423,16 @@ def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
 
 
 def _due_moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
-    """The moves, unless the effect of the last ones, or of another number of consumers, is not known yet."""
+    """Return the moves; empty while the effect of the last moves or of a change of size is not known yet."""
     settling = _recent(memory, seen.now, CHANGES, limits.start_up_s + limits.window_s)
     moving = _recent(memory, seen.now, {Kind.MOVE}, limits.window_s)
     return () if settling or moving else _moves(limits, seen, memory)
 
 
 def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
-    """Movable partitions from who has more than it gives to who has room; one of its own keeps what it has."""
+    """Return moves of movable partitions from overloaded consumers to consumers with room. A consumer keeps its last
+    partition.
+    """
     capacity, found, free = memory.capacity, list[Move](), _movable(seen, memory)
     mine: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
     for load in seen.loads:
@@ -457,7 +463,9 @@ def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
 
 
 def own_pins(decisions: Sequence[Decision]) -> dict[tuple[str, int], str]:
-    """Topic and partition → to whom a move pinned it, since the last change of size: that one ended the pins before."""
+    """Return (topic, partition) → consumer of the pins by moves since the last change of size, which removed earlier
+    pins.
+    """
     found: dict[tuple[str, int], str] = {}
     for past in decisions:
         if past.acted and past.kind in CHANGES:
@@ -484,7 +492,7 @@ def _said(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
 
 
 def _kept(decision: Decision, memory: Memory) -> tuple[Decision, Memory]:
-    """The decision, and the memory with it: one that changes something is among the past ones from then on."""
+    """Return the decision, and the memory with it; only a decision that changes something joins the past ones."""
     past = memory.decisions
     if decision.kind not in (Kind.HOLD, Kind.CANNOT_HELP):
         repeats = past and not decision.acted and not past[-1].acted and past[-1].kind is decision.kind

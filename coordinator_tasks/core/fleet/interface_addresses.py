@@ -1,4 +1,4 @@
-"""Which addresses of consumers' interfaces may be asked. Pure."""
+"""Addresses of consumers' interfaces that may be asked. Pure."""
 
 from ipaddress import ip_address
 
@@ -9,7 +9,7 @@ PLAIN = (
 
 
 def is_plain(address: str) -> bool:
-    """Whether what is sent there, such as the status token, can be read on the way."""
+    """Return whether data sent to the address, such as the status token, travels unencrypted."""
     return not address.lower().startswith("https://")
 
 

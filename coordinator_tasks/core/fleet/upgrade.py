@@ -1,7 +1,8 @@
-"""An upgrade of a fleet: its record, and the next step of it from what is seen. Pure.
+"""An upgrade of a fleet: the record, and the next step from observations. Pure.
 
-Consumers of the new version start beside the old ones and get nothing. Then partitions move to them in steps. Each step is
-held for a time and judged. After the last one the old consumers leave. A step that fails moves everything back.
+Consumers of the new version start beside the old ones without partitions. Then partitions move to the new consumers in
+steps. Each step is held for a time and judged. After the last step the old consumers leave. A failed step moves
+everything back.
 """
 
 import hashlib
@@ -15,9 +16,9 @@ from coordinator_tasks.core.model import FleetVersion
 from coordinator_tasks.core.text.partition_text import agreed, because, counted, joined, named, shown
 
 BASELINE_S = 10.0
-"""So long the records of each partition are counted before anything moves."""
+"""Seconds of counting each partition's records before the first move."""
 CONFIRM_S = 10.0
-"""So long a failure has to last: what both versions depend on fails for both, but not in the same second."""
+"""Seconds that a failure has to last. Shared dependencies fail for both versions, but not in the same second."""
 MAX_EVENTS = 100
 _RATE_DIGITS = 3  # a record has a rate for each partition, and has to fit into a write
 ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
@@ -25,10 +26,10 @@ ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
 
 
 class Phase(StrEnum):
-    """Where an upgrade stands."""
+    """Phases of an upgrade."""
 
     STARTING = "Starting"  # consumers of the new version start
-    MOVING = "Moving"  # the partitions of this step move to them
+    MOVING = "Moving"  # the partitions of this step move to the new consumers
     HOLDING = "Holding"  # the step is held and judged
     DRAINING = "Draining"  # all steps have passed: the old consumers leave
     RESTORING = "Restoring"  # back: old consumers that have left start again
@@ -51,17 +52,17 @@ FOLLOWING: Mapping[Phase, frozenset[Phase]] = {
 }
 OVER = frozenset({Phase.DONE, Phase.ROLLED_BACK})
 FORWARD = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING, Phase.DRAINING})
-"""The phases in which it can still be rolled back."""
+"""Phases that still allow a roll back."""
 ENDURES = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING})
-"""The phases that wait for the end of an outage, with all their times."""
+"""Phases that wait for the end of an outage, with all their times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a step fails, by the partitions that have moved.
+    """When a step fails, judged by the moved partitions.
 
-    `max_lag_s`: a lag of more seconds; `max_errors`: more errors of new consumers; `min_rate`: fewer records per second than
-    this share of what the same partition had before, while records wait (0 = not judged). `call`: a site's own rule.
+    `max_lag_s`: upper bound of the lag in seconds; `max_errors`: errors of new consumers; `min_rate`: least share of
+    the same partition's former records per second, while records wait (0 = not judged). `call`: a site's own rule.
     """
 
     max_lag_s: float = 60.0
@@ -72,7 +73,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What the upgrade has done, as a sentence."""
+    """An action of the upgrade, as a sentence."""
 
     at: float
     text: str
@@ -80,7 +81,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The position of each partition at one moment: topic → partition → the next offset to process."""
+    """The positions at one moment: topic → partition → the next offset to process."""
 
     at: float
     positions: Mapping[str, Mapping[int, int]]
@@ -88,7 +89,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What both versions depend on is away since `at`, as `text` says. `over_at`: since when it is back; 0 = it is not."""
+    """An outage of a shared dependency since `at`, described by `text`. `over_at`: time of the recovery; 0 = still
+    away.
+    """
 
     at: float
     text: str
@@ -96,7 +99,7 @@ class Outage:
 
     @property
     def waits(self) -> str:
-        """What the upgrade waits for."""
+        """Return what the upgrade waits for."""
         return f"{self.text}; that is over, and what was behind is caught up first" if self.over_at else self.text
 
 
@@ -104,15 +107,16 @@ class Outage:
 class Upgrade:
     """`/upgrades/[APP]`: one upgrade of a fleet.
 
-    - `old`, `new`: the versions, `old_consumers` and `new_consumers` who runs them.
+    - `old`, `new`: the versions; `old_consumers`, `new_consumers`: the consumers of each version.
     - `steps`: percent of each topic's partitions; `step`: the index of the present one.
-    - `chosen`: topic → the partitions that are reserved for the new consumers.
-    - `hold_s`: how long a step is held; `patience_s`: how long consumers may take to start, and partitions to move.
-    - `mark`: the positions at the begin of what is measured; `baseline`: records per second before anything moved.
-      `incarnations`: of the new consumers, when they had started, or when a person continued it.
-    - `outage`: why no step begins and none is judged; `None` = there is none. `suspected_at`: since when the present step fails.
-      `away_at`: when new consumers alone first reported that the sink is away, in this step; 0 = they did not.
-    - `reason`: why it goes back; empty = it does not. `paused`: why nothing is done; empty = it goes on.
+    - `chosen`: topic → partitions reserved for the new consumers.
+    - `hold_s`: how long a step is held; `patience_s`: time for consumers to start, and for partitions to move.
+    - `mark`: positions at the start of the measurement; `baseline`: records per second before the first move.
+    - `incarnations`: of the new consumers, when they had started, or when a person continued the upgrade.
+    - `outage`: why no step begins and none is judged; `None` = no outage. `suspected_at`: since when the present step
+      fails.
+    - `away_at`: when only new consumers first reported the sink as away, in this step; 0 = no report.
+    - `reason`: why the upgrade goes back; empty = forward. `paused`: why nothing is done; empty = not paused.
     """
 
     app: str
@@ -147,26 +151,26 @@ class Upgrade:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to do."""
+        """Return whether nothing is left to do."""
         return self.phase in OVER
 
     @property
     def said(self) -> str:
-        """`upgrade of billing to v2`."""
+        """Return the name, such as `upgrade of billing to v2`."""
         return f"upgrade of {self.app} to {self.new_name}"
 
     @property
     def step_said(self) -> str:
-        """`step 2 of 3 (50 %)`."""
+        """Return the present step, such as `step 2 of 3 (50 %)`."""
         return f"step {self.step + 1} of {len(self.steps)} ({self.steps[self.step]} %)"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """One topic now. `owners`: partition → consumer; `apart`: partitions that a person has pinned to others.
+    """One topic now. `owners`: partition → consumer; `apart`: partitions that a person pinned to other consumers.
 
-    `paused`: those that a person has paused; `split`: whether the topic's configuration has this upgrade's split; `waits`:
-    why the topic does not move, if known.
+    `paused`: partitions that a person paused; `split`: whether the topic's configuration has this upgrade's split;
+    `waits`: why the topic does not move, if known.
     """
 
     owners: Mapping[int, str] = field(default_factory=dict)
@@ -179,9 +183,9 @@ class TopicSeen:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What there is now. `registered`: consumer → incarnation; `wanted`: the consumers that the fleet names.
+    """The current observations. `registered`: consumer → incarnation; `wanted`: consumers in the fleet.
 
-    `topics`: those of the upgrade that are still managed. `positions`: as their owners say.
+    `topics`: managed topics of the upgrade. `positions`: as reported by the owners.
     """
 
     now: float
@@ -194,10 +198,11 @@ class Seen:
 def advanced(
     upgrade: Upgrade, seen: Seen, failures: Collection[str] = (), outage: str = "", *, away: str = ""
 ) -> Upgrade:
-    """The upgrade after its next step; the same one if it has to wait.
+    """Return the upgrade after its next step; the same upgrade if it has to wait.
 
-    `failures`: why the rule is broken, in Holding; `outage`: what both versions depend on and is away; `away`: what new
-    consumers alone call away. The latter counts as an outage for `patience_s` of each step; then a person decides.
+    `failures`: why the rule is broken, in Holding; `outage`: the shared dependency that is away; `away`: a dependency
+    that only new consumers report as away. An `away` report counts as an outage for `patience_s` of each step; then a
+    person decides.
     """
     if upgrade.paused or upgrade.over:
         return upgrade
@@ -213,7 +218,7 @@ def advanced(
 
 
 def entered(upgrade: Upgrade, phase: Phase, now: float, text: str, **changes: object) -> Upgrade:
-    """The upgrade in another phase. Raises `ValueError` for a phase that does not follow."""
+    """Return the upgrade in another phase. Raises `ValueError` for a phase that does not follow."""
     if phase not in FOLLOWING[upgrade.phase]:
         raise ValueError(f"an upgrade does not go from {upgrade.phase} to {phase}")
     outage = upgrade.outage if phase in ENDURES else None
@@ -222,12 +227,12 @@ def entered(upgrade: Upgrade, phase: Phase, now: float, text: str, **changes: ob
 
 
 def noted(upgrade: Upgrade, now: float, text: str) -> Upgrade:
-    """With one sentence more in what it has done."""
+    """Return the upgrade with one more event."""
     return replace(upgrade, events=(*upgrade.events, Event(now, text))[-MAX_EVENTS:])
 
 
 def back(upgrade: Upgrade, now: float, reason: str) -> Upgrade:
-    """Everything goes back, because of this. Old consumers that were drained have to be there first."""
+    """Return the upgrade on its way back, for this reason. Drained old consumers have to start again first."""
     text = f"everything goes back: {reason}"
     if upgrade.phase is Phase.DRAINING:
         return entered(upgrade, Phase.RESTORING, now, text, reason=reason)
@@ -235,36 +240,36 @@ def back(upgrade: Upgrade, now: float, reason: str) -> Upgrade:
 
 
 def paused(upgrade: Upgrade, now: float, why: str) -> Upgrade:
-    """Nothing is done until somebody continues it."""
+    """Return the upgrade, paused until a person continues it."""
     return noted(replace(upgrade, paused=why), now, f"paused: {why}")
 
 
 def continued(upgrade: Upgrade, now: float, by: str, why: str = "") -> Upgrade:
-    """It goes on, and what it measures or waits for begins again."""
+    """Return the upgrade, continued; measurements and waiting times begin again."""
     again = replace(upgrade, paused="", since_at=now, mark=None, incarnations={})
     resumed = replace(again, outage=None, suspected_at=0.0, away_at=0.0)
     return noted(resumed, now, f"continued by {by}{because(why)}")
 
 
 def more(upgrade: Upgrade, seen: Seen, percent: int) -> dict[str, tuple[int, ...]]:
-    """Topic → the partitions of a step: those of the step before, and so many more of what the old consumers have."""
-    found = {}
-    for topic, one in seen.topics.items():
+    """Return topic → partitions of a step: those of the step before, plus partitions of the old consumers."""
+    chosen = {}
+    for topic, topic_seen in seen.topics.items():
         before = upgrade.chosen.get(topic, ())
-        old = {p: who for p, who in one.owners.items() if who in upgrade.old_consumers and p not in before}
+        old = {p: owner for p, owner in topic_seen.owners.items() if owner in upgrade.old_consumers and p not in before}
         wanted = ceil((len(before) + len(old)) * percent / 100) - len(before)
-        found[topic] = tuple(sorted((*before, *_evenly(topic, old, wanted))))
-    return found
+        chosen[topic] = tuple(sorted((*before, *_evenly(topic, old, wanted))))
+    return chosen
 
 
 def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
-    """So many of these partitions: the next one is always of the owner that has most of them left."""
+    """Return `count` of these partitions; the next one always comes from the owner with most of them left."""
     left: dict[str, list[int]] = {}
     for partition in sorted(owners, key=lambda p: _lot(topic, p)):
         left.setdefault(owners[partition], []).append(partition)
     chosen: list[int] = []
     while len(chosen) < count and left:
-        owner = max(sorted(left), key=lambda who: len(left[who]))
+        owner = max(sorted(left), key=lambda name: len(left[name]))
         chosen.append(left[owner].pop())
         if not left[owner]:
             del left[owner]
@@ -272,7 +277,7 @@ def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
 
 
 def rates(mark: Mark, positions: Mapping[str, Mapping[int, int]], now: float) -> dict[str, dict[int, float]]:
-    """Records per second since the mark, of the partitions whose position is known then and now."""
+    """Return records per second since the mark, for partitions with a position at both times."""
     spent = now - mark.at
     if spent <= 0:
         return {}
@@ -287,12 +292,12 @@ def rates(mark: Mark, positions: Mapping[str, Mapping[int, int]], now: float) ->
 
 
 def _lot(topic: str, partition: int) -> str:
-    """The order in which partitions are chosen: it has nothing to do with their numbers or owners."""
+    """Return the sort key for choosing partitions, independent of numbers and owners."""
     return hashlib.sha256(f"{topic}/{partition}".encode()).hexdigest()
 
 
 def _starting(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
-    if upgrade.mark is None or seen.now < upgrade.mark.at:  # a clock that has jumped back begins it again
+    if upgrade.mark is None or seen.now < upgrade.mark.at:  # start again after a clock jumped back
         return replace(upgrade, mark=Mark(seen.now, seen.positions), since_at=min(upgrade.since_at, seen.now))
     missing = _missing(upgrade.new_consumers, seen)
     if missing and _late(upgrade, seen):
@@ -328,7 +333,7 @@ def _moving(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
 
 
 def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade:
-    if upgrade.mark is None or seen.now < upgrade.mark.at:  # a clock that has jumped back begins it again
+    if upgrade.mark is None or seen.now < upgrade.mark.at:  # start again after a clock jumped back
         known = upgrade.incarnations or _registered(upgrade, seen)
         return replace(upgrade, mark=Mark(seen.now, seen.positions), since_at=seen.now, incarnations=known)
     if failures or upgrade.suspected_at:
@@ -342,14 +347,14 @@ def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade
         return upgrade
     if upgrade.step + 1 < len(upgrade.steps):
         return _moving_on(upgrade, seen, upgrade.step + 1)
-    who = upgrade.old_consumers
-    give = agreed(len(who), "gives the rest away and leaves", "give the rest away and leave")
-    text = f"all steps have passed: {shown(who)} {give}"
+    leaving = upgrade.old_consumers
+    give = agreed(len(leaving), "gives the rest away and leaves", "give the rest away and leave")
+    text = f"all steps have passed: {shown(leaving)} {give}"
     return entered(upgrade, Phase.DRAINING, seen.now, text)
 
 
 def _suspected(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade:
-    """The step fails, or has failed at the last look: everything goes back when that has lasted."""
+    """Return the upgrade with a failing or recovered step: everything goes back when the failure has lasted."""
     if not failures:
         return replace(upgrade, suspected_at=0.0)
     if not 0 < upgrade.suspected_at <= seen.now:
@@ -360,13 +365,16 @@ def _suspected(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgra
 
 
 def _endures(upgrade: Upgrade) -> bool:
-    """Whether an outage lasts, or what it has left is still looked at: that is judged while a step is held."""
+    """Return whether an outage lasts, or its effects still count. Effects are judged only while a step is held."""
     before, judges = upgrade.outage, upgrade.phase is Phase.HOLDING and upgrade.mark is not None
     return before is not None and (judges or not before.over_at)
 
 
 def _endured(upgrade: Upgrade, seen: Seen, failures: Collection[str], outage: str) -> Upgrade:
-    """An outage begins, lasts or is over. After it, failures may be what is left of it, for as long as the patience."""
+    """Return the upgrade with a beginning, lasting or finished outage.
+
+    Failures afterwards may be effects of the outage, for `patience_s`.
+    """
     now = seen.now
     before = upgrade.outage or Outage(now, outage, over_at=now)
     if outage:
@@ -374,7 +382,7 @@ def _endured(upgrade: Upgrade, seen: Seen, failures: Collection[str], outage: st
             return upgrade
         held = replace(upgrade, outage=Outage(before.at, outage), suspected_at=0.0)
         return noted(held, now, f"no step begins, and none is judged: {outage}")
-    # Who was started again meanwhile is no error.
+    # A consumer restarted during the outage is no error.
     known = _registered(upgrade, seen) if upgrade.incarnations else {}
     again = replace(upgrade, since_at=now, mark=Mark(now, seen.positions), incarnations=known)
     if not before.over_at:
@@ -429,8 +437,8 @@ _STEPS: Mapping[Phase, Callable[[Upgrade, Seen, Collection[str]], Upgrade]] = {
 
 
 def _missing(consumers: Collection[str], seen: Seen) -> list[str]:
-    """Those that the fleet wants and that are not there; a person may have drained the others."""
-    return [one for one in consumers if one in seen.wanted and one not in seen.registered]
+    """Return the fleet's wanted consumers that are not registered; a person may have drained the others."""
+    return [consumer for consumer in consumers if consumer in seen.wanted and consumer not in seen.registered]
 
 
 def _late(upgrade: Upgrade, seen: Seen) -> bool:
@@ -438,17 +446,17 @@ def _late(upgrade: Upgrade, seen: Seen) -> bool:
 
 
 def _not_arrived(upgrade: Upgrade, seen: Seen) -> dict[str, str]:
-    """Topic → which of its chosen partitions no new consumer has, in words."""
-    found = {}
-    for topic, one in seen.topics.items():
+    """Return topic → the chosen partitions without a new consumer, in words."""
+    waiting = {}
+    for topic, topic_seen in seen.topics.items():
         away = [
             p
             for p in upgrade.chosen.get(topic, ())
-            if one.owners.get(p) not in upgrade.new_consumers and p not in one.apart
+            if topic_seen.owners.get(p) not in upgrade.new_consumers and p not in topic_seen.apart
         ]
         if away:
-            found[topic] = f"{named(away)} {agreed(len(away), 'is', 'are')} with others{because(one.waits)}"
-    return found
+            waiting[topic] = f"{named(away)} {agreed(len(away), 'is', 'are')} with others{because(topic_seen.waits)}"
+    return waiting
 
 
 def _unstable(seen: Seen) -> dict[str, str]:
@@ -460,7 +468,7 @@ def _have_left_said(consumers: Sequence[str]) -> str:
 
 
 def _have_left(consumers: Collection[str], seen: Seen) -> bool:
-    """Whether none of them is registered or owns anything, and nothing moves any more."""
-    owning = {who for one in seen.topics.values() for who in one.owners.values()}
+    """Return whether none of the consumers is registered or owns partitions, and every topic is Stable."""
+    owning = {owner for topic in seen.topics.values() for owner in topic.owners.values()}
     still = (owning | seen.registered.keys()) & set(consumers)
-    return not still and all(one.stable for one in seen.topics.values())
+    return not still and all(topic.stable for topic in seen.topics.values())

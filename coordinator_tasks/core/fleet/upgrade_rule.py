@@ -1,4 +1,4 @@
-"""Whether a step of an upgrade is as good as before: the facts of its partitions, and the built-in rule. Pure."""
+"""The judgement of an upgrade's step: the facts of its partitions, and the built-in rule. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,16 +11,16 @@ from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartitio
 from coordinator_tasks.core.text.partition_text import counted, joined, shown
 
 LEAST_RATE = 0.1
-"""Records per second: of less than this before, no share is judged."""
+"""Records per second; a lower former rate is not judged."""
 _NUMBER = re.compile("[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One partition that has moved and is not paused. `None` = unknown.
+    """One moved partition that is not paused. `None` = unknown.
 
-    `rate`: records processed per second since the step is held; `before`: the same before anything moved. `lag_s`: how long
-    the records that wait need at the highest known rate, of these two and of what is written.
+    `rate`: records processed per second since the step is held; `before`: the same before the first move. `lag_s`:
+    seconds to read the waiting records at the highest known rate: these two and the rate of writes.
     """
 
     consumer: str
@@ -32,9 +32,9 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a rule judges a step by. `partitions`: topic → partition → its facts; `errors`: sentences of new consumers.
+    """A rule's inputs. `partitions`: topic → partition → its facts; `errors`: sentences of new consumers.
 
-    `held_s`: how long the step is held so far, `ends`: whether that was all of it.
+    `held_s`: how long the step has been held; `ends`: whether the holding time is over.
     """
 
     app: str
@@ -47,11 +47,11 @@ class Facts:
 
 
 SiteRule: TypeAlias = Callable[[Facts], str]
-"""A site's own rule: why the step fails, in one line; empty = it does not. It raises `BadRule` if it cannot say."""
+"""A site's own rule: why the step fails, in one line; empty = passed. Raises `BadRule` if the rule cannot decide."""
 
 
 def facts_of(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Facts:
-    """The facts of the present step from the consumers' own answers."""
+    """Return the facts of the present step from the consumers' own answers."""
     now = rates(upgrade.mark, seen.positions, seen.now) if upgrade.mark is not None else {}
     found: dict[str, dict[int, PartitionFacts]] = {}
     for topic, one in seen.topics.items():
@@ -61,8 +61,8 @@ def facts_of(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Fac
             if owner in upgrade.new_consumers and partition not in one.paused:
                 rate = now.get(topic, {}).get(partition)
                 before = upgrade.baseline.get(topic, {}).get(partition)
-                said = _running(answers.get(owner), topic, partition)
-                found[topic][partition] = _facts(owner, said, rate, before)
+                running = _running(answers.get(owner), topic, partition)
+                found[topic][partition] = _facts(owner, running, rate, before)
     held_s = max(0.0, seen.now - upgrade.since_at)
     errors = tuple(_errors(upgrade, seen, answers))
     ends = held_s >= upgrade.hold_s
@@ -70,27 +70,27 @@ def facts_of(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Fac
 
 
 def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
-    """Why the built-in rule is broken, in sentences; none = it is not. Rates are judged when the step ends."""
-    rule, found = upgrade.rule, []
+    """Return why the built-in rule is broken, in sentences; empty = passed. Rates are judged when the step ends."""
+    rule, reasons = upgrade.rule, []
     if len(facts.errors) > rule.max_errors:
         allowed = f", and {counted(rule.max_errors, 'error')} may be" if rule.max_errors else ""
-        found.append(f"{counted(len(facts.errors), 'error')}{allowed}: {joined(facts.errors)}")
+        reasons.append(f"{counted(len(facts.errors), 'error')}{allowed}: {joined(facts.errors)}")
     every = [(topic, p, one) for topic, each in facts.partitions.items() for p, one in sorted(each.items())]
     late = [f"{topic}/{p} {one.lag_s:.0f} s" for topic, p, one in every if (one.lag_s or 0.0) > rule.max_lag_s]
     if late:
-        found.append(f"a lag of more than {rule.max_lag_s:g} s: {shown(late)}")
+        reasons.append(f"a lag of more than {rule.max_lag_s:g} s: {shown(late)}")
     slow = [
         f"{topic}/{p} {one.rate:.1f} after {one.before:.1f} records/s"
         for topic, p, one in every
         if facts.ends and one.rate is not None and one.before is not None and _is_slow(one, rule.min_rate)
     ]
     if slow:
-        found.append(f"less than {rule.min_rate:.0%} of the records per second before: {shown(slow)}")
-    return tuple(found)
+        reasons.append(f"less than {rule.min_rate:.0%} of the records per second before: {shown(slow)}")
+    return tuple(reasons)
 
 
 def _is_slow(one: PartitionFacts, share: float) -> bool:
-    """A partition where nothing waits is as fast as its producers."""
+    """Return whether the partition is slow. A partition without waiting records is as fast as its producers."""
     if one.rate is None or one.before is None or one.lag_records == 0 or one.before < LEAST_RATE:
         return False
     return one.rate < share * one.before
@@ -100,41 +100,39 @@ def _facts(consumer: str, said: RunningPartition | None, rate: float | None, bef
     lag = said.lag_records if said is not None else None
     if said is None or lag is None:
         return PartitionFacts(consumer, lag, None, rate, before)
-    speed = max(
-        said.rate or 0.0, rate or 0.0, before or 0.0
-    )  # each of them may be low when it was begun to be measured
+    speed = max(said.rate or 0.0, rate or 0.0, before or 0.0)  # each rate may be low at the start of its measurement
     lag_s = 0.0 if not lag else lag / speed if speed > 0 else inf if rate is not None else None
     return PartitionFacts(consumer, lag, lag_s, rate, before)
 
 
 def _running(answer: Answer | None, topic: str, partition: int) -> RunningPartition | None:
-    said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
-    return said.running.get(partition) if said is not None else None
+    status = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+    return status.running.get(partition) if status is not None else None
 
 
 def shared(upgrade: Upgrade, answers: Mapping[str, Answer]) -> tuple[str, ...]:
-    """What new consumers report and an old one reports as well: errors of what both depend on, not of a version."""
+    """Return what both new and old consumers report: errors of shared dependencies, not of a version."""
     known = _of_old(upgrade, answers)
-    told = [(c, text) for c in upgrade.new_consumers for text in _told(answers.get(c), upgrade.topics)]
-    return tuple(f"{c}: {text}" for c, text in told if _alike(text) in known)
+    reports = [(c, text) for c in upgrade.new_consumers for text in _told(answers.get(c), upgrade.topics)]
+    return tuple(f"{c}: {text}" for c, text in reports if _alike(text) in known)
 
 
 def sinks_away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> Iterator[str]:
-    """What new consumers say of sinks that do not answer."""
+    """Yield the new consumers' reports of sinks that do not answer."""
     for consumer in upgrade.new_consumers:
-        for topic, said in _topics(answers.get(consumer), upgrade.topics):
-            yield from (f"{consumer}: {topic}: {one.why}" for one in said.failures if one.away)
+        for topic, status in _topics(answers.get(consumer), upgrade.topics):
+            yield from (f"{consumer}: {topic}: {one.why}" for one in status.failures if one.away)
 
 
 def runs_any(answer: Answer | None, topics: Sequence[str]) -> bool:
-    """Whether the consumer says that it runs partitions of these topics."""
-    return any(said.running for _, said in _topics(answer, topics))
+    """Return whether the consumer reports running partitions of these topics."""
+    return any(status.running for _, status in _topics(answer, topics))
 
 
 def _topics(answer: Answer | None, topics: Sequence[str]) -> Iterator[tuple[str, TopicStatus]]:
-    """What the consumer says of each of these topics."""
-    said = answer.topics if isinstance(answer, ConsumerStatus) else {}
-    yield from ((topic, said[topic]) for topic in topics if topic in said)
+    """Yield the consumer's status of each of these topics."""
+    statuses = answer.topics if isinstance(answer, ConsumerStatus) else {}
+    yield from ((topic, statuses[topic]) for topic in topics if topic in statuses)
 
 
 def _of_old(upgrade: Upgrade, answers: Mapping[str, Answer]) -> set[str]:
@@ -142,14 +140,14 @@ def _of_old(upgrade: Upgrade, answers: Mapping[str, Answer]) -> set[str]:
 
 
 def _alike(text: str) -> str:
-    """The sentence without its partitions, offsets and times."""
+    """Return the sentence without its partitions, offsets and times."""
     return _NUMBER.sub("#", text)
 
 
 def _errors(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Iterator[str]:
-    """What is wrong with the new consumers that the fleet still wants: a person has drained the others.
+    """Yield the errors of the new consumers that the fleet still wants: a person has drained the others.
 
-    One that was started again since the step is held has had an error. What an old consumer reports as well is none.
+    A restart since the step is held counts as an error. Reports that an old consumer shares do not count.
     """
     known = _of_old(upgrade, answers)
     for consumer in (one for one in upgrade.new_consumers if one in seen.wanted):
