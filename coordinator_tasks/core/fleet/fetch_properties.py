@@ -1,7 +1,8 @@
 """The consumer properties that a topic may set: how records are fetched, and nothing else.
 
-ZooKeeper stores the properties in the clear, and every consumer of the topic passes them to its Kafka client. So a
-property must be in this table, with a value that librdkafka takes; no address, login, file or group is included. Pure.
+ZooKeeper stores the properties in the clear, and every consumer of the topic passes them to the Kafka client. So only
+properties in this table are allowed, with values accepted by librdkafka; no address, login, file or group is included.
+Pure.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""The number of consumers that a fleet needs, by measured rates. Pure: a decision with reasons follows from
-measurements, past decisions and limits.
+"""The number of consumers for a fleet, by measured rates. Pure: a decision with reasons follows from measurements, past
+decisions and limits.
 
 A partition needs its rate divided by the wanted utilisation, plus its lag divided by the time to catch up. A consumer's
-capacity is its measured read rate while it had a backlog throughout. Moving goes before growing, and growing is undone
-when throughput has not risen. Nothing is decided on old measurements, or while partitions or processes change.
+capacity is the measured read rate during a continuous backlog. Moving goes before growing, and growing is undone when
+throughput has not risen. Nothing is decided on old measurements, or while partitions or processes change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +21,16 @@ MAX_CONSUMERS = 1_000
 MAX_KEPT = 50
 """Number of decisions kept."""
 MAX_MOVES = 5
-"""Moves of one decision; the next decision sees their effect."""
+"""Moves of a decision; the next decision sees their effect."""
 RISE = 0.25
 """Share of the expected rise in throughput below which a growth is undone."""
 BLOCKED_WINDOWS = 10
 """Windows without a new growth after an undone one; each further undone growth of a day doubles the number."""
 REMEMBERED_S = 86_400.0
 STEP = 4
-"""A growth at most doubles the consumers, or adds this many if that is more: the effect has to be seen first."""
+"""A growth at most doubles the consumers, or adds this number if larger: the effect has to be seen first."""
 SLACK = 0.9
-"""A smaller fleet has to need at most this share of its capacity, so that it does not grow again at once."""
+"""A smaller fleet may need at most this share of the capacity, so that the fleet does not grow again at once."""
 
 
 class Kind(StrEnum):
@@ -91,10 +91,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One partition: records/s written (`rate`) and read (`read`), and the lag in records.
+    """A partition: records/s written (`rate`) and read (`read`), and the lag in records.
 
-    `pin`: the consumer to which the partition is pinned, empty = none; `frozen`: the topic is frozen, so that moves do
-    nothing.
+    `pin`: the consumer of the pin, empty = not pinned; `frozen`: the topic is frozen, so that moves do nothing.
     """
 
     topic: str
@@ -171,11 +170,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is kept between two observations.
+    """State kept between two observations.
 
-    `capacity`: records/s of one consumer, as measured while busy; 0 = never measured. `decisions`: real or reported
-    changes, oldest first. `wanted`: (time, consumers needed) pairs, from the first observation on; a pair that a later
-    need equals or exceeds is dropped.
+    `capacity`: records/s of a consumer, as measured while busy; 0 = never measured. `decisions`: real or reported
+    changes, oldest first. `wanted`: (time, consumers needed) pairs, from the first observation on; when a later need
+    equals or exceeds a pair, the pair is dropped.
     """
 
     capacity: float = 0.0
@@ -185,7 +184,7 @@ class Memory:
 
 
 def decide(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
-    """Return the decision and the next memory. Store a decision that acts together with its action."""
+    """Return the decision and the next memory. Store a decision that acts in the same write as the action."""
     count = len(seen.consumers)
     if seen.unsure:
         return _kept(_said(Kind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
@@ -285,7 +284,7 @@ def _movable(seen: Seen, memory: Memory) -> set[Load]:
 
 
 def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
-    """Return the smallest number of consumers that can share these needs within their capacity, plus the spare ones."""
+    """Return the smallest number of consumers with enough capacity for these needs, plus the spare consumers."""
     most = max(1, min(limits.most, len(needs)))
     first = max(1, min(most, ceil(sum(needs) / capacity - 1e-9)))
     found = next((n for n in range(first, most + 1) if _fits(needs, n, capacity)), most)
@@ -325,7 +324,7 @@ def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) 
 
 
 def _first_of_row(memory: Memory, last: Decision, judged_at: float) -> Decision:
-    """Return the first growth of a row in which each was decided before the previous one could be judged."""
+    """Return the first growth of a row in which each growth was decided before the previous growth could be judged."""
     for one in reversed(memory.decisions):
         if one.kind is Kind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
             last = one
@@ -371,7 +370,7 @@ def _fewer(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], d
 
 
 def hot(seen: Seen, memory: Memory) -> tuple[Load, ...]:
-    """Return the partitions that need more than one consumer's capacity: more consumers cannot help."""
+    """Return the partitions that need more than a consumer's capacity: more consumers cannot help."""
     return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
 
 
@@ -411,7 +410,7 @@ def _left(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
 def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
     """Return at most `count` consumers to drain: least backlog first, then fewest and slowest partitions.
 
-    A consumer with partitions of a frozen topic is left out: it would keep them.
+    A consumer with partitions of a frozen topic is left out, because frozen partitions stay.
     """
     kept = {one.owner for one in seen.loads if one.frozen}
     costs = {one: (0.0, 0, 0.0) for one in seen.consumers if one not in kept}
@@ -492,7 +491,9 @@ def _said(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
 
 
 def _kept(decision: Decision, memory: Memory) -> tuple[Decision, Memory]:
-    """Return the decision, and the memory with it; only a decision that changes something joins the past ones."""
+    """Return the decision, and the memory with the decision; only a decision to change something joins the past
+    decisions.
+    """
     past = memory.decisions
     if decision.kind not in (Kind.HOLD, Kind.CANNOT_HELP):
         repeats = past and not decision.acted and not past[-1].acted and past[-1].kind is decision.kind

@@ -54,7 +54,7 @@ OVER = frozenset({Phase.DONE, Phase.ROLLED_BACK})
 FORWARD = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING, Phase.DRAINING})
 """Phases that still allow a roll back."""
 ENDURES = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING})
-"""Phases that wait for the end of an outage, with all their times."""
+"""Phases that wait for the end of an outage. Afterwards all times begin again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,9 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """One topic now. `owners`: partition → consumer; `apart`: partitions that a person pinned to other consumers.
+    """A topic now. `owners`: partition → consumer; `apart`: partitions pinned by a person to other consumers.
 
-    `paused`: partitions that a person paused; `split`: whether the topic's configuration has this upgrade's split;
+    `paused`: partitions paused by a person; `split`: whether the topic's configuration has this upgrade's split;
     `waits`: why the topic does not move, if known.
     """
 
@@ -198,10 +198,10 @@ class Seen:
 def advanced(
     upgrade: Upgrade, seen: Seen, failures: Collection[str] = (), outage: str = "", *, away: str = ""
 ) -> Upgrade:
-    """Return the upgrade after its next step; the same upgrade if it has to wait.
+    """Return the upgrade after the next step; unchanged if the upgrade has to wait.
 
     `failures`: why the rule is broken, in Holding; `outage`: the shared dependency that is away; `away`: a dependency
-    that only new consumers report as away. An `away` report counts as an outage for `patience_s` of each step; then a
+    reported as away only by new consumers. An `away` report counts as an outage for `patience_s` of each step; then a
     person decides.
     """
     if upgrade.paused or upgrade.over:
@@ -263,7 +263,7 @@ def more(upgrade: Upgrade, seen: Seen, percent: int) -> dict[str, tuple[int, ...
 
 
 def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
-    """Return `count` of these partitions; the next one always comes from the owner with most of them left."""
+    """Return `count` of these partitions, chosen in turn from the owner with most partitions left."""
     left: dict[str, list[int]] = {}
     for partition in sorted(owners, key=lambda p: _lot(topic, p)):
         left.setdefault(owners[partition], []).append(partition)
@@ -437,7 +437,7 @@ _STEPS: Mapping[Phase, Callable[[Upgrade, Seen, Collection[str]], Upgrade]] = {
 
 
 def _missing(consumers: Collection[str], seen: Seen) -> list[str]:
-    """Return the fleet's wanted consumers that are not registered; a person may have drained the others."""
+    """Return the fleet's wanted consumers without a registration; other consumers may have been drained by a person."""
     return [consumer for consumer in consumers if consumer in seen.wanted and consumer not in seen.registered]
 
 

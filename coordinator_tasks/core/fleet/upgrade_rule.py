@@ -17,10 +17,10 @@ _NUMBER = re.compile("[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One moved partition that is not paused. `None` = unknown.
+    """A moved partition without a pause. `None` = unknown.
 
     `rate`: records processed per second since the step is held; `before`: the same before the first move. `lag_s`:
-    seconds to read the waiting records at the highest known rate: these two and the rate of writes.
+    seconds to read the waiting records at the highest known rate: `rate`, `before` or the rate of writes.
     """
 
     consumer: str
@@ -145,9 +145,9 @@ def _alike(text: str) -> str:
 
 
 def _errors(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Iterator[str]:
-    """Yield the errors of the new consumers that the fleet still wants: a person has drained the others.
+    """Yield the errors of the new consumers in the fleet. Other new consumers were drained by a person.
 
-    A restart since the step is held counts as an error. Reports that an old consumer shares do not count.
+    A restart since the step is held counts as an error. Reports shared by an old consumer do not count.
     """
     known = _of_old(upgrade, answers)
     for consumer in (one for one in upgrade.new_consumers if one in seen.wanted):

@@ -1,8 +1,7 @@
-"""Compare what ZooKeeper grants, what the consumers report and what Kafka has committed.
+"""Compare ZooKeeper's grants, the consumers' reports and Kafka's commits.
 
-Pure. A snapshot may catch a hand-off half-way. A deviation that a hand-off can cause therefore counts only if a second
-snapshot, some seconds later, confirms the deviation; a deviation that no consumer of the coordinator causes counts at
-once.
+Pure. A snapshot may catch a hand-off half-way. A deviation possible during a hand-off therefore counts only if a second
+snapshot, some seconds later, confirms the deviation; any other deviation counts at once.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -61,7 +60,7 @@ MEND: Mapping[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One observation of one partition (-1 = the whole group). `lasting`: counts only if two snapshots agree."""
+    """An observation of a partition (-1 = the whole group). `lasting`: counts only if two snapshots agree."""
 
     kind: Kind
     partition: int
@@ -111,7 +110,7 @@ class _Runner:
 def traces(
     view: TopicView, world: World, policy: Policy, cluster: str, subscribers: Collection[str] = ()
 ) -> set[Trace]:
-    """Return the traces of one topic in one snapshot.
+    """Return the traces of a topic in the present snapshot.
 
     The world must be observed after the topic, and `world.committed` after the answers. `subscribers`: the members of
     the topic's group in Kafka.
@@ -241,7 +240,7 @@ _LOST: Mapping[Presence, str] = {
 
 
 def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[Trace]:
-    """Yield owners that are lost, do not answer, or do not run their partitions."""
+    """Yield partitions with a lost or silent owner, and partitions not run by their owner."""
     moving = moving_in(view) | unread(view, world, policy).keys()
     of_owner: dict[str, list[int]] = {}
     for partition, owner in node.assignments.items():
@@ -304,7 +303,7 @@ def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) 
 def _of_overwritten(partition: int, owner: str, found: Overwritten) -> Trace:
     """Return the trace of an overwritten entry, which counts at once.
 
-    The owner notices each foreign entry and commits over the entry, so two snapshots would rarely both catch one.
+    The owner notices each foreign entry and commits over the entry, so two snapshots would rarely both catch an entry.
     """
     if not found.epoch:
         text = f"{found.by or 'somebody'} without a token has committed it over {owner} within the last minutes"

@@ -1,4 +1,4 @@
-"""Reasons: why a topic is held, what triggers a plan and in which words, and how long a plan settles."""
+"""Causes: why a topic is held, what triggers a plan and how the trigger is worded, and how long a plan settles."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ REMOVED = "the topic was removed, and nobody runs anything of it"
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A plan is due. `events_at`: times of the membership events that caused the plan; empty = no settling needed.
+    """A plan is due. `events_at`: times of the causing membership events; empty = no settling needed.
 
     `joined`, `left`: the consumers of these events.
     """
@@ -138,16 +138,18 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
 
 
 def _to_drain(world: World, draft: Draft) -> set[str]:
-    """Return the draining consumers that own partitions.
+    """Return the draining consumers with partitions.
 
-    A consumer that was absent during the last plan has kept its partitions.
+    A consumer absent during the last plan has kept its partitions.
     """
     lives = (world.life(c, i) for c, i in _owners(draft))
     return {life.consumer for life in lives if life.draining is not None and life.registered}
 
 
 def reconfigured(view: TopicView) -> str:
-    """Return the changes of configuration that consumers have not seen and that need no plan; empty if there are none."""
+    """Return the changes of configuration unseen by consumers and without need of a plan, in words; empty if there are
+    none.
+    """
     node, config = view.node, view.config
     if node is None or config.removed or node.topic_id != config.topic_id or configured(node) == configured(config):
         return ""
@@ -162,7 +164,7 @@ def _paused(view: TopicView) -> str:
 
 
 def _pinned(view: TopicView, able: Collection[str]) -> str:
-    """Return the partitions pinned to a consumer that does not own them yet, in words; empty if there are none."""
+    """Return the partitions pinned to a consumer other than the owner, in words; empty if there are none."""
     owners = view.node.assignments if view.node is not None else {}
     moving = by_consumer(
         (consumer, p) for p, consumer in view.config.pins.items() if consumer in able and owners.get(p) != consumer
@@ -200,9 +202,9 @@ def _membership(new: list[str], left: list[str], world: World) -> str:
 
 
 def _draining(consumer: str, world: World) -> Draining | None:
-    """Return the draining of this consumer, whatever its incarnation.
+    """Return the draining of this consumer, for any incarnation.
 
-    A planned restart that moves all partitions away counts as draining.
+    A planned restart with `moves` counts as draining.
     """
     directive, member = world.directives.get(consumer), world.members.get(consumer)
     if directive is None or directive.draining is not None or member is None:
@@ -273,7 +275,7 @@ def undrained(view: TopicView, world: World, draft: Draft) -> str:
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
-    """Return what the partitions of this absent incarnation wait for, in words; empty if the incarnation is not absent."""
+    """Return why the partitions of an absent incarnation wait, in words; empty if the incarnation is not absent."""
     if presence(consumer, incarnation, world, policy) is not Presence.ABSENT:
         return ""
     life = world.life(consumer, incarnation)

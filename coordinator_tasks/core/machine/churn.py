@@ -60,7 +60,7 @@ def why_flaps(consumer: str, world: World, policy: Policy) -> str:
 
 
 def unasked_end(consumer: str, incarnation: int, world: World, policy: Policy) -> bool:
-    """Return whether this incarnation was neither asked to drain nor asked to end, or its id flaps.
+    """Return whether this incarnation was neither asked to drain nor asked to end, or the id flaps.
 
     A clean leave counts as requested: a signal caused the leave.
     """
@@ -74,7 +74,7 @@ def unasked_end(consumer: str, incarnation: int, world: World, policy: Policy) -
 
 
 def unasked_start(consumer: str, world: World, policy: Policy) -> bool:
-    """Return whether this registered consumer is back after an end that was not requested, or its id flaps."""
+    """Return whether this registered consumer is back after an unrequested end, or the id flaps."""
     claim = world.claims.get(consumer)
     if claim is None or len(recent(claim, world.now, policy)) < 2:
         return False
@@ -83,6 +83,6 @@ def unasked_start(consumer: str, world: World, policy: Policy) -> bool:
 
 
 def unasked(joined: Iterable[str], left: Iterable[tuple[str, int]], world: World, policy: Policy) -> bool:
-    """Return whether one of these starts, or one of these ends of (consumer, incarnation), was not requested."""
+    """Return whether any of these starts, or of these ends of (consumer, incarnation), was not requested."""
     ended = any(unasked_end(consumer, incarnation, world, policy) for consumer, incarnation in left)
     return ended or any(unasked_start(consumer, world, policy) for consumer in joined)

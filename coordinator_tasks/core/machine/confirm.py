@@ -55,9 +55,9 @@ def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, 
 
 
 def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tuple[int, ...]:
-    """Return the partitions that the consumer owns but does not run at the current epoch; empty if unknown.
+    """Return the consumer's partitions that do not run at the current epoch; empty if unknown.
 
-    Also empty for a consumer that leaves: a leaving consumer starts no partition.
+    Also empty for a leaving consumer, because a leaving consumer starts no partition.
     """
     status, said = _status(consumer, topic, node, node.epoch, world), world.status(consumer)
     if isinstance(status, str) or (said is not None and said.leaves):

@@ -90,7 +90,7 @@ class Deciding:
     def _reads_node(self, member: Member, *, owns: bool) -> bool:
         """Return whether the member's release can read the topic's node.
 
-        A release refuses a node with an unknown field and then keeps the partitions that it has.
+        A release refuses a node with an unknown field and then keeps the present partitions.
         """
         seeks = not self.draft.seeks or SEEKS in member.formats
         packed = PACKED in member.formats or not packing.needs_packing(self.view, self.policy)
@@ -268,7 +268,7 @@ class Deciding:
         return self.write(signal_of_plan(self.draft), f"read in the plain form only: {shown(older)}")
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
-        """Return the trigger of a plan. A roll back that is over is dropped from the configuration, and its end is a
+        """Return the trigger of a plan. An expired roll back is dropped from the configuration, and the expiry is a
         trigger too.
         """
         config = self.view.config

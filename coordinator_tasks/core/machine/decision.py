@@ -1,4 +1,4 @@
-"""Decisions of `machine`: one step of one topic each, for the caller to perform."""
+"""Decisions of `machine`: the next step of a topic, for the caller to perform."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,18 +29,18 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One step of one topic. With `WRITE`: the new state, its record, and the node if changed.
+    """The next step of a topic. With `WRITE`: the new state, its record, and the node if changed.
 
-    - `relies_on`: consumers counted as closed without their own confirmation; the versions of their `ids` and
-      `directives` nodes guard the write.
+    - `relies_on`: consumers counted as closed without a confirmation; the versions of their `ids` and `directives`
+      nodes guard the write.
     - `blockers`: consumer → the missing confirmation.
     - `wake_in_s`: seconds until the next check.
     - `explanation`: the strategy's reasons for its moves.
-    - `left_out`: sentences about consumers and offsets that are wrong and therefore ignored.
+    - `left_out`: sentences about wrong, and therefore ignored, consumers and offsets.
     - `ends_rollback`: remove the roll back from the configuration.
     - `pack_over`: pack the node above this number of bytes; `None` = never.
     - `may_wait`: a plan for all partitions; without the plan every partition still has an owner.
-    - `approval`: digest that a person has to approve; empty if no approval is needed.
+    - `approval`: digest for a person's approval; empty if no approval is needed.
     """
 
     verdict: Verdict

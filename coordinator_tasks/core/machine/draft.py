@@ -32,11 +32,11 @@ from coordinator_tasks.core.protocol.holding import releases_entry
 
 @dataclass(slots=True)
 class Draft:
-    """Mutable draft; `epoch` is that of the node being written. Made by `draft_of`, read by `node_of` and `label`.
+    """Mutable draft; `epoch`: the epoch of the node being written. Made by `draft_of`, read by `node_of` and `label`.
 
     - `former`: partition → lost former owner.
     - `explanation`: the strategy's reasons for its moves.
-    - `kept`: the part of the explanation that fits into the history.
+    - `kept`: the part of the explanation for the history, which has limited room.
     """
 
     epoch: int
@@ -93,7 +93,7 @@ class Draft:
         return consumers
 
     def movers(self) -> set[str]:
-        """Return the consumers that have to close a partition, or will get a partition that they do not own yet."""
+        """Return the consumers with a partition to close, or with a partition to get from another consumer."""
         takers = {taker for p, taker in self.to_start.items() if p not in self.assignments}
         return takers.union(*self.to_close.values())
 
@@ -146,7 +146,7 @@ class Draft:
         self.moves.append(Move(partition, owner, owner, MoveKind.RESTART))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Let the partition continue at `offset`: its owner, or else its next owner, starts there.
+        """Let the partition continue at `offset`, where the present owner, or else the next owner, starts.
 
         The caller makes sure that only the assignee may run the partition: another consumer could read on from before
         the seek.
@@ -156,7 +156,7 @@ class Draft:
             self.restart(partition)
 
     def close_confirmed(self, partition: int, consumers: Collection[str]) -> None:
-        """Note that these consumers have closed the partition; after the last close the target gets the partition."""
+        """Note the confirmed close by these consumers; after the last close the target gets the partition."""
         remaining = self.to_close.get(partition, set()) - set(consumers)
         if remaining:
             self.to_close[partition] = remaining
@@ -173,9 +173,9 @@ class Draft:
     def drop_lost(self, lost: Collection[str], over: Collection[str], awaited: Collection[str] = ()) -> set[int]:
         """Take everything from `lost` consumers (isolated or gone); returns the changed partitions.
 
-        The `awaited` consumers have ended as well, but their partitions wait for the next process. Only their pending
-        closes, and their starts of partitions from others, change. A partition is guarded unless the lost consumer is
-        in `over`: a consumer in `over` has no process left, any other may still commit.
+        The `awaited` consumers have ended as well, but their partitions wait for the next process. Only pending closes,
+        and pending starts of partitions from other consumers, change. A partition is guarded unless the lost consumer
+        is in `over`: a consumer in `over` has no process left, any other consumer may still commit.
         """
         touched: set[int] = set()
         ended = {*lost, *awaited}
@@ -207,7 +207,7 @@ class Draft:
         # The taker may have started on a release that was written after our read.
         self._guard(partition, entry is not None and may_live)
         if released:
-            # The giver has confirmed by its release, so that only the taker could have started.
+            # The giver has confirmed by the release, so only the taker could have started.
             self.to_close.pop(partition, None)
             self.epochs.pop(partition, None)
 

@@ -1,4 +1,4 @@
-"""One incarnation of a consumer, with everything stored and everything that the consumer reports."""
+"""An incarnation of a consumer, with everything stored and everything reported."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ from coordinator_tasks.core.text.partition_text import because
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One incarnation, with registration, claim, directive and answer of its id; `None` = absent.
+    """An incarnation, with registration, claim, directive and answer of its id; `None` = absent.
 
     The properties describe this incarnation alone: facts about another incarnation of the id do not count. `now`: the
-    time at which planned restarts are checked for expiry.
+    time for checking whether a planned restart has expired.
     """
 
     consumer: str
@@ -92,7 +92,7 @@ class Life:
 
     @property
     def _successor_is_ready(self) -> bool:
-        """Return whether another incarnation is registered and its interface has answered, so that it can take
+        """Return whether another incarnation is registered with an interface that has answered, and so can take
         partitions.
         """
         if self.member is None or self.registered:
@@ -112,18 +112,20 @@ class Life:
 
 
 def with_leave(directive: Directive, leave: Draining) -> Directive:
-    """Return the directive with the leave request from the consumer's own node: that one incarnation may end."""
+    """Return the directive with the leave request from the consumer's own node: only the requesting incarnation may
+    end.
+    """
     if not leave.incarnation:
-        return directive  # a draining of every incarnation: only a person requests that
+        return directive  # only a person requests a draining of every incarnation
     if directive.draining is None or directive.draining.incarnation:
         return replace(directive, draining=leave)
     return replace(directive, draining=replace(directive.draining, leaving=leave.incarnation))
 
 
 def interfaces(consumers: Iterable[str], members: Mapping[str, Member], claims: Mapping[str, IdClaim]) -> list[Member]:
-    """Return where to reach these consumers, in their order; consumers without a known address are left out.
+    """Return where to reach these consumers, in the given order; consumers without a known address are left out.
 
-    An unregistered consumer is reached at its last address: the consumer may have lost only ZooKeeper.
+    An unregistered consumer is reached at the last address: the consumer may have lost only ZooKeeper.
     """
     targets = []
     for consumer in consumers:

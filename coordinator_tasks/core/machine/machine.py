@@ -179,8 +179,8 @@ def _recover(
     deciding.drop_lost()
     able = deciding.able()
     deciding.planning(able).place()
-    # A consumer that acted on an older generation, even an isolated one, must see a node that covers that generation.
-    # Only then does the consumer confirm that nothing runs, so that it may be readmitted.
+    # A consumer with an older generation, even an isolated consumer, must see a node that covers the older generation.
+    # Only then does the consumer confirm that nothing runs, so that a readmission is possible.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
         return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
     planned = "" if adopted else causes.digest(view, world, able)

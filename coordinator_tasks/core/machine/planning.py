@@ -45,7 +45,9 @@ class Planning:
         self._longest = max((len(c) for c in able), default=MAX_ID_BYTES)
 
     def placement(self) -> Question | None:
-        """Return the question for partitions without a target; `None` if there are none, or no consumer can take them."""
+        """Return the question for partitions without a target; `None` without such partitions or without possible
+        consumers.
+        """
         draft, able, fixed = self.draft, self.able, self._targets
         homeless = {p for p in self.view.partitions if p not in fixed}
         if self.view.config.removed or not able or not homeless:
@@ -152,7 +154,7 @@ class Planning:
         )
 
     def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
-        """Keep the strategy's reasons for its moves, at most `limit_bytes`; `only`: limit them to these partitions."""
+        """Keep the strategy's reasons for its moves, at most `limit_bytes`; `only`: reasons for these partitions alone."""
         draft = self.draft
         if not draft.moves:
             return
@@ -201,9 +203,9 @@ class Planning:
         return presence(consumer, incarnation, self.world, self.policy) is Presence.LIVE and not kept
 
     def _stop_leaving(self) -> None:
-        """Let a consumer that was asked to end close its partitions, because no consumer can take over.
+        """Let a consumer close its partitions if it was asked to end and no consumer can take over.
 
-        The partitions wait if another consumer is absent and may come back. A consumer that only drains keeps its
+        The partitions wait if another consumer is absent and may come back. A merely draining consumer keeps its
         partitions.
         """
         incarnations = self.draft.incarnations
@@ -231,8 +233,8 @@ class Planning:
         return max(0, min(self.policy.max_write_bytes // 50, spare - self.policy.max_write_bytes // 10))
 
     def _room(self, spare: int, each: int) -> int:
-        """Return how many more moves of `each` bytes fit in the transaction: at least one, unless moves in flight fill
-        it.
+        """Return how many more moves of `each` bytes fit in the transaction: at least 1, unless moves in flight fill
+        the room.
         """
         return max(0 if self.draft.in_flight() else 1, (spare - self._reasons_of(spare)) // each)
 
@@ -253,7 +255,7 @@ def finish(draft: Draft) -> None:
 
 
 def shares(view: TopicView, policy: Policy) -> bool:
-    """Return whether the topic's strategy plans all of its topics as one."""
+    """Return whether the topic's strategy plans all of its topics together."""
     return isinstance(assignor(view.config.strategy, policy.strategies.known), Sharing)
 
 

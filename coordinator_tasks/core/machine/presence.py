@@ -1,4 +1,4 @@
-"""Presence: the one place that decides whether an incarnation may still run something.
+"""Presence: the only place that decides whether an incarnation may still run something.
 
 A registered incarnation is never gone. Evidence counts per incarnation: facts about incarnation 3 do not apply to 4.
 """
@@ -29,7 +29,7 @@ _SAYS: Mapping[str, str] = {SEEKS: "that a partition is sent elsewhere", PROPERT
 
 
 def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> Presence:
-    """Return what is known of this incarnation; total."""
+    """Return the known presence of this incarnation; total."""
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
         return Presence.ISOLATED
@@ -134,8 +134,8 @@ def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member],
 
 
 def _not_yet(life: Life) -> bool:
-    """Return whether the interface has never answered. Such a consumer could not confirm a start, so it gets no
-    partition.
+    """Return whether the interface has never answered. Without answers a start cannot be confirmed, so the consumer
+    gets no partition.
     """
     return not life.answers and (life.claim is None or life.claim.answered != life.incarnation)
 
@@ -159,8 +159,9 @@ def note_absence(
 
     The incarnation was asked at `asked_at`, when no longer registered; at `now` the time to answer is over.
 
-    Gone = the consumer's own address, which had answered before, has refused for a session time-out. A note with a time
-    ahead comes from a clock that jumped and would delay everything until that time, so a new note replaces it.
+    Gone = the consumer's own address, which had answered before, has refused for a session time-out. A note with a
+    future time comes from a clock that jumped. Such a note would delay the end until its time, so a new note replaces
+    it.
     """
     if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
         return None, False
@@ -184,8 +185,8 @@ def _proves(claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: 
 def _refused_before(claim: IdClaim, incarnation: int, since_at: float, session_timeout_s: float) -> float:
     """Return the time of the first refusal before the registration expired at `since_at`; 0 = does not count.
 
-    A session outlives its process by one time-out, which ZooKeeper rounds up. A consumer registered for more than two
-    time-outs was alive while its address refused.
+    A session outlives the process by a time-out, rounded up by ZooKeeper. A consumer registered for more than two
+    time-outs was alive while the address refused.
     """
     counts = claim.registered == incarnation and 0 < since_at - claim.refused_at <= 2 * session_timeout_s
     return claim.refused_at if counts else 0.0

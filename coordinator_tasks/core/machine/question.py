@@ -9,8 +9,8 @@ from coordinator_tasks.core.assignors import Assignor, Problem, is_partial, vali
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`sides`: the problem itself, or one problem for each side of an upgrade. `kept`: partitions that stay only for
-    the upgrade.
+    """`sides`: the problem itself, or a problem for each side of an upgrade. `kept`: partitions that stay only for the
+    upgrade.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Question:
         return self.checked([self.strategy.assign(side) for side in self.sides])
 
     def checked(self, answers: list[Mapping[int, str]]) -> dict[int, str]:
-        """Return these answers to the sides as one. Raises `Refused` if they are not valid."""
+        """Return the union of these answers to the sides. Raises `Refused` if an answer is not valid."""
         owners: dict[int, str] = {}
         for side, answer in zip(self.sides, answers, strict=True):
             validate(side, answer, self.name, partial=is_partial(self.strategy))

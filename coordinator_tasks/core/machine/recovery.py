@@ -6,19 +6,20 @@ A recovery is needed when
 - an acted or committed epoch is larger than the node's, or a consumer acts on a generation that the node does not
   supersede;
 - an owner runs under a newer holding than the node names, or a survivor's commit bars the owner's start;
-- a consumer holds other partitions at the node's own epoch: a restored node was planned on while that consumer did not
-  answer, so that one epoch was given out twice.
+- a consumer holds other partitions at the node's own epoch: a restored node was planned on while the consumer did not
+  answer, so that the same epoch was given out twice.
 
 Rules:
-- An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer whose answers caused
-  several recoveries is `doubted`: it triggers no further recovery, keeps its partitions, and gets no more.
+- An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer is `doubted` after its
+  answers caused several recoveries: a doubted consumer triggers no further recovery, keeps its partitions, and gets no
+  more.
 - Every registered consumer is asked. If there are traces of an older life, the recovery waits for silent consumers.
 - The new node has a new generation and an epoch of 1 + the largest of node, acted and committed. `supersedes` lists the
   epochs that went into the node, so that consumers of the older generations may accept the node.
-- A partition is adopted if exactly one consumer runs the partition, held it by the node, or committed it last: running
+- A partition is adopted if exactly one consumer runs, held (by the node) or last committed the partition: running
   partitions are not disturbed. With several such consumers the partition goes through the barrier. So the list of
   partitions must be complete.
-- A seek that no owner has begun is kept, under its own epoch: a commit under a later epoch proves the seek done.
+- A pending seek is kept, under its own epoch: a commit under a later epoch proves the seek done.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -40,8 +41,8 @@ _SHOWN = 10  # largest number of sentences about single partitions
 class Recovery:
     """A recovery. In `draft`, every partition that may run has an owner; write the draft once `blockers` is empty.
 
-    `blockers`: consumer, or `kafka` or `partitions` → what is missing. `objectors`: consumers whose answers contradict
-    the stored node.
+    `blockers`: consumer, or `kafka` or `partitions` → the missing answer. `objectors`: consumers with answers that
+    contradict the stored node.
     """
 
     cause: str
@@ -51,7 +52,7 @@ class Recovery:
 
 
 class _Acted(NamedTuple):
-    """A consumer that has acted on some node of the topic, and its answer."""
+    """A consumer with an acted node of the topic, and the consumer's answer."""
 
     consumer: str
     incarnation: int
@@ -107,7 +108,7 @@ def needed(view: TopicView, world: World) -> Recovery | None:
 
 
 def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
-    """Return consumer → why its answer on this topic does not count: impossible, or the cause of too many recoveries."""
+    """Return consumer → why the answer on this topic does not count: impossible, or the cause of too many recoveries."""
     stored, reasons = _stored(view), dict[str, str]()
     for consumer, times in noted(view, world, policy).items():
         if len(times) >= policy.flap_registrations:
@@ -125,7 +126,7 @@ def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
 
 
 def _remedy(consumer: str, world: World) -> str:
-    """Return what a person does about a consumer whose answers do not count."""
+    """Return the remedy for a consumer with ignored answers."""
     asked = world.directives.get(consumer)
     if asked is None or asked.isolation is None:
         return "restart it, or isolate it"
@@ -146,7 +147,7 @@ def outliers(view: TopicView, world: World) -> tuple[str, ...]:
 def noted(
     view: TopicView, world: World, policy: Policy, objectors: Collection[str] = ()
 ) -> dict[str, tuple[float, ...]]:
-    """Return consumer → times at which its answers caused recoveries, including now.
+    """Return consumer → times of the recoveries caused by answers of this consumer, including now.
 
     A consumer is forgotten once its answer agrees and the last time is `flap_window_s` ago.
     """
@@ -199,7 +200,7 @@ def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
 
 
 def _objections(view: TopicView, world: World) -> dict[str, str]:
-    """Return consumer → how its answer contradicts the stored node; answers that do not count are left out."""
+    """Return consumer → how the answer contradicts the stored node; ignored answers are left out."""
     node = view.node
     if node is None:
         return {}
@@ -237,7 +238,7 @@ def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: M
     """Return how the answer proves that the node's epoch was given out twice; empty if there is no proof."""
     if node.removed or (status.generation, status.acted_epoch) != (node.generation, node.epoch):
         return ""
-    # A consumer that holds nothing may still see an isolation that has been lifted.
+    # A consumer without partitions may still see an isolation that has been lifted.
     if status.held and status.held != own:
         return f"ZooKeeper was restored: {consumer} has acted on another epoch {node.epoch} than the one that is stored"
     return ""
@@ -278,7 +279,8 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
             return {"kafka": "the brokers do not say how many partitions there are"}
         count = view.description.partition_count
         if len(view.partitions) < count:
-            # A partition listed later would have no owner in the new node, and be given away while running.
+            # Only a running partition keeps its token: its own commits would fence a restart under an old epoch. By
+            # answer or node, a newer holding may have begun since the consumer was asked.
             return {"partitions": f"{len(view.partitions)} of {count} partitions of the topic are listed so far"}
     silent = [c for c in sorted(world.members) if world.status(c) is None]
     excused = {c for c in silent if is_isolated(c, world.members[c].incarnation, world)}
@@ -300,7 +302,6 @@ def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _C
             draft.incarnations[consumer] = max(one.incarnation, draft.incarnations.get(consumer, 0))
         if len(holders) == 1:
             ((consumer, one),) = holders.items()
-            # Only a running partition keeps its token: a restart under an old epoch would be fenced by its own commits.
             # By answer or node, a newer holding may have begun since the consumer was asked.
             newest = max(one.epoch, committed, stored[consumer].epoch if consumer in stored else 0)
             seek = draft.seeks.get(partition)
@@ -352,7 +353,7 @@ def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
 
 
 def _last_owner(commit: _Commit, world: World) -> dict[str, _Holding]:
-    """Return the consumer of the last commit; empty if that incarnation answers, because the answer tells what runs."""
+    """Return the consumer of the last commit; empty if the same incarnation answers and so reports what runs."""
     status = world.status(commit.owner)
     if status is not None and status.incarnation == commit.token.incarnation:
         return {}

@@ -1,4 +1,4 @@
-"""Planned restarts: a consumer gets its former partitions back if its next process starts in time. Pure."""
+"""Planned restarts: a consumer gets the former partitions back if the next process starts in time. Pure."""
 
 from collections.abc import Iterator, Mapping
 

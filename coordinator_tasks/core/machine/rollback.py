@@ -48,7 +48,7 @@ def placed(config: TopicConfig, able: Mapping[str, int], now: float) -> dict[int
 
 
 def begun(first: Record) -> bool:
-    """Return whether this record may be the first one of its rebalance."""
+    """Return whether a rebalance may start with this record."""
     return first.source in (State.INITIAL, State.STABLE)
 
 

@@ -7,14 +7,13 @@ from coordinator_tasks.core.model import Split
 from coordinator_tasks.core.text.partition_text import named, shown
 
 Side: TypeAlias = tuple[tuple[int, ...], Mapping[str, int]]
-"""Partitions, and the consumers that may get them: consumer → incarnation."""
+"""Partitions, and the possible consumers for these partitions: consumer → incarnation."""
 
 
 def sides(split: Split | None, partitions: tuple[int, ...], able: Mapping[str, int]) -> list[Side]:
-    """Return the sides of a split that have partitions, each with its consumers; without a split, one side with
-    everything.
+    """Return the sides of a split that have partitions, each with its consumers; without a split, a single side.
 
-    A side without a consumer leaves its partitions to the other side, so that every partition has an owner.
+    A side without a consumer leaves its partitions to the other side, so every partition has an owner.
     """
     if split is None:
         return [(partitions, able)]

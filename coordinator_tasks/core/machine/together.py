@@ -1,13 +1,13 @@
-"""The plan of all topics as one, from the same stored nodes and observations as the decision on each topic.
+"""The joint plan of all topics, from the same stored nodes and observations as the decision on each topic.
 
-The plan is not stored. A later run, after some topics were written, computes the rest of the same plan, because
+The plan is not stored. A later run, after some topics were written, computes the remainder of the same plan, because
 partitions in flight count at their takers.
 
 - A topic without a question is fixed load: frozen, held, in flight, waiting for stable membership, or without movable
-  partitions. Single partitions that may not move are fixed load too.
-- Strategies that look at one topic alone answer first. Strategies that share by number (`Sharing`) then answer as one,
-  beside the load of the former. Strategies that measure (`Measuring`) answer last, in the order of topic names: each
-  sees the answers before. No strategy sees a later one, so two strategies cannot chase each other.
+  partitions. Single unmovable partitions are fixed load too.
+- Strategies for a single topic answer first. Strategies that share by number (`Sharing`) then answer together, beside
+  the load of the former. Strategies that measure (`Measuring`) answer last, in the order of topic names: each sees the
+  answers before. No strategy sees a later answer, so two strategies cannot chase each other.
 """
 
 import hashlib
@@ -29,9 +29,7 @@ from coordinator_tasks.core.model import State
 
 @dataclass(slots=True)
 class _Part:
-    """One topic that stays as it is. `held`: partition → owner or taker; `measures`: the topic's strategy measures
-    loads.
-    """
+    """An unchanged topic. `held`: partition → owner or taker; `measures`: the topic's strategy measures loads."""
 
     view: TopicView
     held: Mapping[int, str]
@@ -155,7 +153,7 @@ class TogetherPlan:
         return _Part(view, held, measures) if question is None else _Asking(view, held, measures, question)
 
     def _share(self, asking: Sequence[_Asking], parts: Collection[_Part]) -> None:
-        """Ask one answer for all these topics, beside the fixed load."""
+        """Let the strategy answer for all these topics together, beside the fixed load."""
         loads, ties = Counter(self._elsewhere), Counter[str]()
         asked = {part_asking.view.topic for part_asking in asking}
         for part in parts:

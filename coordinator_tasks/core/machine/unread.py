@@ -100,14 +100,14 @@ def _lasting(said: TopicStatus, partition: int, policy: Policy) -> Failure | Non
 
 
 def _not_run(view: TopicView, node: TopicNode, world: World) -> Iterator[tuple[int, str]]:
-    """Yield the partitions that their owners report as not running."""
+    """Yield the partitions reported by their owners as not running."""
     for owner in sorted(set(node.assignments.values())):
         for partition in not_running(owner, view.topic, node, world):
             yield partition, f"{owner} owns it and does not run it; see its reports in `status`, and restart it"
 
 
 def _failing(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:
-    """Yield the partitions that their owners have reported as not processable for `stuck_after_s`."""
+    """Yield the partitions reported by their owners as not processable for `stuck_after_s`."""
     for partition, owner in sorted(node.assignments.items()):
         said = _word(owner, view.topic, node, world)
         failure = _lasting(said, partition, policy) if said is not None else None

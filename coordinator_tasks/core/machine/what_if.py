@@ -53,7 +53,7 @@ _NOTHING = RunningPartition(0, Token(0, 0), started=True)
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster at one moment. `world`: as in `Snapshot`, without the parts of a single topic.
+    """A cluster at a moment. `world`: as in `Snapshot`, without the parts of a single topic.
 
     `topics`: name → the topic with its effective strategy. `committed`: name → the group's offsets (`None` = unknown).
     """
@@ -83,7 +83,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class WouldMove:
-    """One partition that would change hands; an empty name = no consumer."""
+    """A partition that would change hands; an empty name = no consumer."""
 
     partition: int
     giver: str
@@ -94,8 +94,8 @@ class WouldMove:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One topic in the end. `counts`: consumer → number of partitions; `summary`: the strategy's words on its last
-    plan.
+    """The final state of a topic. `counts`: consumer → number of partitions; `summary`: the strategy's words on its
+    last plan.
 
     `waits`: why the topic does not become Stable; empty if Stable.
     """
@@ -254,7 +254,7 @@ class _Replay:
     def _move(self, name: str, partition: int, giver: str, taker: str) -> WouldMove:
         """Return the move with the kind of its first step and the reason of its last.
 
-        A partition that is only lost, and moves nowhere, gets kind and reason of the plan.
+        A partition lost without a new owner gets kind and reason of the plan.
         """
         decided = self._decided[name]
         kinds = [MoveKind.START if taker else MoveKind.STOP]

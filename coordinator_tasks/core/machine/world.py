@@ -93,10 +93,10 @@ class World:
     - `committed`: the group's offsets of this topic, in case ZooKeeper was lost; `None` = the brokers did not answer.
     - `loads`: consumer → partitions of other topics; `totals`: consumer → loads measured over all topics.
     - `fresh`: a random text to name a new generation or rebalance.
-    - `unclear`: consumer → which of its nodes cannot be read; such a consumer never counts as gone.
-    - `doubted`: consumer → why its answer on this topic does not count. Unclear and doubted consumers keep their
+    - `unclear`: consumer → description of unreadable nodes; an unclear consumer never counts as gone.
+    - `doubted`: consumer → why the answer on this topic does not count. Unclear and doubted consumers keep their
       partitions and get no more.
-    - `together`: the plan of all topics as one; `None` = the topic is planned alone.
+    - `together`: the joint plan of all topics; `None` = the topic is planned alone.
     """
 
     now: float
@@ -113,7 +113,7 @@ class World:
     together: Together | None = field(default=None, compare=False, repr=False)
 
     def life(self, consumer: str, incarnation: int) -> Life:
-        """Return what is known of this incarnation."""
+        """Return the known facts about this incarnation."""
         return Life(
             consumer,
             incarnation,
@@ -131,7 +131,7 @@ class World:
 
 
 class Presence(StrEnum):
-    """What is known of one incarnation of a consumer."""
+    """The known presence of an incarnation of a consumer."""
 
     LIVE = "live"
     ISOLATED = "isolated"
@@ -141,4 +141,4 @@ class Presence(StrEnum):
 
 
 LOST = frozenset({Presence.ISOLATED, Presence.GONE})
-"""These incarnations count as closed: other consumers may get their partitions."""
+"""These incarnations count as closed: their partitions may go to other consumers."""

@@ -109,8 +109,8 @@ class Isolation:
 class Draining:
     """The consumer has to give all its partitions away.
 
-    `incarnation` 0 = any, by a person's request; else this incarnation itself wants to leave. `leaving`: the
-    incarnation that was asked to end while a person's draining is stored here (0 = none).
+    `incarnation` 0 = any, by a person's request; else the incarnation itself wants to leave. `leaving`: the incarnation
+    asked to end while a person's draining is stored here (0 = none).
     """
 
     by: str
@@ -128,9 +128,9 @@ MAX_RESTART_S = 86_400.0
 class PlannedRestart:
     """The process of this `incarnation` ends, and a process of the same id starts before `until_at`.
 
-    The partitions wait for the new process. With `moves` they move away meanwhile, and return; `partitions` (by topic)
-    then lists the former partitions. `capacity`, `rack` and `attributes` are those of the registration, so that the
-    absence causes no plan. After `until_at` the planned restart has no effect.
+    The partitions wait for the new process. With `moves` the partitions move away meanwhile, and return; `partitions`
+    (by topic) then lists the former partitions. `capacity`, `rack` and `attributes` repeat the registration, so that
+    the absence causes no plan. After `until_at` the planned restart has no effect.
     """
 
     by: str
@@ -164,7 +164,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class FleetVersion:
-    """The version that consumers of a fleet run; the fields are those of `Fleet`."""
+    """The version of a fleet's consumers; same fields as in `Fleet`."""
 
     application: str
     arguments: tuple[str, ...] = ()
@@ -179,10 +179,10 @@ class Fleet:
 
     - `environment`: variables of the consumers' processes, not secret.
     - `code`: version of the code; `{code}` in `application` and `arguments` stands for this version.
-    - `replaced`: consumer → the incarnation that a redeployment ends.
+    - `replaced`: consumer → the incarnation to be ended by a redeployment.
     - `name`: name of the version in these fields; `versions`: name → another former or coming version.
-    - `runs`: consumer → name of its version, if different from `name`: only during an upgrade.
-    - `problem`: which fields cannot be read and are left out; without an `application`, all fields.
+    - `runs`: consumer → version name, if different from `name`: only during an upgrade.
+    - `problem`: description of unreadable, ignored fields; without an `application`, of all fields.
     """
 
     app: str

@@ -1,4 +1,4 @@
-"""Contents of the history: moves, their reasons, pauses, and actions with their authors."""
+"""Contents of the history: moves, reasons, pauses, and actions with their authors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A sentence that explains the place or the move of these partitions."""
+    """A sentence with the reason for the place or the move of these partitions."""
 
     text: str
     partitions: tuple[int, ...]
@@ -41,9 +41,9 @@ class Reason:
 class Explanation:
     """Reasons of a plan: the strategy, a digest of all inputs, and sentences.
 
-    `moves`: about partitions that change hands; `stays`: about the other partitions and those without an owner (not
-    kept in the history). For a reset of offsets: `was_at` = partition → committed offset before the reset, if any;
-    `undoes` = the rebalance whose reset this reset reverts.
+    `moves`: about moved partitions; `stays`: about partitions that stay or have no owner (not kept in the history). For
+    a reset of offsets: `was_at` = partition → committed offset before the reset, if any; `undoes` = the rebalance of
+    the earlier reset that this reset reverts.
     """
 
     strategy: str
@@ -158,7 +158,9 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Unmoved:
-    """The longest stall among unmoved partitions: `partitions` counts those that `consumer` and others report."""
+    """The longest stall among unmoved partitions; `partitions`: number of partitions reported by `consumer` and other
+    consumers.
+    """
 
     partitions: int
     longest_s: float
@@ -182,13 +184,13 @@ class Pauses:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`/history/[TOPIC]/[SEQ]`: one transition, written in the transition's own transaction.
+    """`/history/[TOPIC]/[SEQ]`: a transition, written together with the transition itself.
 
     - `lasted_s`: how long the topic was in `source`; `rebalance_s`: duration of the rebalance so far.
-    - `incarnations`: consumer → the incarnation that may run its partitions; together with the moves they tell which
-      incarnation may have processed a partition.
+    - `incarnations`: consumer → the incarnation with the right to run partitions; incarnations and moves together tell
+      who may have processed a partition.
     - `plan`: the strategy's reasons for its moves, if a strategy was asked.
-    - `pauses`: only in the record that ends a rebalance, added after the measurement.
+    - `pauses`: only in the last record of a rebalance, added after the measurement.
     - `unasked`: the cause was not requested.
     - `sequence`: the node's number (-1 before the write).
     """

@@ -94,18 +94,18 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """`/assignments/[TOPIC]`: everything that consumers act on. Every write raises `epoch` by at least one.
+    """`/assignments/[TOPIC]`: everything that consumers act on. Every write raises `epoch` by at least 1.
 
     - `assignments`: partition → consumer; `since`: partition → the epoch at which the holding began.
-    - `handoff`: partition → its hand-off. A partition in neither is being closed everywhere, or has no owner.
-    - `incarnations`: consumer → the incarnation that may run its partitions; other incarnations run nothing.
-    - `guarded`: partitions whose last owner may still have a process, and has not released them. The new owner waits
-      until its start commit has survived the commit time-out.
+    - `handoff`: partition → its hand-off. A partition in neither map is being closed everywhere, or has no owner.
+    - `incarnations`: consumer → the incarnation with the right to run partitions; other incarnations run nothing.
+    - `guarded`: partitions not released by a last owner whose process may still live. The new owner waits until the
+      start commit has survived the commit time-out.
     - `supersedes`: generation → the largest acted epoch that went into this node. A consumer on another generation
-      accepts this node only if its own acted epoch is covered here.
+      accepts this node only if the consumer's acted epoch is covered here.
     - `initial_partitions`: partitions from this number on appeared later and start at their beginning.
     - `seeks`: partition → the offset requested by a person, kept until an owner confirms the start there.
-    - `properties`: further consumer properties, none of them secret.
+    - `properties`: further consumer properties without secrets.
     """
 
     bootstrap_servers: str
@@ -131,13 +131,13 @@ class TopicNode:
 class TopicState:
     """`/state/[TOPIC]`. A missing node is `Initial`.
 
-    - `to_start`, `to_close`: consumer → partitions without its confirmation.
-    - `epochs`: partition → the epoch of the plan that entered the partition here.
-    - `targets`: consumer → incarnation, the consumers of the last plan; `planned`: a digest of all other inputs of that
-      plan. A difference from either causes the next plan.
-    - `restarts`: consumer → number of orders to start its idle partitions.
-    - `recovered`: consumer → times at which its answers caused recoveries; after several of them its answers do not
-      count.
+    - `to_start`, `to_close`: consumer → unconfirmed partitions.
+    - `epochs`: partition → the epoch of the plan that started or closed the partition.
+    - `targets`: consumer → incarnation, the consumers of the last plan; `planned`: a digest of all other inputs of the
+      plan. A change of either causes the next plan.
+    - `restarts`: consumer → number of orders to start idle partitions.
+    - `recovered`: consumer → times of recoveries caused by answers of this consumer; after several recoveries the
+      answers do not count.
     - `rebalance`: name of the rebalance from the first plan, at `began_at`, until Stable.
     """
 
@@ -189,7 +189,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's answer to the plan whose inputs and moves have this `digest`. `granted` False = rejected."""
+    """A person's answer to the plan with this `digest` of inputs and moves. `granted` False = rejected."""
 
     digest: str
     granted: bool
@@ -224,6 +224,6 @@ CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicN
 """Configuration fields that a topic's node repeats."""
 SEEKS, PROPERTIES, PACKED = "seeks", "properties", "packed"
 FORMATS = (SEEKS, PROPERTIES, PACKED)
-"""Fields of a topic's node that this release reads and an older one may not: 0.1.0 reads none, 0.2.0 not the packed
-form. A consumer that cannot read a field refuses such a node, and holds.
+"""Fields of a topic's node that older releases cannot read: 0.1.0 reads no field of the list, 0.2.0 not the packed
+form. Without support for a field, a consumer refuses the node, and holds.
 """
