@@ -1,6 +1,6 @@
 """Plans that exceed the site's budget wait until a person has approved exactly this plan; everything else goes on.
 
-A step of what a person has begun does not wait (`begun`).
+Steps of an operation that a person started do not wait (`begun`).
 
 The approval stands in the topic's configuration, with a digest of what the plan was made from and of its moves. When one of
 these changes, the digest does, and the approval is void.
@@ -25,7 +25,7 @@ LEARNED_RECORDS = 500
 
 
 def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: Decision) -> Decision:
-    """The decision, with `approval` (its digest) and what it waits for in its reason if it needs a person's approval."""
+    """Return the decision; if a person must approve, with `approval` (its digest) and a reason that says why."""
     record = decision.record
     if not c.budget.is_set or not decision.may_wait or record is None or decision.verdict is not Verdict.WRITE:
         return decision
@@ -55,7 +55,7 @@ def digest_of(view: TopicView, decision: Decision) -> str:
 
 
 def _missing(config: TopicConfig, digest: str) -> str:
-    """What the plan waits for; empty = it is approved."""
+    """Why the plan waits; empty = approved."""
     found = config.approval
     if found is None or found.digest != digest:
         return f"it waits for approval; `approve {config.topic} {digest}` gives it"

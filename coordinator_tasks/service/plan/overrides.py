@@ -1,4 +1,4 @@
-"""What a person sets above the strategy: a frozen topic, partitions that stay with one consumer.
+"""A person's overrides of the strategy: frozen topics and pinned partitions.
 
 Overrides are kept in the topic's configuration, and the next plan follows them. The same override again changes nothing.
 """
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 class Pin:
     """A changed pin of one partition: `owner` has it now, `before` and `after` are its pins; empty = none.
 
-    `there`: whether `after` is registered, `may_have`: whether it may have partitions of the topic then. `kept`: it may not, and
-    nobody else may either, so that an owner that drains keeps it.
+    `there`: `after` is registered; `may_have`: `after` may own partitions of the topic. `kept`: no consumer may own the
+    partition, so a draining owner keeps it.
     """
 
     partition: int
@@ -42,7 +42,7 @@ class Pin:
 
     @property
     def text(self) -> str:
-        """What a dry run says; it names the former pin, so that the change can be undone."""
+        """Text of a dry run; names the former pin, so that the change can be undone."""
         was = f", was pinned to {self.before}" if self.before else ""
         if not self.after:
             return f"partition {self.partition} would be free to move{was}"
@@ -58,7 +58,7 @@ class Pin:
 
 
 def told(config: TopicConfig) -> tuple[str, ...]:
-    """The requests of persons by which plans differ from the strategy's."""
+    """A person's requests that override the strategy."""
     pinned = by_consumer((consumer, partition) for partition, consumer in config.pins.items())
     texts = [FROZEN] if config.frozen else []
     texts += [f"{rollback.said(config.rollback)}, {rollback.until(config.rollback)}"] if config.rollback else []
@@ -88,7 +88,7 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     lives = registered(c) if consumer else {}
     life, others = lives.get(consumer), may_have(topic, lives)
     there, able = not consumer or life is not None, not consumer or consumer in others
-    # Who is isolated, or was asked to end, gives up what it has, also where nobody takes it over.
+    # An isolated or leaving consumer gives its partitions up, even without a taker.
     kept = not others and life is not None and life.isolation is None and not life.leaving
     found = (
         Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there, able, kept) for p in wanted
@@ -127,7 +127,7 @@ def set_pins(
 
 def _pinned(c: Coordinator, config: TopicConfig, consumer: str, partitions: Collection[int]) -> Collection[int]:
     if not consumer:
-        # Also partitions that Kafka no longer has: otherwise nobody could remove their pins.
+        # Accept partitions that Kafka no longer has, so that their pins can be removed.
         unknown = sorted(set(partitions) - config.pins.keys())
         if unknown:
             raise Refused(

@@ -35,10 +35,10 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store
 
 COMPLETE_S = 600.0
-"""So long after a topic has become Stable its rebalance is measured; consumers tell it for a while longer."""
+"""Seconds after Stable in which pauses are measured; consumers report the pauses for longer."""
 AGAIN_S = 0.25
 Told: TypeAlias = Callable[[str, Pauses], None]
-"""Is told what is new of a topic's pauses: each moved partition once, and once how what stayed was disturbed."""
+"""Callback for new pauses of a topic: once per moved partition, and once for the disturbance of unmoved partitions."""
 _CHUNK = 32
 _MOST_RECORDS = 500
 """So many records are looked through for the epoch that a giver's last commit names."""
@@ -54,7 +54,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What consumers say, and between which monotonic times of ours they were asked."""
+    """The consumers' answers, and our monotonic times before and after the requests."""
 
     by_consumer: Mapping[str, ConsumerStatus]
     began_s: float
@@ -69,9 +69,8 @@ class _Answers:
 def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: None) -> tuple[str, ...]:
     """Measure the last rebalance of each topic, if it has ended lately; returns the topics of which more may come.
 
-    `told` gets what is written now, once of all who measure.
-    A problem with one topic or one consumer leaves out only what it concerns. Raises `StoreUnavailable` and
-    `DiscoveryUnavailable`.
+    `told` gets the pauses written by this call; parallel callers never report the same pause. A problem with one topic
+    or consumer affects only that topic or consumer. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     ended = [found for topic in _lately_stable(c, topics) if (found := _ended(c, topic)) is not None and found.missing]
     if not ended:
@@ -116,7 +115,7 @@ class _Ended:
 
     @property
     def missing(self) -> list[int]:
-        """The moved partitions that nobody has measured."""
+        """Moved partitions without a measured pause."""
         stored = self.last.record.pauses
         known = {one.partition for one in stored.measured} if stored is not None else set()
         return [p for p in self.moves if p not in known]
@@ -130,7 +129,7 @@ class _Ended:
         return status if status is not None and status.generation == self.node.generation else None
 
     def running(self, partition: int, answers: _Answers) -> RunningPartition | None:
-        """What the taker says of the partition, if it knows how it has taken it up under the present grant."""
+        """The taker's report of the partition, if the report covers the present grant."""
         status = self.status(self.node.assignments[partition], answers)
         one = status.running.get(partition) if status is not None else None
         mine = one is not None and one.token.epoch == self.node.since.get(partition)
@@ -183,7 +182,7 @@ def _last_records(c: Coordinator, topic: str) -> tuple[_Written, ...]:
 
 
 def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> bool:
-    """Add what the answers say to the record; True if nothing is missing any more."""
+    """Add the answers to the record; return True when the record is complete."""
     record, node = ended.last.record, ended.last.node
     ready = {p: one for p in ended.missing if (one := ended.running(p, answers)) is not None}
     if not ready and record.pauses is not None:

@@ -1,4 +1,4 @@
-"""Which plans wait for a person's approval, what they would move, and the answer to one of them."""
+"""Plans that wait for a person's approval, their moves, and the person's answer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -13,12 +13,14 @@ from coordinator_tasks.service.plan import preview, transitions
 
 MAX_DIGEST_CHARS = 64
 ASK_AGAIN_S = 86_400.0
-"""How long a question to a person stands."""
+"""Validity of a request for approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A plan that waits for approval. `why`: its cause, and in which ways it exceeds the budget. `answered`: it is rejected."""
+    """A plan that waits for approval. `why`: cause, and how the plan exceeds the budget. `answered`: the plan is
+    rejected.
+    """
 
     topic: str
     digest: str
@@ -38,7 +40,7 @@ def waiting(c: Coordinator, topics: Collection[str]) -> dict[str, Waiting]:
 
 
 def lines(c: Coordinator, topic: str) -> tuple[str, ...]:
-    """What the plan would move, with the backlog and the predicted pause of each move, for a person."""
+    """The plan's moves as a text, each with backlog and predicted pause."""
     return tuple(line for one in preview.preview(c, Change(), [topic]) for line in replace(one, over=()).lines)
 
 

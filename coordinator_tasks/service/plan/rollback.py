@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 class Way:
     """A roll back, and what it would move. `standing`: the same one is in force already.
 
-    `gone`: consumer of then that may not have its partitions now → these partitions; `newer`: partitions that had no
-    owner then; `pinned`: partitions that are pinned elsewhere. None of these is moved. `growing`: fleets that read the topic,
-    whose growth acts.
+    `gone`: former owner that may not own its partitions now → partitions; `newer`: partitions without a former owner;
+    `pinned`: partitions pinned elsewhere. These partitions do not move. `growing`: fleets that read the topic, whose
+    growth acts.
     """
 
     wanted: Rollback
@@ -48,7 +48,7 @@ class Way:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What it moves, what it leaves out, and how long it holds, for a person."""
+        """The moves, the partitions left out and the duration, as a text."""
         holds = (f"it would hold {rollback.until(self.wanted)}", *self._ends) if self.kept else ()
         return (*self.preview.lines, *(f"{self.preview.topic}:   {one}" for one in (*self.left_out, *holds)))
 
@@ -59,7 +59,7 @@ class Way:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What is not rolled back, and why, in sentences."""
+        """Sentences about partitions that are not rolled back, with reasons."""
         texts = [f"{who} is gone or may not have them: {named(which)} would stay" for who, which in self.gone.items()]
         if self.newer:
             texts.append(f"nobody had {named(self.newer)} then: {agreed(len(self.newer), 'it', 'they')} would stay")
@@ -70,7 +70,7 @@ class Way:
 
     @property
     def _ends(self) -> Iterator[str]:
-        """What may move partitions again at once."""
+        """Sentences about causes that may move partitions again at once."""
         for app in self.growing:
             yield (
                 f"the growth of {app} acts: its moves come before this roll back, and a change of its size may end it; to keep "
@@ -146,7 +146,7 @@ def _nothing(topic: str, rebalance: str, then: Mapping[int, str]) -> str:
 
 
 def _same(one: Rollback, other: Rollback) -> bool:
-    """Whether they ask for the same: who asks, why and when does not matter."""
+    """Whether both requests have the same effect; author, reason and time are ignored."""
     return replace(one, by="", why="", at=0.0) == replace(other, by="", why="", at=0.0)
 
 

@@ -74,7 +74,7 @@ class TopicReport:
 
     @property
     def fields(self) -> dict[str, object]:
-        """What log lines say of it: the topic, the epoch and the rebalance that it has now, where it has one."""
+        """Fields for log lines: topic, epoch and the present rebalance, if any."""
         return _known(self.topic, self.epoch, self.rebalance)
 
 
@@ -87,7 +87,7 @@ class Need:
 
 
 class Waiting(StrEnum):
-    """The result of a check of what is waited for."""
+    """The result of a check of awaited confirmations."""
 
     PENDING = "pending"
     CONFIRMED = "confirmed"
@@ -132,7 +132,7 @@ def settle(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicRe
 
 
 def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Every step that is due, without waiting: for the plain loop."""
+    """Do every due step without waiting, for the plain loop."""
     return _Run(c, names, actor, ALL_STEPS, patient=False).run()
 
 
@@ -147,7 +147,7 @@ def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
 
 
 def explain(c: Coordinator, topic: str) -> Explanation:
-    """Why every partition of a topic is where it is, and what its strategy would do with it now. Writes nothing.
+    """Explain each partition's owner, and where the topic's strategy would place the partition now. Writes nothing.
 
     Raises `NotManaged`, `Refused` (a topic that is removed, or an error of a site's own strategy), `Malformed`, the
     `Unavailable` kinds.
@@ -412,7 +412,7 @@ def _together(
 
 
 def _fields(c: Coordinator, view: TopicView) -> dict[str, object]:
-    """What log lines say of the topic while it is worked on."""
+    """Log fields of the topic during its step."""
     epoch = view.node.epoch if view.node is not None else 0
     rebalance = view.state.rebalance if view.state is not None else ""
     return {"cluster": c.paths.cluster, **_known(view.topic, epoch, rebalance)}
@@ -430,7 +430,7 @@ def _effective(c: Coordinator, view: TopicView) -> TopicView:
 def _decide(
     c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
-    """The decision; a plan that waits for a person is left out, and everything else is done meanwhile."""
+    """The decision, without a plan that waits for a person; all other steps proceed."""
     found = _judged(c, stored, snapshot, steps, actor)
     if not found.approval:
         return found
@@ -484,7 +484,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
 
 
 def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
-    """Hand the topic node to detached consumers that must act on it: they cannot read it themselves."""
+    """Send the topic node to detached consumers that must act: without ZooKeeper they cannot read the node."""
     node, world = stored.view.node, snapshot.world
     if node is None:
         return

@@ -45,7 +45,7 @@ class Audit:
 
 @dataclass(slots=True)
 class Look:
-    """What one look has found, for `compared`."""
+    """Findings of one look, for `compared`."""
 
     traces: dict[str, set[Trace]] = field(default_factory=dict)
     committed: dict[str, Mapping[int, Committed]] = field(default_factory=dict)
@@ -54,14 +54,14 @@ class Look:
 
     @property
     def doubtful(self) -> list[str]:
-        """The topics of which only a second look can say what is true."""
+        """Topics that need a second look."""
         return [topic for topic, found in self.traces.items() if rules.suspicious(found)]
 
 
 def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BETWEEN_S, always: bool = True) -> Audit:
     """Audit these topics (none = all). A second look comes after `between_s`, with `always` False only if it is needed.
 
-    What cannot be read of one topic, group or consumer hides nothing else. Raises `StoreUnavailable` and
+    An unreadable topic, group or consumer does not stop the audit of the others. Raises `StoreUnavailable` and
     `DiscoveryUnavailable`.
     """
     first = look(c, names)
@@ -73,7 +73,7 @@ def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BET
 
 
 def compared(first: Look, second: Look | None = None, between_s: float = 0.0) -> Audit:
-    """What two looks say together, `between_s` apart; without a second one only what counts at once."""
+    """Combine two looks taken `between_s` apart; without a second look, keep only findings that need none."""
     found = list(first.findings)
     who: list[Committer] = []
     for topic, traces in sorted(first.traces.items()):
@@ -86,7 +86,7 @@ def compared(first: Look, second: Look | None = None, between_s: float = 0.0) ->
 
 
 def look(c: Coordinator, names: Collection[str] = ()) -> Look:
-    """Look once at these topics (none = all); what is removed is left out. Raises as `audit`."""
+    """Look once at these topics (none = all), without removed topics. Raises as `audit`."""
     found, views = Look(), list[TopicView]()
     c.zk.sync()
     for name in sorted(set(names or transitions.topics(c))):

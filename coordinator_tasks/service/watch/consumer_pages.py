@@ -1,4 +1,4 @@
-"""Where a person looks further into a consumer: its Spark UI, and the log of its driver. Writes nothing."""
+"""Links to a consumer's Spark UI and driver log. Writes nothing."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_members
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPages:
-    """Addresses, empty = there is none. `incarnation`: whose they are; `problems`: what it says that is no address."""
+    """Addresses of one `incarnation`; empty = none. `problems`: reported texts that are no address."""
 
     spark_ui: str = ""
     driver_log: str = ""
@@ -45,7 +45,7 @@ def pages_of(c: Coordinator, consumer: str, member: Member | None, claim: IdClai
 
 
 def pages_now(c: Coordinator, consumers: Collection[str]) -> dict[str, ConsumerPages]:
-    """Those of these consumers that have any; asks no consumer. Raises the `Unavailable` kinds."""
+    """Return the pages of the consumers that have any; asks no consumer. Raises the `Unavailable` kinds."""
     unclear = dict[str, str]()
     members, claims = load_members(c, unclear), load_claims(c, consumers, unclear)
     found = {one: pages_of(c, one, members.get(one), claims.get(one)) for one in sorted(consumers)}

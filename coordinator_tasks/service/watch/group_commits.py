@@ -11,14 +11,15 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures
 
 SILENT_S = 20.0
-"""So long Kafka is waited for in vain, for all groups together: each one takes a request's whole time while it does not answer."""
+"""Seconds to wait in vain for Kafka, over all groups: while Kafka is down each group costs a full time-out."""
 
 
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
-    """Those of these topics that have any, by group and topic; `unknown` gets the groups that Kafka does not tell, and why.
+    """Return committed offsets by group and topic, without topics that have none; `unknown` gets groups without an
+    answer, and why.
 
-    A topic that is removed, or gone from Kafka, has none. One that this account may not ask for hides no other of its group,
-    and a partition without a leader no other of its topic.
+    A topic that is removed, or missing in Kafka, has no offsets. A topic without access does not hide the other topics
+    of its group; a partition without a leader does not hide the other partitions.
     """
     wanted, owners = _wanted(c, topics), {one.topic: one.owners for one in topics}
     waited_s, last = 0.0, ""
@@ -36,7 +37,7 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
             except KafkaUnavailable as error:
                 unknown[group] = last = error.told
                 waited_s += c.clock.monotonic() - began_s
-                break  # each further topic would wait as long
+                break  # each further topic would time out too
             if unled := sorted(committed.keys() - ends.keys()):
                 unknown[group] = KafkaUnavailable(leaderless(topic, unled)).told
             for partition, entry in sorted(committed.items()):

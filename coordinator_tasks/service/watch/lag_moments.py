@@ -1,6 +1,7 @@
-"""The moments of the last hour in ZooKeeper: a ring of nodes, of which one is written each minute.
+"""Lag samples of the last hour in ZooKeeper: a ring of nodes, one written per minute.
 
-`reconcile` and the plain loop write them. Pages and metrics read them, so they show the same, also after a restart.
+`reconcile` and the plain loop write the samples. Pages and metrics read the samples, so both agree, also after a
+restart.
 """
 
 from collections.abc import Collection, Iterator
@@ -30,10 +31,10 @@ from coordinator_tasks.service.watch.topic_metrics import figures
 
 
 def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
-    """Write the moment of this minute, unless it is there; a line for each problem. Raises the `Unavailable` kinds."""
+    """Write this minute's sample unless present; yield a line per problem. Raises the `Unavailable` kinds."""
     now = c.clock.now()
     if read(c, now, 0):
-        return  # asked more often than once a minute: the other moments are not needed
+        return  # called more than once a minute: the other samples are not needed
     problems: dict[str, str] = {}
     past = read(c, now, JUDGED_BY, problems)
     yield from problems.values()
@@ -51,7 +52,7 @@ def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
         return
     try:
         c.zk.ensure(c.paths.lags)
-        # Or another one has written it.
+        # Another process may have written the sample.
         written(c.zk, [put(path, raw, there.stat.version if there is not None else -1)])
     except NoAccess as error:
         yield f"the lags of this minute are not kept: {error}"
@@ -80,7 +81,7 @@ def newest(c: Coordinator) -> LagMoment | None:
 
 
 def _told(c: Coordinator, standing: Collection[Seen]) -> set[tuple[str, int]]:
-    """Of these partitions, those of which their owner says that it runs them; nobody else is asked."""
+    """The given partitions that their owner reports as running; only owners are asked."""
     unclear: dict[str, str] = {}
     owners = sorted({one.owner for one in standing if one.owner})
     if not owners:

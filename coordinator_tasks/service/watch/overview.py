@@ -1,6 +1,6 @@
-"""The present state, for a person: topics with their owners, consumers with what they run. Writes nothing.
+"""The present state for a person: topics and owners, consumers and running partitions. Writes nothing.
 
-An unreadable topic or consumer shows its problem instead of its figures, and hides none of the others.
+An unreadable topic or consumer shows a problem instead of figures; the others are still listed.
 """
 
 from collections import Counter
@@ -61,9 +61,10 @@ _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 class TopicOverview:
     """One managed topic. `owners`: consumer → how many partitions; `moving`: partitions whose close or start is awaited.
 
-    `unread`: partition → why nobody reads it, and what to do; `unowned` names these partitions. `reason` says what is due or waited
-    for, `blockers` who holds it up, `failing` what owners cannot process, `wishes` what a person has frozen, paused or pinned,
-    `problem` why the topic is unreadable (then the figures are empty).
+    `unread`: partition → why the partition has no reader, and what to do; `unowned`: the same partitions. `reason`: the
+    step that is due or awaited; `blockers`: consumers that block the step; `failing`: records that owners cannot
+    process; `wishes`: a person's freezes, pauses and pins; `problem`: why the topic is unreadable (the figures are then
+    empty).
     """
 
     topic: str
@@ -83,9 +84,10 @@ class TopicOverview:
 
 @dataclass(frozen=True, slots=True)
 class RunningTopic:
-    """What a consumer says of one topic, and what it is granted.
+    """A consumer's report of one topic, and its grants.
 
-    `lag_records` is None if no partition's lag is known; `lag_unknown`: of how many of `assigned` it says none.
+    `lag_records` is `None` if no partition's lag is known; `lag_unknown`: number of `assigned` partitions without a
+    reported lag.
     """
 
     topic: str
@@ -100,7 +102,7 @@ class RunningTopic:
 
     @property
     def lag(self) -> str:
-        """The records behind the log's end, for a person; empty = not known."""
+        """Lag in records as a text; empty = unknown."""
         if self.lag_records is None:
             return ""
         return f"at least {self.lag_records}" if self.lag_unknown else str(self.lag_records)
@@ -215,7 +217,8 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
 
 
 def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, Mapping[int, str]]:
-    """Topic → its partitions that nobody reads, with why and what to do; topics without any, or unreadable, are left out.
+    """Topic → partitions without a reader, with the reason and remedy. Topics that are fully read or unreadable are
+    left out.
 
     `problems` gets the topics that cannot be read. Raises the `Unavailable` kinds.
     """
@@ -248,7 +251,7 @@ def held(
 def at_stake(
     c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """Topic → what its isolation would take from this consumer: what it has, and what it is to close or to start.
+    """Topic → partitions that an isolation would take from this consumer: owned, closing or starting.
 
     Unreadable topics are left out; `problems` gets them.
     """
@@ -257,7 +260,7 @@ def at_stake(
 
 
 def not_known(consumer: str, problems: Mapping[str, CoordinatorError]) -> Iterator[str]:
-    """What is said of topics that cannot be read, beside what the consumer has."""
+    """Sentence about unreadable topics, beside the consumer's partitions."""
     return (f"what {consumer} has of {topic} is not known: {problem}" for topic, problem in problems.items())
 
 
@@ -310,9 +313,9 @@ def look(c: Coordinator) -> Look:
 
 
 def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Who is replaced by a redeployment or an upgrade that waits, and what for; one that cannot be read is left out.
+    """Consumer → what its waiting redeployment or upgrade waits for. Unreadable records are left out.
 
-    The first consumer of a fleet has what is wrong with its topics.
+    A problem with a fleet's topics is reported at the fleet's first consumer.
     """
     shared = conflicts(every, topics)
     for fleet in every:
@@ -327,7 +330,7 @@ def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> 
 
 
 def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """How many there are of each presence, of each one: a gauge that is not sent keeps its last value."""
+    """Number of consumers by presence, zeros included: a gauge that is not sent keeps its last value."""
     counted = Counter(one.presence for one in found)
     return {str(one): counted[one] for one in PRESENCES}
 
@@ -411,7 +414,7 @@ def _misregistered(member: Member | None) -> tuple[str, ...]:
 
 
 def _asked(life: Life, *, ended: bool) -> str:
-    """What was asked of this incarnation, by whom and why. `ended`: no process of it can give anything away."""
+    """The request to this incarnation, with author and reason. `ended`: the process cannot give anything away any more."""
     parts = []
     if (isolation := life.isolation) is not None:
         how = "isolated, to be readmitted," if isolation.readmit else "isolated"

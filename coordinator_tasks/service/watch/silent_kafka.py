@@ -1,4 +1,4 @@
-"""Kafka that does not answer is asked once in a look, in place of one time limit after the other."""
+"""Ask an unresponsive Kafka once per look, instead of waiting for one time-out after another."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 class _SilentKafka:
-    """Every question ends at once with the error of the first."""
+    """Every request fails at once with the first request's error."""
 
     def __init__(self, error: KafkaUnavailable) -> None:
         self._error = error

@@ -1,7 +1,7 @@
 """A cluster in a file: configuration, assignment, rates, members and history, to be tried against offline.
 
-Written is what planning needs, and no text that a person or a program has put in: no reasons, reports, names of people,
-addresses, nor anything of the settings or a fleet. What is read is outside input, and is checked as nodes of ZooKeeper are.
+The file holds the inputs of planning and no free text: no reasons, reports, names of people, addresses, settings or
+fleets. A file that is read is outside input, and checked like ZooKeeper nodes.
 """
 
 import json

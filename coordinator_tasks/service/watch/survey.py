@@ -1,6 +1,6 @@
-"""Looks at a cluster again and again, for metrics: what is now, what has happened since, and how far the groups are behind.
+"""Observe a cluster repeatedly for metrics: present state, events and the lag of the groups.
 
-What has happened is counted from the histories since the first look. It writes nothing, and needs no Airflow.
+Events since the first look are counted from the histories. Writes nothing and needs no Airflow.
 """
 
 import math
@@ -33,17 +33,17 @@ from coordinator_tasks.service.watch.topic_metrics import TopicFigures, figures
 MAX_RECORDS = 500
 """Records of one topic in one look; older ones are skipped."""
 AUDIT_EVERY_S = 30.0
-"""An audit asks every consumer and every group, and a doubt takes a second look: it is made more rarely than a look."""
+"""Audits are less frequent than looks: an audit asks every consumer and group, and may need a second look."""
 
 
 @dataclass(slots=True)
 class Happened:
-    """What has happened with one topic since the first look.
+    """Events of one topic since the first look.
 
-    `unasked`: rebalances that nobody asked for; `moves`: by kind; `pauses`: the totals of moved partitions with waiting records,
-    in seconds; `extras`: the same without the usual; `at_least`: pauses of which only bounds are known; `idle`: moved partitions
-    where nothing waited; `waited`: records that waited; `stalls`: of each rebalance, the
-    longest stall of a partition that stayed. `unowned_s`: seconds without an owner, of all partitions together.
+    `unasked`: rebalances without a request of a person; `moves`: by kind; `pauses`: the totals of moved partitions with
+    waiting records, in seconds; `extras`: the same without the usual; `at_least`: pauses of which only bounds are
+    known; `idle`: moved partitions where nothing waited; `waited`: records that waited; `stalls`: of each rebalance,
+    the longest stall of a partition that stayed. `unowned_s`: seconds without an owner, of all partitions together.
     """
 
     rebalances: int = 0
@@ -100,7 +100,7 @@ class Survey:
 
 
 class Surveyor:
-    """Keeps what the looks need of each other."""
+    """Keeps the state between looks."""
 
     def __init__(self, c: Coordinator) -> None:
         self._c = c
@@ -166,7 +166,7 @@ class Surveyor:
             if topic not in self._events:
                 self._events[topic] = _Events(self._c, topic)
             self._events[topic].look()
-        # Not before all is read: a look that fails leaves its seconds to the next one.
+        # Only after everything is read: the next look counts the seconds of a failed look.
         now, unowned = self._c.clock.monotonic(), self._unowned
         passed_s = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at, self._unowned = now, {}
@@ -216,7 +216,7 @@ class _Events:
         self._open: dict[int, _Open] = {}
 
     def look(self) -> None:
-        """Count what is new; a record, or a history, that cannot be read counts for nothing."""
+        """Count the new records; skip unreadable records and histories."""
         with suppress(NoAccess):  # who looks at the history says it
             self._look()
 
@@ -264,7 +264,7 @@ class _Events:
 
 
 class _Open:
-    """A rebalance that has ended, whose pauses are being measured; `counted`: the partitions that count already."""
+    """An ended rebalance whose pauses are being measured; `counted`: partitions counted so far."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -272,7 +272,7 @@ class _Open:
         self._stall_counted = False
 
     def count(self, found: Pauses, happened: Happened) -> bool:
-        """Count what is new; whether nothing is missing any more."""
+        """Count the new pauses; return whether all pauses are known."""
         for one in found.measured:
             if one.partition in self._counted:
                 continue

@@ -1,4 +1,4 @@
-"""The figures of the managed topics that metrics show: from ZooKeeper, and from what consumers have answered. Writes nothing."""
+"""Figures of managed topics for metrics, from ZooKeeper and the consumers' answers. Writes nothing."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ from coordinator_tasks.service.watch.overview import Look
 class TopicFigures:
     """One managed topic. `not_stable_s`: how long its rebalance has lasted so far; 0 while it is Stable or never planned.
 
-    `owners`: partition → who it is assigned to; `unowned`: partitions that nobody reads (`core.machine.unread`); `moving`: those whose
-    close or start is awaited; `handoffs`: those on their way from one owner to another; `removed`: nobody is to read it. `problem` =
-    why it cannot be read; then the figures are empty.
+    `owners`: partition → assigned consumer; `unowned`: partitions without a reader (`core.machine.unread`); `moving`:
+    partitions with an unconfirmed close or start; `handoffs`: partitions in a hand-off; `removed`: the topic is
+    removed. `problem`: why the topic is unreadable; its figures are then empty.
     """
 
     topic: str
@@ -39,14 +39,14 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """How far a topic is behind, by what owners say of their partitions; `None` = nobody says it."""
+    """A topic's lag as reported by the owners; `None` = not reported."""
 
     unknown: int = 0
-    """Owned partitions whose owners do not say how far they are behind."""
+    """Number of owned partitions without a reported lag."""
     records: int | None = None
-    """Offsets to the log's end, of all partitions whose owners say it."""
+    """Offsets to the log's end, summed over partitions with a reported lag."""
     seconds: float | None = None
-    """For how long the next record of a partition has been in the log, the longest, if records came evenly."""
+    """Age in seconds of the oldest unread record, assuming that records arrived evenly; the maximum over partitions."""
 
 
 def lags(seen: Look) -> dict[str, TopicLag]:
@@ -62,7 +62,7 @@ def lags(seen: Look) -> dict[str, TopicLag]:
 
 
 def _owned(seen: Look, topic: str) -> Iterator[RunningPartition]:
-    """What owners say of the partitions that they own."""
+    """Yield the owners' reports of their own partitions."""
     for partition, owner in seen.nodes[topic].assignments.items():
         answer = seen.world.answers.get(owner)
         said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
@@ -71,7 +71,9 @@ def _owned(seen: Look, topic: str) -> Iterator[RunningPartition]:
 
 
 def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], World] | None = None) -> list[TopicFigures]:
-    """The managed topics (or those named), sorted. `look`: at everybody, after the topics are read. Raises `StoreUnavailable`."""
+    """Return figures of the named (default: all) managed topics, sorted. `look` observes the consumers after the topics
+    are read. Raises `StoreUnavailable`.
+    """
     views = {name: _loaded(c, name) for name in sorted(set(names or transitions.topics(c)))}
     world = look() if look is not None else None
     return [_of_topic(c, name, view, world) for name, view in views.items()]
