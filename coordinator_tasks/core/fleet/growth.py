@@ -247,8 +247,8 @@ def _capacity(limits: Limits, seen: Seen, memory: Memory) -> float:
     """
     if not seen.busy:
         return memory.capacity
-    found = median(seen.busy.values())
-    smoothed = (memory.capacity + found) / 2 if memory.capacity else found
+    current = median(seen.busy.values())
+    smoothed = (memory.capacity + current) / 2 if memory.capacity else current
     judging = _recent(memory, seen.now, {Kind.GROW}, 2 * (limits.start_up_s + limits.window_s))
     return max(memory.capacity, smoothed) if judging else smoothed
 
@@ -287,8 +287,8 @@ def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
     """Return the smallest number of consumers with enough capacity for these needs, plus the spare consumers."""
     most = max(1, min(limits.most, len(needs)))
     first = max(1, min(most, ceil(sum(needs) / capacity - 1e-9)))
-    found = next((n for n in range(first, most + 1) if _fits(needs, n, capacity)), most)
-    return max(limits.least, min(limits.most, found + limits.spare))
+    needed = next((n for n in range(first, most + 1) if _fits(needs, n, capacity)), most)
+    return max(limits.least, min(limits.most, needed + limits.spare))
 
 
 def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
@@ -391,10 +391,10 @@ def _hot_texts(memory: Memory, too_hot: Sequence[Load]) -> Iterator[str]:
 def _bounded(limits: Limits, seen: Seen, count: int, outside: int, why: str) -> Decision:
     if outside == count:
         return _said(Kind.HOLD, seen, count, why)
-    said = f"{_are(count)} outside of {limits.least} to {limits.most}"
+    reason = f"{_are(count)} outside of {limits.least} to {limits.most}"
     if outside > count:
-        return _said(Kind.GROW, seen, outside, said)
-    return _left(Kind.SHRINK, seen, outside, said)
+        return _said(Kind.GROW, seen, outside, reason)
+    return _left(Kind.SHRINK, seen, outside, reason)
 
 
 def _left(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
@@ -432,45 +432,46 @@ def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
     """Return moves of movable partitions from overloaded consumers to consumers with room. A consumer keeps its last
     partition.
     """
-    capacity, found, free = memory.capacity, list[Move](), _movable(seen, memory)
-    mine: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
+    capacity, moves, free = memory.capacity, list[Move](), _movable(seen, memory)
+    needs_of: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
     for load in seen.loads:
-        if load.owner in mine:
-            mine[load.owner][load] = min(capacity, _need(limits, load))
-    loads = {one: sum(held.values()) for one, held in mine.items()}
-    while len(found) < MAX_MOVES:
-        givers = [one for one, held in mine.items() if held.keys() & free]
+        if load.owner in needs_of:
+            needs_of[load.owner][load] = min(capacity, _need(limits, load))
+    loads = {one: sum(held.values()) for one, held in needs_of.items()}
+    while len(moves) < MAX_MOVES:
+        givers = [one for one, held in needs_of.items() if held.keys() & free]
         giver = max(givers, key=lambda one: (loads[one], one), default="")
         taker = min(loads, key=lambda one: (loads[one], one), default="")
-        if not giver or loads[giver] <= capacity or len(mine[giver]) < 2:
+        if not giver or loads[giver] <= capacity or len(needs_of[giver]) < 2:
             break
         fitting = [
-            one for one, need in mine[giver].items() if one in free and need > 0 and loads[taker] + need <= capacity
+            one for one, need in needs_of[giver].items() if one in free and need > 0 and loads[taker] + need <= capacity
         ]
         if not fitting:
             break
         over = loads[giver] - capacity
         load = min(
-            fitting, key=lambda one: (mine[giver][one] < over, abs(mine[giver][one] - over), one.topic, one.partition)
+            fitting,
+            key=lambda one: (needs_of[giver][one] < over, abs(needs_of[giver][one] - over), one.topic, one.partition),
         )
-        need = mine[giver].pop(load)
-        mine[taker][load] = need
+        need = needs_of[giver].pop(load)
+        needs_of[taker][load] = need
         loads[giver] -= need
         loads[taker] += need
-        found.append(Move(load.topic, load.partition, load.owner, taker))
-    return tuple(found)
+        moves.append(Move(load.topic, load.partition, load.owner, taker))
+    return tuple(moves)
 
 
 def own_pins(decisions: Sequence[Decision]) -> dict[tuple[str, int], str]:
     """Return (topic, partition) → consumer of the pins by moves since the last change of size, which removed earlier
     pins.
     """
-    found: dict[tuple[str, int], str] = {}
+    pins: dict[tuple[str, int], str] = {}
     for past in decisions:
         if past.acted and past.kind in CHANGES:
-            found.clear()
-        found |= {(one.topic, one.partition): one.taker for one in past.moves if past.acted}
-    return found
+            pins.clear()
+        pins |= {(one.topic, one.partition): one.taker for one in past.moves if past.acted}
+    return pins
 
 
 def _recent(memory: Memory, now: float, kinds: frozenset[Kind] | set[Kind], within_s: float) -> bool:

@@ -261,9 +261,9 @@ class _Replay:
         reasons = [decided[0].reason if decided else ""]
         for decision in decided:
             moves = decision.record.moves if decision.record is not None else ()
-            found = [one.kind for one in moves if one.partition == partition and one.kind in _HANDS]
-            if found:
-                kinds += found
+            moved_kinds = [one.kind for one in moves if one.partition == partition and one.kind in _HANDS]
+            if moved_kinds:
+                kinds += moved_kinds
                 reasons.append(_why(decision, partition))
         return WouldMove(partition, giver, taker, kinds[1] if len(kinds) > 1 else kinds[0], reasons[-1])
 
