@@ -1,7 +1,7 @@
-"""Measures a fleet, asks the policy of growth (`core.growth`), and does what it says if a person lets it act.
+"""Measure a fleet, ask the growth policy (`core.growth`), and act on the decision if a person allows acting.
 
-What is kept stands in one node for each fleet. A step and the memory of it are one transaction, so a process that dies
-between two writes has done both or none. Moves are pins, which the next step of the fleet's size ends.
+Each fleet has one node for measurements and decisions. A step and its record are one transaction, so a crash leaves
+both or neither. Moves are pins, which the next change of the fleet's size removes.
 """
 
 import re
@@ -50,7 +50,7 @@ class Looked:
 
     @property
     def would(self) -> str:
-        """What is done or would be, in shadow mode and in a dry run."""
+        """The action taken, or proposed in shadow mode and in a dry run."""
         holds = self.decision.kind in (Kind.HOLD, Kind.CANNOT_HELP)
         return f"{self.app}: {'' if holds else 'would '}{self.decision.text}"
 
@@ -231,7 +231,7 @@ def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
 
 
 def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
-    """End the pins of moves that still stand as they were set, so that the strategy shares among all of them.
+    """Remove unchanged pins of earlier moves, so that the strategy distributes these partitions again.
 
     The last decision is the change of size that ends them.
     """
@@ -296,7 +296,7 @@ def _unsure(c: Coordinator, fleet: Fleet) -> str:
 
 
 def _away(c: Coordinator, fleet: Fleet, members: Mapping[str, Member]) -> str:
-    """Which consumer keeps nothing, or not for long, and why; empty = none."""
+    """A consumer that keeps no partitions, or not for long, and why; empty = none."""
     unclear: dict[str, str] = {}
     directives = load_directives(c, unclear)
     for one in fleet.consumers:
@@ -339,7 +339,7 @@ def _loads(
 ) -> list[Load] | None:
     """The loads of what the consumer ran all the time; `None` = something of it is not known.
 
-    A paused partition has none; of a frozen topic it has one of nothing, because it keeps its owner.
+    A paused partition has no load; a partition of a frozen topic has load zero, because its owner stays.
     """
     took = second.answered_s - first.answered_s if first.answered_s and second.answered_s else seconds
     if took <= 0 or first.incarnation != second.incarnation:

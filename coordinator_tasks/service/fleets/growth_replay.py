@@ -1,4 +1,4 @@
-"""What a policy of growth would do to a cluster in a file: the policy itself and the planner itself, minute by minute.
+"""Replay a growth policy on a cluster snapshot, with the real policy and the real planner, minute by minute.
 
 Records come as they did when the snapshot was taken, times a factor, and every consumer reads the same number of them per second.
 """
@@ -24,7 +24,7 @@ TICK_S, TICKS = 5.0, 12
 MAX_MINUTES = 1_440
 _JOINS = "the new consumers read"
 Places: TypeAlias = NDArray[np.int64]
-"""By row, where its owner stands among the consumers."""
+"""By row, the index of the owner among the consumers."""
 Figures: TypeAlias = NDArray[np.float64]
 """By row, a number of records."""
 
@@ -95,7 +95,7 @@ def replayed(
 ) -> tuple[Site, Replayed]:
     """The site in the end, and what happened. All registered consumers are the fleet; the records are those of all topics.
 
-    `topics`: those whose moves are told (none = all). Raises `Refused`.
+    `topics`: topics whose moves are reported (none = all). Raises `Refused`.
     """
     growing.check()
     running = _Replay(site, growing, policy, past, topics)
@@ -148,7 +148,7 @@ class _Replay:
         self._look(owners, read / (TICKS * TICK_S), busy)
 
     def result(self) -> Replayed:
-        """What came of it."""
+        """The result of the replay."""
         worst, after_s = self._worst
         lag = round(float(self._lag.sum()))
         return Replayed(tuple(self._happened), len(self._consumers), self._moves, lag, round(worst), after_s)
@@ -160,7 +160,9 @@ class _Replay:
         return np.array([place.get(due[name].get(p, ""), len(place)) for name, p in self._rows], np.int64)
 
     def _read(self, owners: Places, busy: set[str]) -> Figures:
-        """The records of one tick. Who has more than it can read shares what it reads among its partitions by their backlog."""
+        """Add and read the records of one tick. An overloaded consumer splits its read rate over its partitions in
+        proportion to their backlog.
+        """
         self._lag += self._come
         most = self._growing.capacity * TICK_S
         theirs = np.bincount(owners, self._lag, len(self._consumers) + 1)

@@ -1,4 +1,4 @@
-"""Consumers of fleets that hold nothing, and whose end nobody has reported."""
+"""Consumers of fleets without partitions whose exit was not reported."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -12,9 +12,10 @@ from coordinator_tasks.service.nodes.fleet import STARTS_S, fleets
 
 
 def give_up(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
-    """Note who is absent, as each look at the topics does for those that hold something: else they are never launched again.
+    """Note absent consumers without partitions, as each look does for owners; without the note no such consumer is
+    relaunched.
 
-    A line for each that is over. Who has not registered yet has `STARTS_S` more. Raises `StoreUnavailable` and
+    Yields a line for each ended consumer. An unregistered consumer gets `STARTS_S` more. Raises `StoreUnavailable` and
     `DiscoveryUnavailable`.
     """
     try:

@@ -1,6 +1,6 @@
 """Replaces the processes of a fleet, one at a time: each is drained, leaves, and is launched again as the fleet says now.
 
-The fleet keeps which incarnations are to end, so every call continues where the last one stopped, whoever makes it.
+The fleet's node lists the incarnations to end, so any caller continues where the last call stopped.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +24,7 @@ from coordinator_tasks.service.nodes.observe import load_claims
 from coordinator_tasks.service.plan import transitions
 
 LEAST = 2
-"""Live consumers of a fleet: the last one that may have a partition keeps it, so it would never leave."""
+"""Minimum of live consumers: the last possible owner keeps its partitions, so that consumer would never leave."""
 _WHY = "redeployment"
 
 
@@ -83,7 +83,7 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
 def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
     """Do the next step of every redeployment, at most one consumer of each fleet; a line for each step.
 
-    What one waits for is added to `problems`.
+    `problems` gets the reasons for waiting.
     """
     for fleet in fleets.fleets(c):
         if fleet.replaced and not fleet.problem:
@@ -97,7 +97,7 @@ def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
 
 
 def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
-    """Who is replaced next, and whom or what that waits for and what to do; no reason = it goes on, or is over.
+    """Return the next consumer to replace and why the redeployment waits, with the remedy; no reason = running or over.
 
     Raises `Malformed`.
     """
@@ -109,7 +109,7 @@ def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
 
 
 def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], consumer: str) -> str:
-    """Why this consumer is not drained, and what to do; empty = it is, as soon as nothing moves."""
+    """Why this consumer is not drained, and the remedy; empty = drained as soon as nothing moves."""
     if absent := sorted(set(fleet.consumers) - members.keys()):
         who = f"{shown(absent)} {agreed(len(absent), 'is', 'are')}"
         return f"{who} not registered; `status` says why, and it goes on when {who} there"
@@ -119,7 +119,7 @@ def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], c
 
 
 def _why_long(c: Coordinator, fleet: Fleet, consumer: str) -> str:
-    """What has been waited for so long that a person should look; empty = nothing."""
+    """A wait that has lasted long enough for a person to look; empty = none."""
     long_s, directive = c.policy.stuck_after_s, read_directive(c, consumer)
     before = c.clock.now() - long_s
     if is_ours(directive, fleet.app):
@@ -170,7 +170,7 @@ def pending(c: Coordinator, fleet: Fleet) -> set[str]:
 
 
 def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
-    """That a redeployment drains this consumer again, if somebody undrains it now; nothing while the registry does not answer."""
+    """Warning that a redeployment will drain an undrained consumer again; empty while the registry does not answer."""
     member = None
     with suppress(DiscoveryUnavailable):
         member = c.discovery.members().get(consumer)

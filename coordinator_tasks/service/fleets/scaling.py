@@ -143,7 +143,7 @@ def _planned(c: Coordinator, found: Fleet, count: int, pattern: str, left_out: C
 
 
 def pattern_of(found: Fleet) -> str:
-    """The common form of the fleet's ids: what stands before their last number."""
+    """The pattern of the fleet's ids: the common text before the last number."""
     stems = {re.sub(r"[0-9]+$", "", one) for one in found.consumers if one[-1:].isdigit()}
     if len(stems) != 1 or not all(one[-1:].isdigit() for one in found.consumers):
         said = shown(found.consumers) or "none"
@@ -155,7 +155,7 @@ def pattern_of(found: Fleet) -> str:
 
 
 def free_ids(c: Coordinator, pattern: str, taken: Collection[str], wanted: int) -> Iterator[str]:
-    """The lowest free ids; those of isolated consumers are left out, since nobody launches them."""
+    """The lowest free ids, without isolated consumers, which are never launched."""
     if pattern.count(NUMBER) != 1:
         raise BadFleet(
             f"the pattern {pattern[:80]!r} needs {NUMBER} once, where the number stands; write it like app-{NUMBER}"

@@ -1,4 +1,4 @@
-"""The begin of an upgrade: what it would do, what is refused, and the one transaction that begins it."""
+"""Begin of an upgrade: preview, refusals, and the one transaction that starts the upgrade."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,7 +67,7 @@ class Beginning:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """For a person: who starts, what moves in which step, and by what it is judged."""
+        """Text for a person: new consumers, the moves of each step, and the rules that judge a step."""
         one, rule = self.upgrade, self.upgrade.rule
         beside = f"with {one.new_name} beside {shown(one.old_consumers)} ({one.old_name})"
         said = [f"{shown(one.new_consumers)} would start {beside}"]
@@ -87,7 +87,7 @@ class Beginning:
         return (*said, f"everything would go back at {', '.join(judged[:-1])} or {judged[-1]}")
 
     def _pinned(self) -> Iterator[str]:
-        """What a pin keeps with an old consumer, whatever the steps say."""
+        """Partitions that pins keep with old consumers through all steps."""
         for topic, owners in self.owned.items():
             pins = self.configs[topic][0].pins
             held = by_consumer((who, p) for p, who in pins.items() if p in owners and who in self.upgrade.old_consumers)

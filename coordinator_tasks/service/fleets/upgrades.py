@@ -1,8 +1,8 @@
-"""Upgrades of fleets: what a person asks for while one is under way, and the steps that whoever comes next does.
+"""Running upgrades of fleets: a person's requests, and the steps, done by any process.
 
-The record says what is wanted. Every call first makes the topics, the fleet and the directives as the record wants them, each
-by writes that the record's version guards, and then decides the next step. So a call that dies in the middle is continued by
-the next one, and two at once have one effect.
+The record holds the desired state. Every call first brings topics, fleet and directives to the desired state, by writes
+guarded with the record's version, and then decides the next step. So the next call continues a call that died, and two
+parallel calls have one effect.
 """
 
 import logging
@@ -142,14 +142,14 @@ def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[st
 
 
 def giving(upgrade: Upgrade) -> tuple[str, ...]:
-    """Who gives partitions away in the present phase."""
+    """Consumers that give partitions away in the present phase."""
     old, new = upgrade.old_consumers, upgrade.new_consumers
     gives = {Phase.MOVING: old, Phase.DRAINING: old, Phase.RETURNING: new}
     return () if upgrade.paused else gives.get(upgrade.phase, ())
 
 
 def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
-    """That an upgrade drains this consumer again, if somebody undrains it now. A record that cannot be read is left out."""
+    """Warning that an upgrade will drain an undrained consumer again. Unreadable records are skipped."""
     for app in upgrade_store.fleets_with_upgrades(c):
         with suppress(*UNREADABLE):
             upgrade = upgrade_store.read(c, app)
@@ -158,7 +158,7 @@ def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
 
 
 def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
-    """What keeps partitions from moving, and what to do; empty = nothing, or it is over or paused.
+    """What blocks the moves, with the remedy; empty = nothing, or the upgrade is over or paused.
 
     Raises `Malformed`, and `BadFleet` if the fleet cannot be read.
     """
@@ -230,7 +230,7 @@ def _until_written(c: Coordinator, upgrade: Upgrade, attempt: Callable[[], list[
 
 
 def _others(c: Coordinator, upgrade: Upgrade) -> Iterator[str]:
-    """The topics that the upgrade is not for, and that its begin has kept from the new consumers."""
+    """Topics outside the upgrade, closed to the new consumers since its begin."""
     for topic in filter(is_topic, transitions.topics(c)):
         with suppress(Malformed, Refused):
             split = topics.configuration(c, topic).split
@@ -259,7 +259,7 @@ def split_of(upgrade: Upgrade, topic: str) -> Split | None:
 
 
 def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> list[Operation]:
-    """The writes that take these consumers out of the fleet and drain them, those that were never started as well."""
+    """Writes that drain these consumers, started or not, and remove them from the fleet."""
     fleet = fleets.fleet_of(c, upgrade.app)
     kept = tuple(one for one in fleet.consumers if one not in consumers)
     operations: list[Operation] = []
@@ -276,7 +276,7 @@ def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> lis
 
 
 def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
-    """The writes that let in again the old consumers that this upgrade has drained."""
+    """Writes that undrain the old consumers drained by this upgrade."""
     fleet = fleets.fleet_of(c, upgrade.app)
     found = {one: read_directive(c, one) for one in upgrade.old_consumers}
     ours = {one: directive for one, directive in found.items() if _is_ours(directive, upgrade)}

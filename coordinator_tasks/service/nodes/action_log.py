@@ -88,7 +88,7 @@ def _backwards(c: Coordinator, problems: list[str] | None) -> Iterator[Asked]:
 
 @dataclass(frozen=True, slots=True)
 class _Recorder:
-    """A session whose transactions have one operation more if they change what persons set."""
+    """A session that adds a record to each transaction that changes a person's settings."""
 
     c: Coordinator
     asked: Asked

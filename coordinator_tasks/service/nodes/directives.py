@@ -42,7 +42,7 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_directives
 
 MAX_ISOLATED_S = 366 * 86_400.0
 UNTIL_ANOTHER = "until another consumer is there that reads it"
-"""How long who drains keeps what nobody else may have."""
+"""Seconds that a draining consumer keeps partitions without another possible owner."""
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
@@ -209,7 +209,9 @@ def may_have(topic: str, lives: Mapping[str, Life]) -> set[str]:
 
 
 def without_taker(c: Coordinator, consumer: str, topics: Collection[str]) -> list[str]:
-    """Those of these topics that nobody else may have, if this consumer loses them; none while the registry does not answer."""
+    """The given topics without another possible owner, if this consumer loses them; none while the registry does not
+    answer.
+    """
     try:
         lives = registered(c)
     except DiscoveryUnavailable:
@@ -327,7 +329,7 @@ def _runs_nothing(
         return False
     if any(status.running for status in answer.topics.values()):
         return False
-    # A process that started after a topic was removed never takes it up, so it says nothing of it.
+    # A process started after a topic's removal never takes the topic up, so its report omits the topic.
     return all(
         _acted_on(answer, topic, node)
         for topic, node in planned.items()

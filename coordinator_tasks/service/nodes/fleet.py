@@ -1,4 +1,4 @@
-"""The consumers that should run, those that are missing, and the known ends of those that ran."""
+"""Desired consumers, missing consumers, and the reported ends of former processes."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -41,7 +41,9 @@ class Launch:
 CODE = "code"
 """The attribute by which a consumer registers its fleet's version of the code, and what stands for it in `{code}`."""
 STARTS_S = 180.0
-"""A process that has drawn its incarnation registers within this time: its warm-up ends it otherwise, or its host is gone."""
+"""Seconds from drawing an incarnation to registration. After that the warm-up has ended the process, or the host is
+lost.
+"""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters except tab and line feed. Spark's shell scripts delete carriage returns, so `--zookeeper\\r` becomes `--zookeeper`."""
@@ -111,7 +113,7 @@ def check_no_upgrade(fleet: Fleet) -> None:
 
 
 def version_of(fleet: Fleet) -> FleetVersion:
-    """What the fleet's consumers run, apart from those that an upgrade has started."""
+    """The version of the fleet's consumers, apart from consumers that an upgrade has started."""
     return FleetVersion(fleet.application, fleet.arguments, fleet.conf, fleet.environment, fleet.code)
 
 
@@ -219,7 +221,7 @@ def check_texts(fleet: Fleet) -> None:
 
 
 def _read_or_named(path: str, app: str, node: Node) -> Fleet:
-    """An unreadable fleet wants nobody, and stops no other fleet."""
+    """An unreadable fleet has no desired consumers, and does not stop other fleets."""
     try:
         fleet = decode_fleet(path, node.data, app, node.stat.version)
     except Malformed as error:
@@ -238,10 +240,11 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
     """The consumers to start now: wanted, not registered, with no directive for the next life, and the last life is over.
 
-    It is over when its end is known, or when that life alone is isolated: it has been absent and silent for so long that others
-    have its partitions. Its host may be gone for good, and nobody would ever tell its end. So it is if a person has isolated the
-    consumer, and lets it in again. A consumer is not missing while it starts, while it is only silent, if a node of it is
-    unreadable, or if this host may not launch it. What is unreadable or not allowed is added to `problems`.
+    A life is over when its end is known, or when the platform has isolated that life after a long absence and silence:
+    other consumers have its partitions, and a lost host never reports an end. A life is also over if a person isolated
+    the consumer and readmits the consumer. A consumer is not missing while it starts, while it is only silent, if a
+    node of it is unreadable, or if this host may not launch it. What is unreadable or not allowed is added to
+    `problems`.
     """
     found = fleets(c)
     problems = problems if problems is not None else []
@@ -301,7 +304,7 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
 
 
 def is_given_up(c: Coordinator, life: Life) -> bool:
-    """Whether this life is isolated, so that nobody waits for the word of its end.
+    """Whether this life is isolated, so that no report of its end is awaited.
 
     Where a person has isolated every life of the consumer, and lets it in again, this one must have been silent as long as the
     platform waits itself.

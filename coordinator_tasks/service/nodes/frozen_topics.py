@@ -1,4 +1,4 @@
-"""What a frozen topic keeps where it is: who is to give everything away keeps its partitions of it."""
+"""A draining consumer keeps its partitions of a frozen topic."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -13,7 +13,7 @@ from coordinator_tasks.service.nodes.topics import configuration
 
 
 def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
-    """Why these owners keep their partitions of the topic, and what to do; empty = they do not."""
+    """Why these owners keep their partitions of the topic, and the remedy; empty = the topic is not frozen for them."""
     if not config.frozen or config.removed:
         return ""
     keep = agreed(len(owners), "keeps", "keep")
@@ -21,7 +21,8 @@ def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
 
 
 def why_kept(c: Coordinator, consumers: Collection[str], topics: Collection[str] = ()) -> str:
-    """Why one of these consumers keeps partitions, by the first such topic of these (none = all); empty = none does.
+    """Why one of these consumers keeps partitions, for the first such topic among `topics` (none = all); empty = no
+    consumer does.
 
     Raises `Malformed`.
     """

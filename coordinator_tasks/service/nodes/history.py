@@ -46,7 +46,7 @@ class Rebalance:
 
     @property
     def unasked(self) -> bool:
-        """Whether nobody asked for it, or for one of the plans in it."""
+        """Whether no person requested the rebalance or any of its plans."""
         return any(record.unasked for record in self.records)
 
 
@@ -169,7 +169,7 @@ def _prune(c: Coordinator, folder: str, names: Sequence[str], keep: int) -> int:
 
 
 def _delete(c: Coordinator, paths: Sequence[str]) -> int:
-    """All in one transaction; if one cannot be deleted (it is gone, or has a child), one by one."""
+    """Delete all in one transaction; if a node cannot be deleted (missing, or has a child), one by one."""
     with suppress(LookAgain):
         c.zk.transact([Delete(path) for path in paths])
         return len(paths)

@@ -79,7 +79,7 @@ class Snapshot:
         return replace(self.world, committed=committed, loads=loads, fresh=fresh, together=self.together)
 
     def of_unread(self, topics: Collection[str]) -> Counter[str]:
-        """Consumer → its partitions of these topics, as far as their nodes say so, or else what runs there."""
+        """Consumer → partitions of these topics, from the topics' nodes, or else from the consumer's report."""
         found = Counter[str]()
         for topic in topics:
             found.update(self.owned[topic] if topic in self.owned else self._running(topic))
@@ -130,7 +130,9 @@ def known(
 
 
 def unasked(answers: Mapping[str, Answer]) -> dict[str, str]:
-    """Consumer → why a bound of the look left it out. Nothing is known of it: it keeps what it has, and gets nothing."""
+    """Consumer → the bound of the look that left the consumer out. The consumer's state is unknown: its partitions
+    stay, and it gets no more.
+    """
     return {
         consumer: f"{consumer}: {one.detail}; remove registrations that are none of the site's, or look again"
         for consumer, one in answers.items()
@@ -261,7 +263,7 @@ def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int
 
 
 def same_boot(c: Coordinator, claim: IdClaim) -> bool:
-    """Whether its address leads to the host that registered it: a loopback address leads to our own host."""
+    """Whether the address leads to the host of the registration: a loopback address leads to our own host."""
     host = urlsplit(claim.address).netloc
     return not host.startswith(_LOOPBACK) or (bool(c.boot_id) and claim.boot_id == c.boot_id)
 

@@ -1,7 +1,7 @@
 """The coordinator's whole state as one file of lines, and back into an empty cluster, such as one in another ZooKeeper.
 
-The first line is a header; then each line is a node. Which nodes are in it, and why others are not: `core.codecs.node_kinds`.
-The file is outside input: every line is checked by the codec of its kind before anything is written.
+The first line is a header; each further line is a node. `core.codecs.node_kinds` says which nodes are exported, and why
+others are not. The file is outside input: every line is checked by the codec of its kind before anything is written.
 """
 
 import hashlib

@@ -60,7 +60,7 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
 
 
 def not_managed(zk: ZooKeeper, paths: Paths, topic: str) -> NotManaged:
-    """The error for a topic that this cluster does not manage, with those that it does."""
+    """The error for an unmanaged topic; the text lists the managed topics."""
     known = shown([one for one in children(zk, paths.configs) if is_topic(one)]) or "none"
     return NotManaged(
         f"topic {topic!r} is not managed by cluster {paths.cluster!r} (it manages: {known}); correct the name, or add the "

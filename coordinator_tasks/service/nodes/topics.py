@@ -98,7 +98,7 @@ def would_add(
     properties: Mapping[str, str] | None,
     force: bool = False,
 ) -> tuple[TopicConfig, tuple[TopicConfig, int] | None]:
-    """The configuration that `add_topic` would write, and the one that is there with its version.
+    """Return the configuration that `add_topic` would write, and the present configuration with its version.
 
     Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster has not closed it), `GroupInUse`, `Refused`
     (unknown strategy, an internal topic without `force`, a property that is not allowed or that a registered consumer cannot read, or already managed with
@@ -242,7 +242,7 @@ def _check_as_read(c: Coordinator, topic: str, version: int) -> None:
 
 
 def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> None:
-    """Delete the partitions of a former, larger topic of this name: nobody could start them."""
+    """Delete the partitions of a former, larger topic of this name: no consumer could start them."""
     listed = (partition_of(child) for child in c.zk.children(c.paths.topic(topic)))
     for partition in sorted(p for p in listed if p is not None and p >= count):
         with suppress(LookAgain):  # somebody else deleted it, or the configuration's write fails as well

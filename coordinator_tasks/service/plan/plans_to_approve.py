@@ -29,7 +29,7 @@ class Waiting:
 
 
 def waiting(c: Coordinator, topics: Collection[str]) -> dict[str, Waiting]:
-    """Topic → its plan that waits for approval, of these topics. Writes nothing. Raises the `Unavailable` kinds."""
+    """Topic → plan waiting for approval, for the given topics. Writes nothing. Raises the `Unavailable` kinds."""
     found: dict[str, Waiting] = {}
     for report in transitions.preview(c, topics) if c.budget.is_set and topics else ():
         if report.approval:

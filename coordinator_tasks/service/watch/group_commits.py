@@ -47,7 +47,7 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
 
 
 def _wanted(c: Coordinator, topics: Collection[TopicFigures]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Group → topic → partitions, of what has committed offsets."""
+    """Group → topic → partitions with committed offsets."""
     gone = _gone(c, [one.topic for one in topics])
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for one in topics:

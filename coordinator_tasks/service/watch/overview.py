@@ -265,7 +265,7 @@ def not_known(consumer: str, problems: Mapping[str, CoordinatorError]) -> Iterat
 
 
 def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
-    """Consumer → what it has of the topic, and what it is to close or to start; sorted, without those who have nothing."""
+    """Consumer → partitions owned, closing or starting; sorted, without consumers that have none."""
     found: dict[str, set[int]] = {}
     for partition, owner in view.node.assignments.items() if view.node is not None else ():
         found.setdefault(owner, set()).add(partition)
