@@ -1,7 +1,7 @@
 """What fleets may launch: a list of the site, read where consumers are launched and never from ZooKeeper.
 
-A fleet stands in ZooKeeper. Whoever writes it must not choose the code that runs on our hosts, nor where it logs in, nor which files it
-writes.
+Fleets are stored in ZooKeeper. A writer of fleets must not choose the code that runs on our hosts, its log-ins, or the
+files that it writes.
 """
 
 import re

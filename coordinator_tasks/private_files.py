@@ -40,7 +40,7 @@ def foreign(found: os.stat_result) -> str:
 
 
 def open_to_others(folder: Path) -> str:
-    """Why another user could put something else in the place of this folder or of what is in it; empty if nobody can.
+    """Why another user could replace this folder or its content; empty if no other user can.
 
     Every folder on the way is looked at, as it is written and behind symbolic links. A missing one is made by this process.
     """

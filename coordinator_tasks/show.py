@@ -102,7 +102,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
     rows = []
     for one in found:
         owners = " ".join(f"{consumer}:{count}" for consumer, count in one.owners.items())
-        # While a plan follows what a person asked for, the reason is the wish itself, or its beginning.
+        # While a plan follows a person's request, the reason is the request itself, or its beginning.
         reason = "" if any(wish.startswith(one.reason) for wish in one.wishes) else one.reason
         blockers = f" [{shown(one.blockers)}]" if one.blockers else ""
         rows.append(
@@ -122,7 +122,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
 
 
 def _state(one: TopicOverview) -> str:
-    """Stable is said only of a topic that somebody has."""
+    """Only a topic with an owner is shown as Stable."""
     nobody = one.state is State.STABLE and one.partitions and not one.owners
     return "Stable: nobody has it" if nobody else one.state.value
 
@@ -209,7 +209,7 @@ def explanation(found: Explanation, partition: int | None = None) -> str:
 
 
 def moves(found: Iterable[Move]) -> str:
-    """Who gives what to whom and how, one line for each way."""
+    """Givers, takers, partitions and kinds of moves, one line for each way."""
     rows = [
         (f"  {len(partitions)}", ranges(partitions), giver or NOBODY, taker or NOBODY, kind.value, ": ".join(HOW[kind]))
         for (giver, taker, kind), partitions in by_way(found).items()
@@ -218,7 +218,7 @@ def moves(found: Iterable[Move]) -> str:
 
 
 def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
-    """What moved, from whom to whom, why, and how long it took; newest first. `left_out`: something could not be read."""
+    """Moves with giver, taker, reason and duration; newest first. `left_out`: some records are unreadable."""
     parts = []
     for one in found:
         verb = "given up after" if one.given_up else "took"
@@ -347,7 +347,7 @@ def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
 
 
 def _reset_without_owner(one: Rebalance) -> list[int]:
-    """The partitions that a reset of offsets has sent elsewhere, and that moved in no way, because nobody had them."""
+    """Partitions whose offsets were reset without a move, because they had no owner."""
     plans = [record.plan for record in one.records if record.plan is not None and record.plan.strategy == RESET]
     asked = {partition for plan in plans for reason in plan.moves for partition in reason.partitions}
     return sorted(asked - {move.partition for move in one.moves})
@@ -426,4 +426,4 @@ def _actor(actor: Actor) -> str:
 Render = Callable[[Any], str | Table]
 Rows = Callable[[Any], Table]
 ACTION_ROWS: Mapping[str, Rows] = {"preview": preview_rows}
-"""What the rows of an action are, where they are not its fields."""
+"""Action → function for its rows, where the rows are not the result's fields."""

@@ -20,7 +20,7 @@ from coordinator_tasks.core.text.partition_text import cut
 
 GROUP = "kafka_partition_coordinator.strategies"
 FAILURES = (Exception, SystemExit)
-"""Of a site's own code: one that exits, such as a script that is imported, must not end the coordinator."""
+"""Errors of a site's own code: an exit in that code, such as in an imported script, must not end the coordinator."""
 _SHOWN = 200  # characters of somebody else's error
 
 

@@ -31,7 +31,7 @@ class StatusTokens:
             self._known = self._read()
 
     def all(self) -> tuple[str, ...]:
-        """All that are valid now; none = no token is asked for."""
+        """All tokens that are valid now; none = no token is required."""
         with self._lock:
             if self._file and (now := stamp(self._file)) != self._stamp:
                 self._stamp = now

@@ -109,7 +109,7 @@ class ConsumerSession:
 
     @property
     def separate(self) -> bool:
-        """Whether this consumer's ZooKeeper account is another one than the coordinator's."""
+        """Whether consumer and coordinator have different ZooKeeper accounts."""
         return self.settings.zookeeper_access.separate
 
     def group_offsets(self, group: str) -> GroupOffsets:
@@ -142,7 +142,7 @@ def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
             )
             ending.callback(files.close)
         else:
-            # The session of a process that has just died may hold the id for so long.
+            # The session of a process that has just died holds the id until the session expires.
             registry = ZooKeeperRegistry(zk, paths, clock, wait_s=zk.session_timeout_s + 1.0, is_gone=is_gone)
         yield ConsumerSession(settings, paths, zk, registry, clock, this_process())
 

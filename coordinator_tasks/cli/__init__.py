@@ -37,13 +37,13 @@ from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed
 EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malformed: 4, LookAgain: 5}
 
 USAGE_CODE, USAGE_EXIT = "KPC-002", 2
-"""Of a command line that no command understands: the only error that is not one of `CoordinatorError`."""
+"""For a wrong command line: the only error outside `CoordinatorError`."""
 INTERRUPTED_EXIT, UNREAD_EXIT = 130, 141
 """As a shell says it: ended by SIGINT; ended by SIGPIPE."""
 
 
 class Spelled(TyperGroup):
-    """A command is found by the name of its form in Airflow too, which has `_` in place of `-`."""
+    """Accept the name of a command's form in Airflow too, with `_` in place of `-`."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, cmd_name.replace("_", "-"))
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
 
 
 def _open_closed_streams() -> None:
-    """A stream that was closed from the start is `None`: what is printed there would go to standard output."""
+    """Open streams that were closed at the start: they are `None`, and prints would go to standard output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the process ends
@@ -123,7 +123,7 @@ def _say(text: str) -> None:
 
 
 def _flush(stream: TextIO) -> None:
-    """Leave nothing for the interpreter's end, which would report a reader that has gone and change the exit code."""
+    """Flush before the interpreter exits, which would report a closed pipe and change the exit code."""
     try:
         stream.flush()
     except BrokenPipeError:

@@ -66,7 +66,7 @@ def _tokens(context: typer.Context) -> StatusTokens:
 
 
 class Page:
-    """What the server answers: replaced by each look."""
+    """The server's answers, replaced by each look."""
 
     def __init__(self, cluster: str) -> None:
         self.metrics = metrics_text.exposed(None, cluster, 0.0, 0.0)
@@ -98,9 +98,9 @@ def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Eve
 def _targets(found: Survey, *, https_only: bool) -> Iterator[dict[str, object]]:
     """Each consumer that may run something, in the form of Prometheus' HTTP service discovery.
 
-    `https_only`: Prometheus would send its token to plain http, or to an interface whose certificate this look has refused, so
-    these are left out; `status` names them.
-    One that is isolated while it lives may: only its own metrics say that its commits are fenced.
+    `https_only`: Prometheus would send its token to plain http, or to an interface whose certificate this look has
+    refused, so these are left out; `status` names them. A live isolated consumer is included: only its own metrics show
+    that its commits are fenced.
     """
     for one in found.consumers:
         address = urlsplit(one.address)

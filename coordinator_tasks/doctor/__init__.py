@@ -1,4 +1,4 @@
-"""Whether this side may do all that it has to: each right, each neighbour, one finding each."""
+"""Check this side's rights and neighbours, one finding each."""
 
 from coordinator_tasks.doctor.examination import airflow_site, examine
 from coordinator_tasks.doctor.findings import Finding, Result, failed

@@ -1,6 +1,6 @@
-"""Airflow's part, asked of its public API (v2): what runs, what is paused or missing, which settings slow transitions down.
+"""Airflow's part, from its public API (v2): running, paused and missing DAGs, and settings that slow transitions down.
 
-The API is there wherever a browser reaches Airflow, and tells what its services see. Only reads.
+A browser's address of Airflow serves the API too. Only reads.
 """
 
 import json
@@ -73,7 +73,7 @@ Json = Any
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What ZooKeeper says of a cluster, for comparison.
+    """ZooKeeper's facts about a cluster, for comparison.
 
     `needed`: which of the DAGs `ON_DEMAND` it needs. `changed`: asset of a watcher (`topics`, `fleet`) → when something that the watcher
     tells has changed last (ZooKeeper's clock), of those that are known.
@@ -110,7 +110,7 @@ class Api:
         self._http.close()
 
     def sign_in(self) -> None:
-        """By the token, or by the one that Airflow gives for user and password."""
+        """Log in with the token, or with a token that Airflow issues for user and password."""
         token = self._environ.get(TOKEN, "")
         if not token:
             who = {"username": self._environ[USER], "password": self._environ.get(PASSWORD, "")}
@@ -193,7 +193,7 @@ def _is_address(url: str) -> bool:
 
 
 def _body(answer: httpx.Response) -> bytes:
-    """Raises `ValueError` for a longer one, and for one that does not end."""
+    """Raises `ValueError` for an answer that is too long or does not end."""
     found, until = bytearray(), time.monotonic() + LIMIT_S
     for part in answer.iter_raw():
         found += part
@@ -217,7 +217,7 @@ def _unanswered(check: str, error: Exception) -> Finding:
 
 
 def _line(text: object) -> str:
-    """One short line of what somebody else wrote."""
+    """A foreign text, shortened to one line."""
     return " ".join("".join(one if one.isprintable() else " " for one in str(text)[:2000]).split())[:200]
 
 
@@ -246,7 +246,7 @@ def _plugin(api: Api) -> Iterator[Finding]:
 
 
 def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str]) -> Iterator[Finding]:
-    """Fills `found`: plain id → DAG, of those of the cluster."""
+    """Fills `found`: plain id → DAG of the cluster."""
     wanted = DAGS | dict.fromkeys(needed, False)
     for dag in api.get("/dags", limit=1000, tags=["coordinator", cluster], tags_match_mode="all")["dags"]:
         for name in wanted:
@@ -347,7 +347,8 @@ def _clocks(api: Api) -> Finding:
 def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[Finding]:
     """Airflow gives a watcher its trigger once a DAG that follows the asset is on; a triggerer then runs it.
 
-    No call tells whether it runs now. But it tells each change in ZooKeeper, also one that came while it did not run.
+    The API does not tell whether the trigger runs now. But the trigger reports each change in ZooKeeper, including
+    changes during its downtime.
     """
     for scope in ("topics", "fleet"):
         name = f"zookeeper_{cluster}_{scope}"
@@ -412,7 +413,7 @@ def _connections(api: Api) -> Iterator[Finding]:
 
 
 def _settings(api: Api) -> Iterator[Finding]:
-    """Those of docs/operations.md, Airflow's own settings."""
+    """Check the settings listed in docs/operations.md, Airflow's own settings."""
     try:
         sections = api.get("/config")["sections"]
     except NoAccess:

@@ -20,7 +20,7 @@ from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import connect_zookeeper
 
 OLDEST = {"pyspark": "4.2", "pyspark-client": "4.2", "apache-airflow": "3.2"}
-"""The oldest versions that have what we need: pyproject.toml says the same."""
+"""The oldest supported versions, as in pyproject.toml."""
 
 
 def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = None) -> Iterator[Finding]:
@@ -53,7 +53,9 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
 
 
 def airflow_site(settings: Settings) -> Site:
-    """What the checks of Airflow compare it with. What cannot be read is left out: the checks of ZooKeeper name it."""
+    """Return ZooKeeper's facts for the checks of Airflow. Unreadable nodes are left out: the checks of ZooKeeper report
+    them.
+    """
     needed = ["approve_plan"] if settings.budget.is_set else []
     try:
         zk = connect_zookeeper(settings)
@@ -88,7 +90,7 @@ def _clients(found: Installed) -> Iterator[Finding]:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """Of a version's first two parts; what is no number counts as 0."""
+    """The first two parts of a version; a part that is no number counts as 0."""
     parts = [*version.split("."), "0"][:2]
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 

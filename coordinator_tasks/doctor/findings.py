@@ -1,4 +1,4 @@
-"""What an examination says: one finding for each check."""
+"""Findings of an examination, one per check."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from coordinator_tasks.core.errors import CoordinatorError
 
 
 class Result(StrEnum):
-    """`WARNING`: it works, and somebody may do more than necessary, or something works slower."""
+    """`WARNING`: everything works, but an account has more rights than necessary, or a part is slow."""
 
     OK = "ok"
     WARNING = "warning"
@@ -18,7 +18,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: what it found in a sentence, and what to do about it (empty = nothing)."""
+    """One check: the finding as a sentence, and the remedy (empty = nothing to do)."""
 
     check: str
     result: Result
@@ -34,7 +34,7 @@ def broken(check: str, error: CoordinatorError, result: Result = Result.FAILED) 
 
 
 def servers(check: str, versions: Mapping[str, str]) -> Finding:
-    """Each version once, with its servers where there are several versions; a server that is down tells none."""
+    """Each version once, with its servers if versions differ; a server that is down reports no version."""
     places: dict[str, list[str]] = {}
     for server, version in versions.items():
         places.setdefault(version, []).append(server)

@@ -27,8 +27,8 @@ def examine(
 ) -> Iterator[Finding]:
     """The brokers, each right on each topic and its group, the groups themselves, and whether offsets expire.
 
-    `idle`: topic → for how many seconds, at least, nobody has owned any of it. `ids`: managed topic → its stored
-    id. `known`: ZooKeeper has said which topics are managed.
+    `idle`: topic → seconds without any owner, at least. `ids`: managed topic → its stored id. `known`: ZooKeeper has
+    said which topics are managed.
     """
     try:
         rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
@@ -115,7 +115,7 @@ def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[Finding]:
 
 
 def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[Finding]:
-    """Owners commit idle partitions again each hour. Without consumers nobody does."""
+    """Owners commit idle partitions again each hour; without consumers offsets expire."""
     check = "Kafka: expiry of offsets"
     problems: dict[str, CoordinatorError] = {}
     try:
@@ -164,7 +164,7 @@ def _kept(check: str, kept_s: float) -> Finding:
 
 
 def principal(kafka: Mapping[str, str]) -> str:
-    """Who Kafka's brokers take us for, as far as the settings tell; their rules may map the name of a certificate."""
+    """Our principal at Kafka's brokers, according to the settings; broker rules may map a certificate's name."""
     protocol = kafka.get("security.protocol", "").upper()
     if protocol.startswith("SASL"):
         return f"User:{kafka.get('sasl.username', 'NAME')}"

@@ -27,11 +27,11 @@ from coordinator_tasks.wiring import check_folders
 
 CLOCKS_S = 1.0
 WRITTEN_LATE_S = 10.0
-"""Between the look that a record of the history is made from and its write: the time that asking everybody takes."""
+"""Seconds between the look behind a history record and the record's write: the time to ask all consumers."""
 JUTE_BYTES = 1024 * 1024 - 1
 """The default of `jute.maxbuffer`."""
 ROOMY = 0.7
-"""A node may have this share of the largest request: a transaction writes others beside it."""
+"""Share of the largest request that a node may take: a transaction writes other nodes too."""
 _SHOWN = 3
 _TLS = "status_certificate and status_key"
 _MOST_HISTORIES = 200
@@ -39,7 +39,7 @@ _MOST_CHARS = 80
 
 
 def account(settings: Settings) -> str:
-    """Who may write the nodes, by the settings."""
+    """Which accounts may write the nodes, according to the settings."""
     access = settings.zookeeper_access
     if not access.closes_nodes:
         return "nodes are open"
@@ -91,7 +91,8 @@ def _sizes(
 ) -> Iterator[Finding]:
     """The largest node of those that grow with the site, and whether each server takes a request that can write it.
 
-    `takes`: server → whether it takes a request of so many bytes. One that does not drops the connection of who sends it.
+    `takes`: server → whether the server accepts a request of the given bytes. A server that does not accept closes the
+    sender's connection.
     """
     grow = (paths.assignments, paths.states, paths.configs, paths.fleets, paths.upgrades, paths.growths)
     folders = grow[:1] if side is Side.CONSUMER else grow
@@ -141,7 +142,7 @@ def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Fin
 
 
 def _clocks(zk: KazooZooKeeper, paths: Paths) -> Finding:
-    """By the time that the server gives to a node."""
+    """Compare clocks by the server's time stamp of a new node."""
     zk.ensure(paths.base)
     path = f"{paths.base}/doctor-{zk.session_id:x}"
     before = time.time()
@@ -160,7 +161,7 @@ def _clocks(zk: KazooZooKeeper, paths: Paths) -> Finding:
 
 
 def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
-    """By each consumer's last registration: its claim has its own time, and ZooKeeper stamps the node of that transaction."""
+    """Compare clocks by each consumer's last registration: the claim has the consumer's time, the node has ZooKeeper's."""
     names = [name for name in children(zk, paths.members) if is_consumer(name)]
     members = find_many(zk, {name: paths.member(name) for name in names}, {})
     apart: dict[str, float] = {}
@@ -234,9 +235,10 @@ def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
 
 
 def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
-    """Of the hosts that plan: Airflow's workers, or the plain loop's. By the newest record of each topic's history.
+    """Compare the clocks of planning hosts (Airflow's workers, or the plain loop's) by each topic's newest history
+    record.
 
-    A record has the time of the look that it was made from, and ZooKeeper stamps its node.
+    A record has the planner's time of the look, and its node has ZooKeeper's time.
     """
     topics = [name for name in children(zk, paths.histories) if is_topic(name)][:_MOST_HISTORIES]
     newest: dict[str, str] = {}
@@ -267,9 +269,9 @@ def _off(seconds: float) -> str:
 
 
 def changed_at(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
-    """Asset of Airflow's watcher → when a node that the watcher tells of was written last, by ZooKeeper's clock.
+    """Asset of Airflow's watcher → last write of a watched node, by ZooKeeper's clock.
 
-    What is gone leaves no time, so this is never later than the last change.
+    Deleted nodes have no time, so the result is never later than the last change.
     """
     folders = {"topics": (paths.configs, paths.directives), "fleet": (paths.fleets,)}
     found = {}
@@ -282,7 +284,7 @@ def changed_at(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
 
 
 def idle_for(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
-    """Managed topic that nobody owns any partition of → for how many seconds, at least; what cannot be read is left out."""
+    """Managed topic without any owner → seconds without an owner, at least. Unreadable topics are left out."""
     paths_of = {name: paths.topic(name) for name in children(zk, paths.assignments) if is_topic(name)}
     found, now = {}, time.time()
     for name, node in find_many(zk, paths_of, {}).items():
@@ -293,7 +295,9 @@ def idle_for(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
 
 
 def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, TopicConfig | TopicNode]:
-    """What is stored of each managed topic, from what this side may read; what cannot be read is left out."""
+    """Stored configuration or node of each managed topic, from nodes that this side may read. Unreadable topics are
+    left out.
+    """
     found: dict[str, TopicConfig | TopicNode] = {}
     folder = paths.configs if side is Side.COORDINATOR else paths.assignments
     paths_of = {name: f"{folder}/{name}" for name in children(zk, folder) if is_topic(name)}

@@ -1,1 +1,1 @@
-"""What the coordinator keeps in ZooKeeper: each kind of node with its reads and guarded writes."""
+"""The coordinator's nodes in ZooKeeper: reads and guarded writes for each kind."""

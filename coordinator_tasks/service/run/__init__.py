@@ -1,1 +1,1 @@
-"""What happens again and again: the plain loop, and the upkeep of the loop and of `reconcile`."""
+"""Periodic work: the plain loop, and the upkeep of the loop and of `reconcile`."""
