@@ -111,7 +111,7 @@ class _Process:
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to what standard error is when a line comes."""
+    """Writes to the present `sys.stderr`, looked up for each line."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -130,7 +130,7 @@ def _text(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
         line = f"{head} {line} [{fields}]" if fields else f"{head} {line}"
     shown = visible_line(line)
     if event.get("exception"):
-        # Its lines stay lines. None begins as ours do, with a time.
+        # Keep the line breaks of a traceback, but start no line with a time, as our lines start.
         shown += "\n" + _TIME.sub("  ", visible(event["exception"].expandtabs()))
     return shown
 

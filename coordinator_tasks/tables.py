@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 NOBODY = "-"
-"""An empty cell of a table; in CSV the cell is empty."""
+"""Text of an empty cell in a table; CSV leaves the cell empty."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What begins a formula: the last four are their full-width forms."""
 _LATER_FORMULA = re.compile(r"(?<=[;\t\r\n])(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")

@@ -13,12 +13,13 @@ from coordinator_tasks.core.ports import Clock, Discovery, KafkaAdmin, StatusCli
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Made by `wiring` from settings, or by tests from fakes. It holds no state: all of it is in ZooKeeper.
+    """Made by `wiring` from settings, or by tests from fakes. Stateless: all state is in ZooKeeper.
 
     `boot_id` is this host's: a refused connection to a loopback address proves an end only on the same boot; empty =
-    unknown, so it proves nothing. `bootstrap_servers` is written to the topics that are added. `allowed`: what this host
-    may launch. `rules`: what imports the site's own rules for upgrades, by name. `budget`: what a plan may move without a person's approval.
-    `log_url`: the site's address of a driver's log (`links.log_page`). `https_only`: no token goes to a consumer with plain http.
+    unknown, so it proves nothing. `bootstrap_servers` is written to added topics. `allowed`: launches allowed on this
+    host. `rules`: name → importer of the site's upgrade rule. `budget`: moves that a plan may make without a person's
+    approval. `log_url`: the site's address of a driver's log (`links.log_page`). `https_only`: no token goes to a
+    consumer with plain http.
     """
 
     paths: Paths

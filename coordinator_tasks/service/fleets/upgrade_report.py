@@ -162,7 +162,7 @@ def _partitions(
 
 
 def _rebalances(c: Coordinator, upgrade: Upgrade) -> list[history.Rebalance]:
-    """Those that began while it was under way, the oldest first."""
+    """Rebalances that began during the upgrade, oldest first."""
     ended_at = upgrade.since_at if upgrade.over else inf
     found: list[history.Rebalance] = []
     for topic in upgrade.topics:

@@ -16,7 +16,7 @@ def growing(c: Coordinator) -> list[str]:
 
 
 def find(c: Coordinator, app: str) -> Growth | None:
-    """The growth of a fleet; `None` = it has none. Raises `Malformed`."""
+    """The growth of a fleet; `None` = no limits are set. Raises `Malformed`."""
     path = c.paths.growth(check_app(app))
     node = c.zk.find(path)
     return None if node is None else decode_growth(path, node.data, app, node.stat.version)
@@ -31,7 +31,7 @@ def readable(c: Coordinator) -> Iterator[Growth]:
 
 
 def read(c: Coordinator, app: str) -> Growth:
-    """The same; raises `NotManaged` if it has none."""
+    """The growth of a fleet; raises `NotManaged` if no limits are set."""
     found = find(c, app)
     if found is None:
         raise NotManaged(f"the fleet {app!r} has no limits of growth; give it some with `set-growth {app} --max N`")

@@ -230,7 +230,7 @@ def note_absences(c: Coordinator, world: World, holders: Mapping[str, frozenset[
 
 def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], asked_at: float) -> IdClaim:
     if claim.consumer in world.unclear:
-        return claim  # nobody can say whether it is absent
+        return claim  # unknown whether the consumer is absent
     answer = world.answers.get(claim.consumer)
     member = world.members.get(claim.consumer)
     if isinstance(answer, ConsumerStatus) and member is not None and answer.incarnation == member.incarnation:
@@ -248,7 +248,8 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], a
 
 
 def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
-    """Nobody is absent, or the absent one's end is known: then `rejoin_grace_s` counts from the first note of the end.
+    """Note that no process is absent, or that the absent process's end is known: `rejoin_grace_s` counts from the first
+    note of the end.
 
     A note from the future was written by a clock that jumped. It is replaced, or everybody would wait until that time.
     """

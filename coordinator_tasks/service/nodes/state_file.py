@@ -144,7 +144,7 @@ def _read_together(c: Coordinator, left_out: dict[str, str]) -> dict[str, tuple[
 def _read(
     c: Coordinator, kind: NodeKind, paths: Sequence[str], left_out: dict[str, str]
 ) -> dict[str, tuple[bytes, Node]]:
-    """Path → what is to be stored of it, and the node; what is gone meanwhile is in neither."""
+    """Path → data to export, and the node; nodes deleted meanwhile are left out."""
     found: dict[str, tuple[bytes, Node]] = {}
     for some in chunks(paths, _CHUNK):
         denied: dict[str, CoordinatorError] = {}

@@ -248,7 +248,8 @@ def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paus
 
 
 def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
-    """Pause partitions, or resume them; none = all. They stay with their owner, which still commits them.
+    """Pause partitions, or resume them; none = all. The partitions stay with their owner, which still commits their
+    offsets.
 
     Raises `NotManaged`, and `Refused` for partitions that are not there and for a topic that is removed.
     """

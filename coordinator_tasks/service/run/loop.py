@@ -62,7 +62,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
 
 @dataclass(slots=True)
 class _Chores:
-    """When the upkeep is due again, and its last lines: the same line is logged once."""
+    """The time of the next upkeep, and the last lines, so that a repeated line is logged once."""
 
     at: float = 0.0
     prune_at: float = 0.0
@@ -89,7 +89,7 @@ class _Chores:
 
 @dataclass(slots=True)
 class _Measures:
-    """The topics that have just become Stable, each with the time until when its pauses are measured here.
+    """Topics that have just become Stable, each with the end of the time in which the loop measures its pauses.
 
     The pause between two looks doubles: each reads the names of all records.
     """
@@ -128,7 +128,7 @@ def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
 
 
 def _fields(reports: Sequence[TopicReport]) -> dict[str, object]:
-    """What a line about these topics has as fields: only a line about one topic is of that topic."""
+    """Log fields of a line about these topics; empty for several topics."""
     return reports[0].fields if len(reports) == 1 else {}
 
 
