@@ -42,7 +42,7 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_directives
 
 MAX_ISOLATED_S = 366 * 86_400.0
 UNTIL_ANOTHER = "until another consumer is there that reads it"
-"""Seconds that a draining consumer keeps partitions without another possible owner."""
+"""End of a sentence: how long a draining consumer keeps partitions without another possible owner."""
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
