@@ -667,7 +667,7 @@ MUTANTS = (
     Mutant("held_for_approval", "if not said or", "if True or", "a plan above the budget waits for a person"),
     Mutant(
         "held_for_approval",
-        "if not said or begun.is_step(c, view, world, moves):",
+        "if not said or operations_under_way.is_step(c, view, world, moves):",
         "if not said:",
         "a step of what a person has begun, and its way back, waits for nobody",
     ),
