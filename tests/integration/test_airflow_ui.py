@@ -405,7 +405,7 @@ def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
 ) -> None:
     browser.open("/coordinator/live")
     browser.find("[aria-label=Consumers] .space a").click()
-    browser.until(lambda: browser.find("h1").text == "Drain", "the form")
+    browser.until(lambda: browser.find("h1").text == "drain", "the form")
     assert browser.find("#field-consumer").get_attribute("value") == "ann"
     assert "ann" in [one.get_attribute("value") for one in browser.find_all("#list-consumer option")]
     browser.find("#field-why").send_keys("new disk")
