@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import fsum
 
-from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition
+from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, topic_status
 
 PARAMETER = "measure"
 """The parameter of a strategy, also of a site's own, that names the measure of its weights."""
@@ -94,7 +94,7 @@ def measured(
     weights: dict[int, float] = {}
     carried = {consumer: one.of(measure) for consumer, one in totals.items()}
     for consumer, answer in sorted(answers.items()):
-        said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+        said = topic_status(answer, topic)
         for partition, one in said.running.items() if said is not None else ():
             value = _value(one, measure, read=partition not in paused)
             if value is not None:

@@ -7,7 +7,7 @@ from math import inf
 from typing import TypeAlias
 
 from coordinator_tasks.core.fleet.upgrade import Seen, Upgrade, rates
-from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, TopicStatus
+from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, TopicStatus, topic_status
 from coordinator_tasks.core.text.partition_text import counted, joined, shown
 
 LEAST_RATE = 0.1
@@ -106,7 +106,7 @@ def _facts(consumer: str, said: RunningPartition | None, rate: float | None, bef
 
 
 def _running(answer: Answer | None, topic: str, partition: int) -> RunningPartition | None:
-    status = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+    status = topic_status(answer, topic)
     return status.running.get(partition) if status is not None else None
 
 
@@ -131,8 +131,7 @@ def runs_any(answer: Answer | None, topics: Sequence[str]) -> bool:
 
 def _topics(answer: Answer | None, topics: Sequence[str]) -> Iterator[tuple[str, TopicStatus]]:
     """Yield the consumer's status of each of these topics."""
-    statuses = answer.topics if isinstance(answer, ConsumerStatus) else {}
-    yield from ((topic, statuses[topic]) for topic in topics if topic in statuses)
+    yield from ((topic, status) for topic in topics if (status := topic_status(answer, topic)) is not None)
 
 
 def _of_old(upgrade: Upgrade, answers: Mapping[str, Answer]) -> set[str]:

@@ -23,6 +23,7 @@ from coordinator_tasks.core.model import (
     Token,
     TopicNode,
     TopicStatus,
+    topic_status,
 )
 from coordinator_tasks.core.protocol.fence import Judgement, is_far_ahead, judge
 from coordinator_tasks.core.text.partition_text import first, named, shown
@@ -191,10 +192,10 @@ def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:
     runners: dict[int, list[_Runner]] = {}
     for consumer in sorted(world.answers):
         status = world.status(consumer)
-        topic_status = status.topics.get(topic) if status is not None else None
-        if status is None or topic_status is None:
+        said = topic_status(status, topic)
+        if status is None or said is None:
             continue
-        for partition, running in topic_status.running.items():
+        for partition, running in said.running.items():
             runners.setdefault(partition, []).append(_Runner(consumer, status.incarnation, running))
     return runners
 
@@ -277,20 +278,19 @@ def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: Worl
         return f"{owner}, its owner, is registered and does not answer"
     if status.incarnation != incarnation:
         return f"{owner}, its owner, answers as incarnation {status.incarnation}, not {incarnation}"
-    topic_status = status.topics.get(topic)
-    if topic_status is None:
+    said = topic_status(status, topic)
+    if said is None:
         return f"{owner}, its owner, says nothing of the topic"
-    if topic_status.generation != node.generation or topic_status.acted_epoch < node.epoch:
+    if said.generation != node.generation or said.acted_epoch < node.epoch:
         return f"{owner}, its owner, does not follow ZooKeeper: it acts on an older plan"
-    return topic_status
+    return said
 
 
 def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) -> Iterator[Trace]:
     """Yield entries committed by other consumers, for partitions whose owner reports a committed start."""
     for partition, owner in node.assignments.items():
-        status = world.status(owner)
-        topic_status = status.topics.get(view.topic) if status is not None else None
-        running = topic_status.running.get(partition) if topic_status is not None else None
+        said = topic_status(world.status(owner), view.topic)
+        running = said.running.get(partition) if said is not None else None
         if running is not None and running.overwritten is not None:
             yield _of_overwritten(partition, owner, running.overwritten)
         if world.committed is None or running is None or not running.started or running.closing:

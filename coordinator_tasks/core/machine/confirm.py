@@ -1,7 +1,7 @@
 """Confirmations from the consumers' interfaces. Each is for one incarnation, generation and epoch."""
 
 from coordinator_tasks.core.machine.world import TopicView, World
-from coordinator_tasks.core.model import ConsumerStatus, Silence, TopicNode, TopicStatus, Unreachable
+from coordinator_tasks.core.model import Silence, TopicNode, TopicStatus, Unreachable, topic_status
 from coordinator_tasks.core.text.partition_text import cut, named
 
 _MOST_CHARS = 100
@@ -70,8 +70,7 @@ def failing(view: TopicView, world: World) -> tuple[str, ...]:
     """Return what the owners report as not processable, in sentences."""
     node, sentences = view.node, list[str]()
     for consumer in sorted(set(node.assignments.values())) if node is not None else ():
-        answer = world.answers.get(consumer)
-        status = answer.topics.get(view.topic) if isinstance(answer, ConsumerStatus) else None
+        status = topic_status(world.answers.get(consumer), view.topic)
         for failure in status.failures if status is not None else ():
             subject = cut(named(failure.partitions), _MOST_CHARS) if failure.partitions else "anything of the topic"
             sentences.append(f"{consumer} cannot process {subject}: {failure.why}")

@@ -6,7 +6,7 @@ from coordinator_tasks.core.machine import causes
 from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.presence import absence_of, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
-from coordinator_tasks.core.model import Failure, TopicNode, TopicState, TopicStatus
+from coordinator_tasks.core.model import Failure, TopicNode, TopicState, TopicStatus, topic_status
 from coordinator_tasks.core.text.partition_text import joined
 
 NO_OWNER = "no owner; start a consumer that may have it, or see with `topics` what is waited for"
@@ -83,7 +83,7 @@ def _word(consumer: str, topic: str, node: TopicNode, world: World) -> TopicStat
     """Return this incarnation's status of the topic."""
     status = world.status(consumer)
     mine = status is not None and status.incarnation == node.incarnations.get(consumer)
-    return status.topics.get(topic) if status is not None and mine else None
+    return topic_status(status, topic) if mine else None
 
 
 def _runs(consumer: str, topic: str, partition: int, node: TopicNode, world: World, policy: Policy) -> bool:

@@ -36,6 +36,7 @@ from coordinator_tasks.core.model import (
     TopicState,
     TopicStatus,
     Unreachable,
+    topic_status,
 )
 from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.core.protocol.holding import may_hold
@@ -291,7 +292,7 @@ def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPa
     reports: dict[int, RunningPartition] = {}
     owners = view.node.assignments if view.node is not None else {}
     for consumer, answer in sorted(answers.items()):
-        report = answer.topics.get(view.topic) if isinstance(answer, ConsumerStatus) else None
+        report = topic_status(answer, view.topic)
         for partition, running in report.running.items() if report is not None else ():
             if partition not in reports or owners.get(partition) == consumer:
                 reports[partition] = running

@@ -43,6 +43,7 @@ from coordinator_tasks.core.model.status import (
     Taken,
     TopicStatus,
     Unreachable,
+    topic_status,
 )
 from coordinator_tasks.core.model.topic import (
     CONFIGURED,
@@ -121,4 +122,5 @@ __all__ = [
     "TopicStatus",
     "Unmoved",
     "Unreachable",
+    "topic_status",
 ]

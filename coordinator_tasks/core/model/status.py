@@ -158,3 +158,8 @@ class Unreachable:
 
 
 Answer: TypeAlias = ConsumerStatus | Unreachable
+
+
+def topic_status(answer: Answer | None, topic: str) -> TopicStatus | None:
+    """Return the answer's report of the topic; `None` without an answer, or if the answer does not name the topic."""
+    return answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None

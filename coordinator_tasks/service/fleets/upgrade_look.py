@@ -7,7 +7,7 @@ from coordinator_tasks.core.errors import BadRule, KafkaUnavailable, NotManaged
 from coordinator_tasks.core.fleet.upgrade import ENDURES, Phase, Seen, TopicSeen, Upgrade
 from coordinator_tasks.core.fleet.upgrade_rule import Facts, SiteRule, facts_of, failures, runs_any, shared, sinks_away
 from coordinator_tasks.core.machine.life import interfaces
-from coordinator_tasks.core.model import Answer, ConsumerStatus, State, TopicConfig, TopicNode
+from coordinator_tasks.core.model import Answer, State, TopicConfig, TopicNode, topic_status
 from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.core.text.partition_text import joined
 from coordinator_tasks.service.coordinator import Coordinator
@@ -117,7 +117,7 @@ def _positions(nodes: Mapping[str, TopicNode], answers: Mapping[str, Answer]) ->
     found: dict[str, dict[int, int]] = {}
     for topic, node in nodes.items():
         for consumer, answer in answers.items():
-            said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+            said = topic_status(answer, topic)
             for partition, one in said.running.items() if said is not None else ():
                 if node.assignments.get(partition) == consumer:
                     found.setdefault(topic, {})[partition] = one.position

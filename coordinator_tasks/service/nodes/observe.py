@@ -34,6 +34,7 @@ from coordinator_tasks.core.model import (
     TopicDescription,
     TopicNode,
     Unreachable,
+    topic_status,
 )
 from coordinator_tasks.core.names import is_consumer
 from coordinator_tasks.core.ports import Check, committed_of
@@ -86,7 +87,7 @@ class Snapshot:
         return found
 
     def _running(self, topic: str) -> dict[str, int]:
-        told = {c: one.topics.get(topic) for c, one in self.world.answers.items() if isinstance(one, ConsumerStatus)}
+        told = {c: topic_status(answer, topic) for c, answer in self.world.answers.items()}
         return {c: len(status.running) for c, status in told.items() if status is not None}
 
 

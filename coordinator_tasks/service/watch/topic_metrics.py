@@ -7,7 +7,7 @@ from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.unread import moving_in, unowned_in, unread
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.measure.lag import furthest_s
-from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, State
+from coordinator_tasks.core.model import RunningPartition, State, topic_status
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import store
 from coordinator_tasks.service.plan import transitions
@@ -64,8 +64,7 @@ def lags(seen: Look) -> dict[str, TopicLag]:
 def _owned(seen: Look, topic: str) -> Iterator[RunningPartition]:
     """Yield the owners' reports of their own partitions."""
     for partition, owner in seen.nodes[topic].assignments.items():
-        answer = seen.world.answers.get(owner)
-        said = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+        said = topic_status(seen.world.answers.get(owner), topic)
         if said is not None and partition in said.running:
             yield said.running[partition]
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, NodeMissing
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.measure.lag import LagStatus
-from coordinator_tasks.core.model import State
+from coordinator_tasks.core.model import State, topic_status
 from coordinator_tasks.core.text.partition_text import agreed, counted, ranges, shown
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import transitions
@@ -96,8 +96,7 @@ def standings(seen: Now) -> list[Standing]:
 
 
 def _running(world: World, who: str, topic: str) -> Mapping[int, Any]:
-    status = world.status(who)
-    said = status.topics.get(topic) if status is not None else None
+    said = topic_status(world.status(who), topic)
     return said.running if said is not None else {}
 
 
