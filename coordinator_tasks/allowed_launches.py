@@ -14,6 +14,7 @@ from coordinator_tasks import fleet_values
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fleet.fetch_properties import checked
 from coordinator_tasks.core.model import Fleet
+from coordinator_tasks.core.names import has_control
 
 _PACKAGES = Path(__file__).absolute().parent.parent
 OWN_APPLICATIONS = tuple(str(folder / "spark_apps" / "main.py") for folder in (_PACKAGES, _PACKAGES.resolve()))
@@ -53,8 +54,6 @@ _OTHERS = ("--listen", _SET)
 """Arguments whose names are beginnings of one above."""
 _CONF_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters except tab and line feed, which a value may have."""
 _OWN_HOST = ("host", "address")
 """Words for `--advertise`."""
 
@@ -159,7 +158,7 @@ def _text_problem(fleet: Fleet) -> str:
         ("variable's value", fleet.environment.values()),
     ):
         for text in texts:
-            if _CONTROL.search(text):
+            if has_control(text):
                 return _bad(fleet, what, text, "it has a control character; leave the character out")
     return ""
 

@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, str] = {"import_offsets": "offsets reset", "undo_offsets"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LABEL = r"(?!xn--)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ADDRESS = re.compile(
     rf"https?://(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?)):(?P<port>[0-9]{{1,5}})"
 )
@@ -113,6 +114,14 @@ def check_words(text: object, what: str) -> str:
             f"the {what} {text[:80]!r} has characters that cannot be shown, such as a line break; leave them out"
         )
     return text.strip()
+
+
+def has_control(text: str) -> bool:
+    r"""Return whether the text has a control character other than tab and line feed.
+
+    Spark's shell scripts delete carriage returns of their arguments: a checked `--zookeeper\r` would become `--zookeeper`.
+    """
+    return _CONTROL.search(text) is not None
 
 
 def is_address(text: str) -> bool:

@@ -16,7 +16,7 @@ from coordinator_tasks.core.errors import BadFleet, CoordinatorError, Malformed,
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.presence import absence_of
 from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, IdClaim
-from coordinator_tasks.core.names import check_app, check_consumer, is_app, is_consumer
+from coordinator_tasks.core.names import check_app, check_consumer, has_control, is_app, is_consumer
 from coordinator_tasks.core.ports import Check, Node, Operation, SetData
 from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put
@@ -45,8 +45,6 @@ STARTS_S = 180.0
 lost.
 """
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters except tab and line feed. Spark's shell scripts delete carriage returns, so `--zookeeper\\r` becomes `--zookeeper`."""
 
 
 def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
@@ -213,7 +211,7 @@ def check_texts(fleet: Fleet) -> None:
         if not text.isprintable():
             raise BadFleet(f"the {what} {text[:80]!r} has characters that cannot be shown; leave them out")
     for text in (*fleet.arguments, *fleet.conf.values(), *fleet.environment.values()):
-        if _CONTROL.search(text):
+        if has_control(text):
             raise BadFleet(f"{text[:80]!r} has a control character; leave the character out")
     for name in fleet.environment:
         if not _VARIABLE.fullmatch(name):
