@@ -10,11 +10,13 @@ from itertools import pairwise
 
 NOBODY = "-"
 """Text of an empty cell in a table; CSV leaves the cell empty."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What begins a formula: the last four are their full-width forms."""
-_LATER_FORMULA = re.compile(r"(?<=[;\t\r\n])(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet that separates cells by `;` or tab would begin a formula within a cell, quoted or not."""
-_LATER_APOSTROPHE = re.compile(r"(?<=[;\t\r\n])'(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
+_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
+"""First characters of a formula: the last four are the full-width forms of the others."""
+_FORMULA = (*_SIGNS, "\t", "\r", "\n")
+_WITHIN, _SIGN = r"(?<=[;\t\r\n])", f"(?=[{re.escape(_SIGNS)}])"
+"""Place within a cell where a spreadsheet that separates cells by `;` or tab begins a formula, quoted or not."""
+_LATER_FORMULA = re.compile(_WITHIN + _SIGN)
+_LATER_APOSTROPHE = re.compile(f"{_WITHIN}'{_SIGN}")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
