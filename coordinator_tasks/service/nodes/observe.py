@@ -307,11 +307,18 @@ def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> D
     return new if written(c.zk, [guard, write]) else None
 
 
-def describe(c: Coordinator, views: Collection[TopicView]) -> list[TopicView]:
-    """Add Kafka's description of each topic; a view without one stays as it is: known partitions suffice."""
+def describe(
+    c: Coordinator, views: Collection[TopicView], silent: list[KafkaUnavailable] | None = None
+) -> list[TopicView]:
+    """Add Kafka's description of each topic; a view without one stays as it is: known partitions suffice.
+
+    `silent` gets the error if Kafka does not answer.
+    """
     try:
         found: Mapping[str, TopicDescription | None] = c.kafka.describe([view.topic for view in views])
-    except (KafkaUnavailable, Refused):  # `topics.refresh_partitions` names it
+    except (KafkaUnavailable, Refused) as error:  # `topics.refresh_partitions` names the error
+        if silent is not None and isinstance(error, KafkaUnavailable):
+            silent.append(error)
         return list(views)
     return [
         replace(view, description=found.get(view.topic), missing=view.topic in found and found[view.topic] is None)

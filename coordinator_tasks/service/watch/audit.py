@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks import __version__
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NoAccess, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine import audit as rules
 from coordinator_tasks.core.machine.audit import Committer, Finding, Kind, Trace
 from coordinator_tasks.core.machine.world import TopicView
@@ -16,7 +16,7 @@ from coordinator_tasks.service.nodes import observe, store
 from coordinator_tasks.service.nodes.fleet import CODE, fleets
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch.group_commits import SILENT_S
-from coordinator_tasks.service.watch.silent_kafka import asked_once
+from coordinator_tasks.service.watch.silent_kafka import silenced
 
 BETWEEN_S = 2.5
 """Between two looks: longer than a hand-off, and than an owner needs to commit over somebody else's commit."""
@@ -103,8 +103,9 @@ def look(c: Coordinator, names: Collection[str] = ()) -> Look:
     except NoAccess as error:
         found.problems.append(f"old code is not looked for: {error.told}")
     found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
-    c = asked_once(c, [view.topic for view in views], [])  # what is not audited is named below
-    views = observe.describe(c, views)
+    silent = list[KafkaUnavailable]()
+    views = observe.describe(c, views, silent)
+    c = silenced(c, silent[0]) if silent else c
     offsets, subscribers = _offsets(c, views, found), _subscribers(c, views, found)
     for view in views:
         known = offsets.get(view.topic)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import crashes, fleet_topics
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.crashes import Exits
@@ -46,7 +46,7 @@ from coordinator_tasks.service.nodes.observe import (
 )
 from coordinator_tasks.service.plan import overrides, transitions
 from coordinator_tasks.service.watch.consumer_pages import NO_PAGES, ConsumerPages, pages_of
-from coordinator_tasks.service.watch.silent_kafka import asked_once
+from coordinator_tasks.service.watch.silent_kafka import silenced
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
@@ -144,8 +144,14 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
     `problems` gets that Kafka does not answer: then the topics are shown by what ZooKeeper and the consumers say.
     """
     chosen = sorted(set(names or transitions.topics(c)))
-    if problems is not None:
-        c = asked_once(c, chosen, problems)
+    if problems is not None and chosen:
+        try:
+            c.kafka.describe(chosen, {})
+        except KafkaUnavailable as error:
+            problems.append(error.told)
+            c = silenced(c, error)
+        except Refused:
+            pass  # an account without the right sees what ZooKeeper says, as a plan does
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
     ended = _ended(c)
