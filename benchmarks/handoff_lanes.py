@@ -273,7 +273,7 @@ class ForkedLane(Lane):
     waiting: dict[str, tuple[BaseProcess, Event]] = field(default_factory=dict, kw_only=True)
     told: list[Event] = field(
         default_factory=list, kw_only=True
-    )  # one that nobody keeps is gone before a slow process opens it
+    )  # an event without a reference disappears before a slow process opens the event
 
     @abstractmethod
     def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder | OurOrder]:

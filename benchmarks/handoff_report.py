@@ -185,7 +185,7 @@ def _number(value: float | None) -> float:
 
 
 def targets(cells: Sequence[Mapping[str, Any]], *, airflow: bool = False) -> list[dict[str, Any]]:
-    """Every target of every cell of ours: what it is, what was found, and whether it is met."""
+    """Every target of our cells: the target, the measured value, and the verdict."""
     return [target for cell in cells if cell["contender"] in UNMOVED_MS for target in _targets(cell, airflow)]
 
 

@@ -58,7 +58,7 @@ class Course:
 def course(flow: Flow, spans: Iterable[Span]) -> Course:
     """What became of one partition. Raises `ValueError` for an offset that was never produced.
 
-    Records before the flow are of one before: a group that ended without committing its last ones gets them again.
+    Records before the flow belong to an earlier run: a group that ended before its last commit reads the rest again.
     """
     seen = bytearray(len(flow.ticks))
     processings: list[tuple[float, float]] = []

@@ -27,7 +27,7 @@ MEND = "coordinator zookeeper-rights"
 
 @dataclass(frozen=True, slots=True)
 class AccessLists:
-    """The access lists for one account, and for those that its settings name beside it."""
+    """Access lists for an account and for the further accounts in its settings."""
 
     access: ZooKeeperAccess
 

@@ -57,7 +57,7 @@ class InvalidName(Refused):
 class IdInUse(Refused):
     """A second process has started with the id of a live consumer.
 
-    Remedy: use another id, or end the other process first. A consumer whose id was taken while it was away keeps its
+    Remedy: use another id, or end the other process first. A consumer that lost its id during an absence keeps its
     partitions, and ends when it owns none.
     """
 

@@ -131,7 +131,7 @@ def stand(seen: Collection[Seen], before: Track) -> list[Seen]:
 
 
 def judged(at: float, seen: Sequence[Seen], before: Track, told: Collection[tuple[str, int]]) -> LagMoment:
-    """The moment. `told`: partitions of which their owner says that it runs them.
+    """Return the moment. `told`: partitions that their owners report as running.
 
     Our consumers commit only what has changed, and Burrow expects a commit at every turn. So who runs a partition counts as
     committing, and so does who has nothing to commit.

@@ -1,6 +1,6 @@
 """Airflow on one machine: api-server, scheduler, dag-processor and triggerer under our own supervision, on SQLite.
 
-``airflow standalone`` is not used: when it ends it leaves its children behind, and it cannot restart one of them.
+``airflow standalone`` is not used: its children survive its exit, and it cannot restart a dead child.
 """
 
 from __future__ import annotations

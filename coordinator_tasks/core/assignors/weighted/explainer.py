@@ -30,7 +30,7 @@ class WeightedExplainer:
         )
 
     def given(self, partition: int, taker: str) -> str:
-        """It had the least load of those that may have it."""
+        """Return the reason 'least load': the taker had the least load of the possible owners."""
         return f"{taker} carried least of those that may have it, {self._figure(self.before, taker)}{self._near(partition, taker)}"
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
