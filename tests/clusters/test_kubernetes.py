@@ -178,10 +178,7 @@ REFUSED = {
     "another account": ({"serviceAccountName": "coordinator-launcher"}, "runs as spark-driver"),
     "the network of the host": ({"hostNetwork": True}, "shares no network"),
     "root": ({"securityContext": {}}, "runs without root"),
-    "privileges": (
-        with_container(securityContext={**CONFINED, "allowPrivilegeEscalation": True, "privileged": True}),
-        "gains no rights",
-    ),
+    "more rights": (with_container(securityContext={**CONFINED, "allowPrivilegeEscalation": True}), "gains no rights"),
     "a capability": (
         with_container(securityContext={**CONFINED, "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}}),
         "gains no rights",
