@@ -34,6 +34,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with ApiServer(tmp_path_factory.mktemp("kubernetes")) as started:
         for file in ("cluster-mode.yaml", "secrets-policy.yaml"):
             started.kubectl("apply", "--server-side", "--validate=strict", "--filename", str(MANIFESTS / file))
+        started.kubectl("create", "serviceaccount", "other")
         started.kubectl("label", "namespace", "default", "coordinator-secret=coordinator-main")
         started.secret("coordinator-main", settings_json=json.dumps({"status_token": TOKEN}), kafka_json=PASSWORD)
         yield started
@@ -175,7 +176,7 @@ REFUSED = {
     "a folder of the host": (with_volume(hostPath={"path": "/"}), "mounts only emptyDir"),
     "a claim": (with_volume(persistentVolumeClaim={"claimName": "launcher"}), "mounts only emptyDir"),
     "a whole Secret": (with_container(envFrom=[{"secretRef": {"name": "coordinator-main"}}]), "no whole Secret"),
-    "another account": ({"serviceAccountName": "coordinator-launcher"}, "runs as spark-driver"),
+    "another account": ({"serviceAccountName": "other"}, "runs as spark-driver"),
     "the network of the host": ({"hostNetwork": True}, "shares no network"),
     "root": ({"securityContext": {}}, "runs without root"),
     "more rights": (with_container(securityContext={**CONFINED, "allowPrivilegeEscalation": True}), "gains no rights"),
