@@ -12,7 +12,7 @@ import pytest
 
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import UnknownVersion
-from coordinator_tasks.core.model import Draining
+from coordinator_tasks.core.model import Draining, DrainKind, DrainOwner
 from tests.formats.kinds import KINDS, VERSIONED, of_another_version
 
 HERE = Path(__file__).parent
@@ -36,7 +36,9 @@ OLDER: dict[str, dict[str, Any]] = {
         "member": replace(TODAY["member"], process="", formats=()),
         "registration file": replace(TODAY["registration file"], process="", formats=()),
         "claim": replace(TODAY["claim"], registered=0, process="", reasons={}, failed_at={}),
-        "directive": replace(TODAY["directive"], draining=Draining("bob", "up", 6.0, 1)),
+        "directive": replace(
+            TODAY["directive"], draining=Draining("bob", "up", 6.0, 1, owner=DrainOwner(DrainKind.ITSELF))
+        ),
         **_UNMEASURED,
         "status": replace(_STATUS, topics={"orders": replace(_STATUS.topics["orders"], running=_WEIGHED)}),
         "ended file": (137, ""),

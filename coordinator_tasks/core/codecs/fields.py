@@ -119,6 +119,8 @@ Orders of a person or the platform.
 `isolated`: `by`, `why`, `at`, `incarnation`, `until`, `readmit` | `incarnation` 0 means any. A person means the id; the platform and
     the consumer itself mean one incarnation
 `draining`: `by`, `why`, `at`, `incarnation`, `leaving` | `leaving` = the incarnation asked to end while a person's draining stands here; empty if missing
+`owner`: `kind`, `fleet`, `version` | of `draining`: `person`, `upgrade`, `redeployment` or `growth`; the fleet; the new version of an
+    upgrade. Missing beside an `incarnation`, and in records of earlier versions, where `by` and `why` tell the owner
 `restart`: `by`, `why`, `at`, `until`, `incarnation`, `moves`, `capacity`, `rack`, `attributes` | a planned restart; empty if
     missing. Until `until`, the partitions of this incarnation wait for the next incarnation, and the absence causes no plan. With `moves`
     the incarnation gives everything away, and `partitions` (topic → partitions) go back to the successor. A restart with a begin

@@ -3,13 +3,18 @@
 Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 """
 
+from typing import Any
+
 from coordinator_tasks.core.codecs import kinds
+from coordinator_tasks.core.codecs.former import former_owner
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.model import (
     Absence,
     Directive,
     Draining,
+    DrainKind,
+    DrainOwner,
     Ending,
     Fleet,
     FleetVersion,
@@ -103,14 +108,35 @@ _ISOLATION = Shape(
         "readmit": Item("readmit", kinds.FLAG, False),
     },
 )
+_OWNER = Shape(
+    DrainOwner,
+    {
+        "kind": Item("kind", kinds.choice(DrainKind)),
+        "fleet": Item("fleet", kinds.TEXT, "", sparse=True),
+        "version": Item("version", kinds.TEXT, "", sparse=True),
+    },
+)
+
+
+def _write_owner(owner: DrainOwner) -> dict[str, Any] | None:
+    return None if owner.kind is DrainKind.ITSELF else _OWNER.write(owner)  # the incarnation tells
+
+
+def _draining(by: str, why: str, at: float, incarnation: int, leaving: int, owner: DrainOwner | None) -> Draining:
+    """A consumer writes its own wish to end, so an `owner` beside an incarnation does not count."""
+    known = owner if owner is not None and not incarnation else former_owner(by, why, incarnation)
+    return Draining(by, why, at, incarnation, leaving, known)
+
+
 _DRAINING = Shape(
-    Draining,
+    _draining,
     {
         "by": Item("by", kinds.TEXT),
         "why": Item("why", kinds.TEXT, ""),
         "at": Item("at", kinds.TIME, 0.0),
         "incarnation": Item("incarnation", kinds.COUNT, 0),
         "leaving": Item("leaving", kinds.COUNT, 0),
+        "owner": Item("owner", Kind(kinds.optional(_OWNER.nested).read, _write_owner), None, sparse=True),
     },
 )
 _RESTART = Shape(

@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import ceil
 from typing import TypeAlias
 
-from coordinator_tasks.core.model import FleetVersion
+from coordinator_tasks.core.model import DrainKind, DrainOwner, FleetVersion
 from coordinator_tasks.core.text.partition_text import agreed, because, counted, joined, named, shown
 
 BASELINE_S = 10.0
@@ -158,6 +158,11 @@ class Upgrade:
     def said(self) -> str:
         """Return the name, such as `upgrade of billing to v2`."""
         return f"upgrade of {self.app} to {self.new_name}"
+
+    @property
+    def owner(self) -> DrainOwner:
+        """Return the owner of the drainings of this upgrade."""
+        return DrainOwner(DrainKind.UPGRADE, self.app, self.new_name)
 
     @property
     def step_said(self) -> str:

@@ -105,12 +105,31 @@ class Isolation:
         return self.readmit or 0 < self.until_at <= now
 
 
+class DrainKind(StrEnum):
+    """What drains a consumer, and so may end the draining."""
+
+    PERSON = "person"
+    UPGRADE = "upgrade"
+    REDEPLOYMENT = "redeployment"
+    GROWTH = "growth"  # of a fleet, by its load
+    ITSELF = "itself"  # the incarnation was asked to end
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOwner:
+    """`fleet`: whose upgrade, redeployment or growth; `version`: name of the new version of an upgrade."""
+
+    kind: DrainKind = DrainKind.PERSON
+    fleet: str = ""
+    version: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Draining:
     """The consumer has to give all its partitions away.
 
-    `incarnation` 0 = any, by a person's request; else the incarnation itself wants to leave. `leaving`: the incarnation
-    asked to end while a person's draining is stored here (0 = none).
+    `by`, `why`: words for a person. `incarnation` 0 = any; else the incarnation itself wants to leave. `leaving`: the
+    incarnation asked to end while a person's draining is stored here (0 = none).
     """
 
     by: str
@@ -118,6 +137,7 @@ class Draining:
     at: float
     incarnation: int = 0
     leaving: int = 0
+    owner: DrainOwner = DrainOwner()
 
 
 MAX_RESTART_S = 86_400.0

@@ -16,7 +16,7 @@ from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.errors import UNREADABLE, BadGrowth, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.fleet.growth import Decision, Kind, Limits, Load, Seen, decide, own_pins
 from coordinator_tasks.core.machine.life import Life
-from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member, TopicConfig
+from coordinator_tasks.core.model import Actor, ConsumerStatus, DrainKind, Fleet, Member, TopicConfig
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Check, Delete, Operation
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put
@@ -221,12 +221,12 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
 def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
     """The consumers that neither a fleet's upgrade or redeployment nor its growth has drained: a person lets them in again."""
     apps = {one.app for one in fleets.fleets(c)}
-    said = {one.said for one in growth.memory.decisions}
+    ours = {DrainKind.UPGRADE: apps, DrainKind.REDEPLOYMENT: apps, DrainKind.GROWTH: {growth.app, ""}}
     asked = {consumer: one.draining for consumer, one in load_directives(c, {}).items()}
     return {
         consumer
         for consumer, one in asked.items()
-        if one is not None and not one.incarnation and one.by not in apps and one.why not in said
+        if one is not None and not one.incarnation and one.owner.fleet not in ours.get(one.owner.kind, ())
     }
 
 

@@ -11,7 +11,7 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.life import Life
-from coordinator_tasks.core.model import Directive, Draining, Fleet, Member, State
+from coordinator_tasks.core.model import Directive, Draining, DrainKind, DrainOwner, Fleet, Member, State
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.protocol.znodes import compare_and_set, find_many, written
@@ -25,7 +25,6 @@ from coordinator_tasks.service.plan import transitions
 
 LEAST = 2
 """Minimum of live consumers: the last possible owner keeps its partitions, so that consumer would never leave."""
-_WHY = "redeployment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,9 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     consumer = min(left)
     if _why_not_next(c, fleet, members, consumer) or not all_stable(c):
         return
-    wanted = replace(mine[consumer], draining=Draining(fleet.app, _WHY, c.clock.now()))
+    wanted = replace(
+        mine[consumer], draining=Draining(fleet.app, "redeployment", c.clock.now(), owner=_owner(fleet.app))
+    )
     guards = [Check(c.paths.fleet(fleet.app), fleet.version)]
     before = mine[consumer].draining
     free = before is None or before.incarnation not in (0, members[consumer].incarnation)
@@ -186,8 +187,11 @@ def still_run(consumers: Collection[str]) -> str:
 
 def is_ours(directive: Directive, app: str) -> bool:
     """Whether the redeployment of this fleet has drained the consumer, and lets it in again."""
-    draining = directive.draining
-    return draining is not None and not draining.incarnation and (draining.by, draining.why) == (app, _WHY)
+    return directive.draining is not None and directive.draining.owner == _owner(app)
+
+
+def _owner(app: str) -> DrainOwner:
+    return DrainOwner(DrainKind.REDEPLOYMENT, app)
 
 
 def _end_draining(c: Coordinator, directive: Directive) -> bool:

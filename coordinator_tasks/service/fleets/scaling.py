@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, LookAgain
 from coordinator_tasks.core.fleet.growth import MAX_CONSUMERS
-from coordinator_tasks.core.model import Draining, Fleet
+from coordinator_tasks.core.model import Draining, DrainKind, DrainOwner, Fleet
 from coordinator_tasks.core.names import check_consumer, check_words
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.protocol.znodes import compare_and_set
@@ -55,7 +55,8 @@ def scale(
     written in the same transaction. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
     Raises `NotManaged`, and `BadFleet` for a size or a pattern that cannot be, and `LookAgain`.
     """
-    return _scaled(c, app, lambda found: _planned(c, found, count, pattern, left_out), by, why, beside, version)
+    draining = _draining(c, DrainOwner(DrainKind.PERSON), by, why)
+    return _scaled(c, app, lambda found: _planned(c, found, count, pattern, left_out), draining, beside, version)
 
 
 def drain_of(
@@ -68,7 +69,7 @@ def drain_of(
     beside: Callable[[], list[Operation]] = list,
     version: int = -1,
 ) -> Scaled:
-    """Drain these consumers of a fleet and take them out of it, in one transaction with what `beside` returns.
+    """Drain these consumers of a fleet for its growth and take them out of it, in one transaction with what `beside` returns.
 
     `version` as for `scale`.
     """
@@ -79,20 +80,21 @@ def drain_of(
         kept = tuple(one for one in found.consumers if one not in leaves)
         return Scaled(replace(found, consumers=kept) if mine else found, leaves=mine)
 
-    return _scaled(c, app, planned, by, why, beside, version)
+    return _scaled(c, app, planned, _draining(c, DrainOwner(DrainKind.GROWTH, app), by, why), beside, version)
+
+
+def _draining(c: Coordinator, owner: DrainOwner, by: str, why: str) -> Draining:
+    return Draining(check_words(by, "name"), check_words(why, "reason"), c.clock.now(), owner=owner)
 
 
 def _scaled(
     c: Coordinator,
     app: str,
     plan: Callable[[Fleet], Scaled],
-    by: str,
-    why: str,
+    draining: Draining,
     beside: Callable[[], list[Operation]],
     version: int,
 ) -> Scaled:
-    by, why = check_words(by, "name"), check_words(why, "reason")
-
     def attempt() -> tuple[list[Operation], Scaled]:
         found = _fleet(c, app, version)
         planned = plan(found)
@@ -101,7 +103,6 @@ def _scaled(
         others = [one for one in fleets.fleets(c) if one.app != app]
         guards = [Check(c.paths.fleet(one.app), one.version) for one in others]
         write = SetData(c.paths.fleet(app), encode_fleet(planned.fleet), found.version)
-        draining = Draining(by, why, c.clock.now())
         return [*guards, write, *_directives(c, planned, draining), *beside()], planned
 
     return compare_and_set(c.zk, c.paths.fleet(app), attempt)

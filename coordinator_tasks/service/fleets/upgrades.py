@@ -23,7 +23,7 @@ from coordinator_tasks.core.fleet.upgrade import (
     continued,
     paused,
 )
-from coordinator_tasks.core.model import Directive, Draining, Split
+from coordinator_tasks.core.model import Draining, Split
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.core.protocol.znodes import compare_and_set
@@ -270,7 +270,7 @@ def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> lis
     for consumer in consumers:
         old = read_directive(c, consumer)
         if old.draining is None or old.draining.incarnation:
-            draining = Draining(upgrade.app, upgrade.said, c.clock.now())
+            draining = Draining(upgrade.app, upgrade.said, c.clock.now(), owner=upgrade.owner)
             operations += put_request(c, replace(old, draining=draining))
     return operations
 
@@ -279,7 +279,7 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
     """Writes that undrain the old consumers drained by this upgrade."""
     fleet = fleets.fleet_of(c, upgrade.app)
     found = {one: read_directive(c, one) for one in upgrade.old_consumers}
-    ours = {one: directive for one, directive in found.items() if _is_ours(directive, upgrade)}
+    ours = {one: old for one, old in found.items() if old.draining is not None and old.draining.owner == upgrade.owner}
     lacking = tuple(one for one in ours if one not in fleet.consumers)
     operations: list[Operation] = [
         write for one in ours.values() for write in put_request(c, replace(one, draining=None))
@@ -288,13 +288,6 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
         wanted = replace(fleet, consumers=(*fleet.consumers, *lacking))
         operations.append(SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version))
     return operations
-
-
-def _is_ours(directive: Directive, upgrade: Upgrade) -> bool:
-    draining = directive.draining
-    return (
-        draining is not None and not draining.incarnation and (draining.by, draining.why) == (upgrade.app, upgrade.said)
-    )
 
 
 def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:

@@ -102,7 +102,7 @@ def drained(old: Directive, draining: Draining) -> Directive:
     before = old.draining
     if before is None or before.incarnation:
         return replace(old, draining=draining)
-    return replace(old, draining=replace(before, by=draining.by, why=draining.why))
+    return replace(old, draining=replace(before, by=draining.by, why=draining.why, owner=draining.owner))
 
 
 def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:

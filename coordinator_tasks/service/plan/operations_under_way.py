@@ -14,7 +14,7 @@ from coordinator_tasks.core.fleet.upgrade import Upgrade
 from coordinator_tasks.core.machine import restarts
 from coordinator_tasks.core.machine.split import kept
 from coordinator_tasks.core.machine.world import TopicView, World
-from coordinator_tasks.core.model import Fleet, Move
+from coordinator_tasks.core.model import DrainKind, DrainOwner, Fleet, Move
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet as fleets
 from coordinator_tasks.service.nodes import growth_store, upgrade_store
@@ -43,23 +43,21 @@ def is_step(c: Coordinator, view: TopicView, world: World, moves: Sequence[Move]
 
 
 def _drained(c: Coordinator, world: World, found: Collection[Fleet], growths: Collection[Growth]) -> set[str]:
-    """Whom an upgrade, a redeployment or a growth that is not over has drained.
-
-    The first two do it in the name of the fleet. A person may have that name, and may write any reason: each of them has to
-    name the consumer as well.
-    """
-    asked = {who: one.draining for who, one in world.directives.items() if one.draining is not None}
-    names = {one.by for one in asked.values()}
-    told = {(who, one.said) for growth in growths for one in _acted(growth) for who in one.leaves}
-    drained = {who for who, one in asked.items() if (who, one.why) in told}
-    for fleet in (one for one in found if one.app in names):
-        mine = {who: one.why for who, one in asked.items() if one.by == fleet.app}
-        drained |= {who for who in mine if who in fleet.replaced and _is_old(world, who, fleet.replaced[who])}
-        upgrade = _under_way(c, fleet.app)
-        if upgrade is not None:
-            both = (*upgrade.old_consumers, *upgrade.new_consumers)
-            drained |= {who for who, why in mine.items() if who in both and why == upgrade.said}
-    return drained
+    """Return the consumers drained by an unfinished upgrade, redeployment or growth."""
+    asked = {who: one.draining.owner for who, one in world.directives.items() if one.draining is not None}
+    owners = set(asked.values())
+    ends = {
+        DrainOwner(DrainKind.REDEPLOYMENT, one.app): {p for p, i in one.replaced.items() if _is_old(world, p, i)}
+        for one in found
+    }
+    for growth in growths:
+        leaves = {who for one in _acted(growth) for who in one.leaves}
+        ends[DrainOwner(DrainKind.GROWTH, growth.app)] = leaves
+        ends.setdefault(DrainOwner(DrainKind.GROWTH), set()).update(leaves)  # of earlier versions, without the fleet
+    for app in {one.fleet for one in owners if one.kind is DrainKind.UPGRADE}:
+        if (upgrade := _under_way(c, app)) is not None:
+            ends[upgrade.owner] = {*upgrade.old_consumers, *upgrade.new_consumers}
+    return {who for who, owner in asked.items() if who in ends.get(owner, ())}
 
 
 def _is_old(world: World, consumer: str, incarnation: int) -> bool:

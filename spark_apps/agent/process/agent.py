@@ -27,7 +27,7 @@ from coordinator_tasks.core.errors import (
     Unavailable,
 )
 from coordinator_tasks.core.machine.presence import subscribes
-from coordinator_tasks.core.model import ConsumerStatus, Draining, Ending, Member
+from coordinator_tasks.core.model import ConsumerStatus, Draining, DrainKind, DrainOwner, Ending, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Connection, Create, Delete, Operation, Registry, SetData, ZooKeeper
 from coordinator_tasks.core.protocol import claims
@@ -333,7 +333,8 @@ class Agent:
             self._zk.transact([write])
 
     def _own_leave(self) -> Draining:
-        return Draining(self.identity.consumer, "asked to end", self._clock.now(), self.identity.incarnation)
+        mine, owner = self.identity, DrainOwner(DrainKind.ITSELF)
+        return Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation, owner=owner)
 
     def _write_leave(self) -> None:
         """Say in a node of our own that this incarnation leaves, once in each session."""

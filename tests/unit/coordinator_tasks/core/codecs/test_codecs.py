@@ -32,6 +32,8 @@ from coordinator_tasks.core.model import (
     ConsumerStatus,
     Directive,
     Draining,
+    DrainKind,
+    DrainOwner,
     Ending,
     Explanation,
     Failure,
@@ -167,7 +169,11 @@ CASES = {
         lambda raw: member_codec.decode_claim(PATH, raw, "a", -1),
     ),
     "directive": Case(
-        Directive("a", Isolation("ada", "why", 5.0, 2, 9.0, readmit=True), Draining("bob", "up", 6.0, 1, 3)),
+        Directive(
+            "a",
+            Isolation("ada", "why", 5.0, 2, 9.0, readmit=True),
+            Draining("bob", "up", 6.0, 1, 3, DrainOwner(DrainKind.ITSELF)),
+        ),
         member_codec.encode_directive,
         lambda raw: member_codec.decode_directive(PATH, raw, "a", -1),
     ),
@@ -340,6 +346,12 @@ NEXT = {
         ),
     ),
     "claim": replace(CASES["claim"], value=replace(CASES["claim"].value, refused_at=7.5)),
+    "directive of an upgrade": replace(
+        CASES["directive"],
+        value=Directive(
+            "a", draining=Draining("billing", "up", 6.0, owner=DrainOwner(DrainKind.UPGRADE, "billing", "v2"))
+        ),
+    ),
     "directive": replace(
         CASES["directive"],
         value=replace(

@@ -10,6 +10,8 @@ from coordinator_tasks.core.errors import InvalidName, NotManaged, Refused
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     Draining,
+    DrainKind,
+    DrainOwner,
     Ending,
     Fleet,
     Isolation,
@@ -314,7 +316,7 @@ def loaded(shop: Cluster) -> tuple[Draining | None, dict[str, str]]:
 
 def test_a_consumer_asks_for_its_own_end_in_a_node_of_its_own(shop: Cluster) -> None:
     say_leave(shop, encode_leave(Draining("somebody", "asked to end", 5.0, incarnation=1)))
-    assert loaded(shop) == (Draining("a", "asked to end", 5.0, incarnation=1), {})
+    assert loaded(shop) == (Draining("a", "asked to end", 5.0, 1, owner=DrainOwner(DrainKind.ITSELF)), {})
     drain(shop.coordinator, "a", "ada", "upgrade")
     found, _ = loaded(shop)
     assert found is not None

@@ -14,6 +14,8 @@ from coordinator_tasks.core.model import (
     Committed,
     Directive,
     Draining,
+    DrainKind,
+    DrainOwner,
     Ending,
     Handoff,
     Isolation,
@@ -566,7 +568,10 @@ def restart(now: float, *, incarnation: int = 1, moves: bool = False, within_s: 
     return Directive("a", restart=PlannedRestart("ada", "kernel", now, now + within_s, incarnation, moves))
 
 
-@pytest.mark.parametrize("former", [None, Draining("a", "asked to end", 1.0, incarnation=7)], ids=["first", "again"])
+ITSELF = DrainOwner(DrainKind.ITSELF)
+
+
+@pytest.mark.parametrize("former", [None, Draining("a", "asked to end", 1.0, 7, owner=ITSELF)], ids=["first", "again"])
 def test_before_a_planned_restart_it_commits_and_ends_at_once_without_a_hand_off(
     stage: Stage, former: Draining | None
 ) -> None:

@@ -1,0 +1,53 @@
+"""Records of earlier versions, which hold sentences in place of values."""
+
+import json
+
+import pytest
+
+from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_leave, encode_directive
+from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.model import Directive, Draining, DrainKind, DrainOwner
+
+
+def stored(by: str, why: str, incarnation: int = 0) -> bytes:
+    draining = {"by": by, "why": why, "at": 5.0, "incarnation": incarnation, "leaving": 0}
+    return json.dumps({"version": 1, "isolated": None, "draining": draining}).encode()
+
+
+def owner_of(raw: bytes) -> DrainOwner:
+    draining = decode_directive("/d", raw, "a", 0).draining
+    assert draining is not None
+    return draining.owner
+
+
+@pytest.mark.parametrize(
+    ("by", "why", "owner"),
+    [
+        ("ada", "a new host", DrainOwner(DrainKind.PERSON)),
+        ("billing", "upgrade of billing to v2", DrainOwner(DrainKind.UPGRADE, "billing", "v2")),
+        ("billing", "redeployment", DrainOwner(DrainKind.REDEPLOYMENT, "billing")),
+        ("ada", "shrink to 3 consumers: 2 are idle", DrainOwner(DrainKind.GROWTH)),
+        ("ada", "upgrade of billing to v2", DrainOwner(DrainKind.PERSON)),
+    ],
+)
+def test_the_owner_of_a_draining_of_an_earlier_version_is_told_by_its_words(
+    by: str, why: str, owner: DrainOwner
+) -> None:
+    assert owner_of(stored(by, why)) == owner
+
+
+@pytest.mark.parametrize("why", ["upgrade of billing to v2", "redeployment", "shrink to 3 consumers: 2 are idle"])
+def test_the_words_of_a_person_name_no_other_owner(why: str) -> None:
+    assert owner_of(encode_directive(Directive("a", draining=Draining("billing", why, 5.0)))) == DrainOwner()
+
+
+def test_a_wish_to_end_is_of_the_incarnation_whatever_the_consumer_has_written() -> None:
+    assert owner_of(stored("a", "redeployment", 7)) == DrainOwner(DrainKind.ITSELF)
+    claimed = {"by": "a", "why": "", "at": 5.0, "incarnation": 7, "owner": {"kind": "redeployment", "fleet": "billing"}}
+    assert decode_leave("/l", json.dumps(claimed).encode()).owner == DrainOwner(DrainKind.ITSELF)
+
+
+def test_an_unknown_kind_of_owner_is_refused() -> None:
+    raw = stored("ada", "").replace(b'"leaving": 0', b'"leaving": 0, "owner": {"kind": "tide"}')
+    with pytest.raises(Malformed, match="tide"):
+        owner_of(raw)
