@@ -1,6 +1,6 @@
 """A consumer for PySpark scripts: it reads the partitions that the coordinator assigns to it.
 
-    with Consumer(spark, settings) as consumer:
+    with Consumer.from_environment(spark, "orders-1") as consumer:
         consumer.pipeline("orders", build)            # build(stream, settings) -> DataStreamWriter
         consumer.pipeline(pattern="clicks-.*", build=build_clicks)
         sys.exit(consumer.run())                      # until SIGTERM or a failure
@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from coordinator_tasks.core.errors import BadOption, Refused
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.core.text import topic_patterns
+from coordinator_tasks.settings import settings_from_environment
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery.hooks import Hooks
@@ -105,6 +106,11 @@ class Consumer(TopicReaders[TopicQuery]):
         self._executors: Executors | None = None
         self._asking = Asking("spark-cores")
         self._parallelism = settings.pacing.parallelism
+
+    @classmethod
+    def from_environment(cls, spark: SparkSession, consumer: str, how: SparkSettings | None = None) -> Self:
+        """Return the consumer with this id, with the site's settings from `COORDINATOR_*`; raises `BadSettings`."""
+        return cls(spark, ConsumerSettings(settings_from_environment(), consumer), how)
 
     def __enter__(self) -> Self:
         """Connect and draw the incarnation; raises `Refused` for the session, `StoreUnavailable` for ZooKeeper."""
