@@ -1,7 +1,7 @@
-"""Which access list (ACL) each node gets, and whether the list that it has is right.
+"""Access lists (ACLs) of nodes: the right list for each node, and the check of a stored list.
 
-Without separate accounts, a node is for the account that created it. With them, the coordinator's account has all rights,
-and a consumer's those of `core.node_rights`.
+Without separate accounts, only the creating account may use a node. With separate accounts, the coordinator's account
+has all rights, and a consumer's account the rights in `core.node_rights`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from coordinator_tasks.adapters.zookeeper_access import DIGEST_MD5, ZooKeeperAcc
 from coordinator_tasks.core.errors import NoAccess, Refused, StoreUnavailable
 from coordinator_tasks.core.protocol import node_rights
 
-_HIDDEN = "x"  # the server shows this for a digest to an account that may not change the access list
+_HIDDEN = "x"  # the server shows this instead of a digest to an account without the right to change the list
 _LETTERS = {
     "c": Permissions.CREATE,
     "d": Permissions.DELETE,
@@ -32,7 +32,7 @@ class AccessLists:
     access: ZooKeeperAccess
 
     def acl_of(self, path: str) -> list[ACL]:
-        """The access list of a node from its creation on; `path` is without the chroot."""
+        """Return the access list for a new node; `path` is without the chroot."""
         if not self.access.separate:
             return list(CREATOR_ALL_ACL if self.access.closes_nodes else OPEN_ACL_UNSAFE)
         rights, mine = _permissions(node_rights.of_consumers(path)), self._own_id()
@@ -42,11 +42,11 @@ class AccessLists:
         return [ACL(Permissions.ALL, mine), *(one for one in others if rights)]
 
     def may_create(self, path: str) -> bool:
-        """Whether this account creates such nodes; a consumer's creates its own ones only."""
+        """Return whether this account creates the node; a consumer's account creates only the consumers' nodes."""
         return not self.access.coordinator or node_rights.is_created_by_consumers(path)
 
     def _own_id(self) -> Id:
-        """This account alone, though the connection may have a certificate beside it."""
+        """Return the id of this account, without a certificate that the connection may also have."""
         if self.access.sasl_mechanism == DIGEST_MD5:
             return Id("sasl", self.access.user)
         if self.access.user and not self.access.sasl_mechanism:
@@ -54,10 +54,10 @@ class AccessLists:
         return CREATOR_ALL_ACL[0].id
 
     def check_closed(self, folder: str, acls: Sequence[ACL], top: str, chroot: str = "") -> None:
-        """Raise `Refused` for a folder that others may change, or that this account does not own.
+        """Raise `Refused` if other accounts may change the folder or if this account does not own the folder.
 
-        `acls` is the folder's access list; `top` is the folder under which all of them are mended at once. Both paths begin
-        with the `chroot`.
+        `acls` is the folder's access list. The error tells how to mend the lists of all nodes below `top`. Both paths
+        begin with the `chroot`.
         """
         if any(one.id.scheme == "world" and one.perms & ~Permissions.READ for one in acls):
             raise NoAccess(
@@ -87,7 +87,7 @@ class AccessLists:
                     f"{_letters(one.perms)} there, while a consumer needs {letters}. {self._mending()}"
                 )
         if not rights or node_rights.is_created_by_consumers(path):
-            return  # each consumer creates it for its own account
+            return  # each consumer creates this folder for its own account
         wanted = [_id(one) for one in self.access.consumers] if self.access.consumers else [self._own_id()]
         for account in wanted:
             found = [
@@ -100,7 +100,7 @@ class AccessLists:
                 )
 
     def _is_coordinators(self, one: ACL) -> bool:
-        """Whether this entry is the coordinator's."""
+        """Return whether the entry is the coordinator's."""
         if one.perms != Permissions.ALL:
             return False
         if self.access.coordinator:
@@ -113,13 +113,13 @@ class AccessLists:
         return f"Type `{MEND}`"
 
     def missing(self, folder: str) -> StoreUnavailable:
-        """The error for a folder that only the coordinator's account creates."""
+        """Return the error for a missing folder that only the coordinator's account creates."""
         return StoreUnavailable(
             f"{folder} is not in ZooKeeper, and this account may not create it; start the coordinator, which does"
         )
 
     def foreign(self, folder: str, top: str) -> Refused:
-        """The error for a folder of another account."""
+        """Return the error for another account's folder."""
         if self.access.coordinator:
             return NoAccess(
                 f"{folder} in ZooKeeper is not for this account, or not of the coordinator that zookeeper_access.coordinator "
@@ -133,7 +133,10 @@ class AccessLists:
         )
 
     def _is_mine(self, one: ACL) -> bool:
-        """Whether an entry can be this account's. Only the server knows the name in a certificate and of a SASL user."""
+        """Return whether the entry may be this account's.
+
+        Only the server knows the name in a certificate and of a SASL user.
+        """
         if one.id.scheme == "digest" and self.access.user and not self.access.sasl_mechanism:
             return _is_same(one.id, Id("digest", make_digest_acl_credential(self.access.user, self.access.password)))
         schemes = {"sasl": bool(self.access.sasl_mechanism), "x509": bool(self.access.certificate)}
@@ -153,7 +156,7 @@ def _id(account: str) -> Id:
 
 
 def _is_same(found: Id, wanted: Id) -> bool:
-    """Whether both are one account, as far as the server shows it."""
+    """Return whether both ids are the same account, as far as the server shows the ids."""
     hidden = f"{wanted.id.partition(':')[0]}:{_HIDDEN}" if wanted.scheme == "digest" else wanted.id
     return found.scheme == wanted.scheme and found.id in (wanted.id, hidden)
 

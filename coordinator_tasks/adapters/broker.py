@@ -1,7 +1,7 @@
 """Requests to Kafka with a time limit, for the admin client and the group offsets.
 
-SASL and TLS settings are passed on unchanged. librdkafka tries for ever, also with a wrong password. Here every request
-has a limit, and a refused log-in ends it at once with the reason.
+SASL and TLS settings are passed on unchanged. librdkafka retries for ever, even with a wrong password. Here every
+request has a limit, and a refused log-in ends the request at once with the reason.
 """
 
 import concurrent.futures
@@ -19,13 +19,14 @@ from coordinator_tasks.core.errors import BadSettings, CoordinatorError, KafkaUn
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 DEFAULT_LIMIT_S = 10.0
-_GRACE_S = 1.0  # librdkafka ends a request at the limit itself; this covers its delay
-_CONNECT_MS = 10  # the library delays each connection by about this, the first one too; its own default is 100
+_GRACE_S = 1.0  # librdkafka ends a request at the limit; this covers its delay
+_CONNECT_MS = 10  # librdkafka delays each connection by about this, even the first; the library's default is 100
 _NEVER_S = 3600.0  # the longest time-out that librdkafka takes
-_LOST_S = 4.0  # librdkafka asks for a coordinator three times within a second, and may then wait for ever
+_LOST_S = 4.0  # librdkafka looks up a coordinator three times within a second, and may then wait for ever
 LOOK_S = 0.1
-MAX_READERS = 8  # kept consumers that ask for committed offsets
-_CLIENT_ONLY = ("isolation.level", "group.id", "enable.auto.commit")  # consumer settings that an admin client warns of
+MAX_READERS = 8  # kept consumers that read committed offsets
+# consumer settings for which an admin client logs a warning
+_CLIENT_ONLY = ("isolation.level", "group.id", "enable.auto.commit")
 _LOGIN_ERRORS = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"})
 _NO_ANSWER = frozenset({"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
 _DENIED = frozenset(
@@ -43,7 +44,7 @@ C = TypeVar("C")
 K = TypeVar("K")
 Futures: TypeAlias = Mapping[K, "concurrent.futures.Future[Any]"]
 Send: TypeAlias = Callable[[AdminClient, float], Futures[K]]
-"""Sends a request by this client, with this time-out in seconds."""
+"""Sends a request with the given client and time-out in seconds."""
 
 
 class Broker:
@@ -61,21 +62,21 @@ class Broker:
         self._all_down = False
         self._lock = threading.Lock()
         self._readers: dict[tuple[str, bool], Consumer] = {}
-        self._denied: dict[str, KafkaError] = {}  # group -> why we may not ask for its offsets
+        self._denied: dict[str, KafkaError] = {}  # group -> why its offsets are denied to this account
         given = {key: value for key, value in settings.items() if key not in _CLIENT_ONLY}
         self.usable = {"reconnect.backoff.ms": str(_CONNECT_MS), **given}
         self._client = self._new_client()
 
     def _new_client(self) -> AdminClient:
-        # The library takes the callback among the settings, but its types do not say so.
+        # librdkafka takes the callback among the settings, but the type stubs do not know this.
         settings: Any = {**self.usable, "error_cb": _weak(self._trouble)}
         return built(lambda: AdminClient(settings, logger=LIBRARY_LOG))
 
     def results(self, send: Send[K]) -> "_Results[K]":
-        """Send a request; returns its futures' results or `KafkaException`s, by key.
+        """Send a request; return results or `KafkaException`s by key.
 
-        A request without an answer in time ends together with its client: after its only broker has hung, a client may
-        wait for a controller for ever, while other clients get answers (librdkafka 2.16).
+        A time-out replaces the client: after its only broker has hung, a client may wait for a controller for ever,
+        while other clients get answers (librdkafka 2.16).
         """
         client = self._client
         found = self._answers(client, self._sent(client, send, self.limit_s), self.limit_s + _GRACE_S)
@@ -86,15 +87,16 @@ class Broker:
         return _Results(found, self)
 
     def of_coordinator(self, send: Send[K], *, only_reads: bool = False) -> "_Results[K]":
-        """The same for a request that goes to a group's coordinator.
+        """Send a request to a group's coordinator; return results or `KafkaException`s by key.
 
-        While the coordinator loads or moves, as at the start of a broker, the request is sent again for up to `limit_s`:
-        such an answer has changed nothing. With `only_reads` it is also sent again if it has no answer, because
-        librdkafka stops looking for a coordinator that needs more than a second to start.
+        While the coordinator loads or moves, as at the start of a broker, the request is sent again for up to
+        `limit_s`: the coordinator has then changed nothing. With `only_reads`, an unanswered request is also sent
+        again, because librdkafka stops looking for a coordinator that needs more than a second to start.
 
-        librdkafka's own time-out is not used: if it comes before the coordinator is found, librdkafka releases one
-        reference too many, and aborts the process once the coordinator answers (`rd_kafka_admin_coord_request`, 2.16.0).
-        A request without an answer in time ends with its client; parts not sent by then are never sent.
+        librdkafka's own time-out is not used: if the time-out comes before the coordinator is found, librdkafka
+        releases one reference too many, and aborts the process once the coordinator answers
+        (`rd_kafka_admin_coord_request`, 2.16.0). A request that times out ends with its client; unsent parts are never
+        sent.
         """
         deadline_s = time.monotonic() + self.limit_s
         while True:
@@ -120,7 +122,7 @@ class Broker:
             del client
 
     def _replace(self, client: AdminClient) -> None:
-        """Use another client from now on; this one ends with its last user."""
+        """Replace the current client; the old client ends with its last user."""
         with self._lock:
             if self._client is client:
                 self._client = self._new_client()
@@ -134,7 +136,7 @@ class Broker:
             raise Refused(f"Kafka's client does not accept the request: {_said(error)}; correct it") from error
 
     def _answers(self, client: AdminClient, futures: Futures[K], limit_s: float) -> dict[K, Any] | None:
-        """Results and errors; `None` = some are missing after `limit_s`."""
+        """Return results and errors by key; `None` if some are missing after `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         pending = set(futures.values())
         while pending:
@@ -167,10 +169,12 @@ class Broker:
         self._trouble(error)
 
     def committed(self, group: str, places: list[TopicPartition], stable: bool) -> list[TopicPartition]:
-        """The committed offsets of a group; `stable` = wait for the end of transactions that would change them.
+        """Return the committed offsets of a group.
 
-        A consumer that never subscribes asks for them: in librdkafka's admin client, the answer that the coordinator
-        loads or has moved dereferences a null pointer and ends the process (`rd_kafka_handle_OffsetFetch`, 2.16.1).
+        `stable` = wait for the end of transactions that would change the offsets.
+
+        The offsets are read by a consumer that never subscribes: if the coordinator loads or has moved, librdkafka's
+        admin client dereferences a null pointer and ends the process (`rd_kafka_handle_OffsetFetch`, 2.16.1).
         """
         self._troubles.clear()
         reader = self._reader(group, stable)
@@ -181,7 +185,7 @@ class Broker:
             except KafkaException as error:
                 reader.poll(0)  # calls `_trouble` with the reason
                 self._check_login()
-                if group in self._denied:  # librdkafka says so aside, and the request itself runs out of time
+                if group in self._denied:  # librdkafka reports the denial by a callback; the request itself times out
                     raise self.translated(KafkaException(self._denied[group]), f"group {group!r}") from error
                 if time.monotonic() > deadline_s or not _is_moving(error):
                     raise self.translated(error, f"group {group!r}") from error
@@ -192,7 +196,7 @@ class Broker:
                 return found
 
     def group_metadata(self, group: str) -> Any:
-        """What a transaction needs to commit for a group without members."""
+        """Return the metadata with which a transaction commits for a group without members."""
         return self._reader(group, stable=True).consumer_group_metadata()
 
     def _reader(self, group: str, stable: bool) -> Consumer:
@@ -207,11 +211,11 @@ class Broker:
                 reader = built(lambda: Consumer(settings, logger=LIBRARY_LOG))
             self._readers[key] = reader
             if len(self._readers) > MAX_READERS:
-                del self._readers[next(iter(self._readers))]  # ends with its last user
+                del self._readers[next(iter(self._readers))]  # the consumer ends with its last user
             return reader
 
     def _check_login(self) -> None:
-        # A wrong certificate may be that of one broker, and another one answers: the library says when none does.
+        # A single broker may have a wrong certificate while others answer: `_SSL` counts when all brokers are down.
         errors = _LOGIN_ERRORS if self._all_down else _LOGIN_ERRORS - {"_SSL"}
         refusal = next((trouble for trouble in self._troubles if trouble.name() in errors), None)
         if refusal is not None:
@@ -230,7 +234,7 @@ class Broker:
         )
 
     def translated(self, error: Exception, about: object) -> CoordinatorError:
-        """One of our errors for a failed part of a request; `about` names the part."""
+        """Return our error for a failed part of a request; `about` names the part."""
         cause = _cause(error)
         if cause is None:
             return self.unavailable(error)
@@ -244,12 +248,15 @@ class Broker:
 
 
 def built(client: Callable[[], C]) -> C:
-    """A client of the library; raises `BadSettings` for settings that it does not take. Consumers and producers refuse others."""
+    """Return a client of the library; raises `BadSettings` for settings that the library refuses.
+
+    Consumers and producers refuse different settings.
+    """
     try:
         return client()
     except (KafkaException, ValueError, TypeError) as error:
         raise BadSettings(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
-    except AttributeError as error:  # of the only setting that the library takes as a group
+    except AttributeError as error:  # raised for `default.topic.config` alone, the only setting that is a group
         raise BadSettings(
             "the Kafka settings are not usable: default.topic.config is no group of settings; "
             "write its entries beside the others"
@@ -257,7 +264,10 @@ def built(client: Callable[[], C]) -> C:
 
 
 def _weak(method: Callable[..., None]) -> Callable[..., None]:
-    """The method for a client that its object keeps: with the method itself, both would wait for Python's garbage collection."""
+    """Return a weak callback for a client that the method's object keeps.
+
+    With a strong reference, client and object would form a cycle and wait for Python's garbage collection.
+    """
     known = weakref.WeakMethod(method)
 
     def call(*given: object) -> None:
@@ -273,7 +283,7 @@ class _Results(Generic[K]):
         self._broker = broker
 
     def get(self, key: K, about: object, missing: Collection[int] = ()) -> Any:
-        """The result, `None` for an error whose code is in `missing`; raises one of our errors for any other."""
+        """Return the result, or `None` for an error with a code in `missing`; raises our error for any other failure."""
         result = self._results[key]
         if not isinstance(result, BaseException):
             return result
@@ -284,13 +294,13 @@ class _Results(Generic[K]):
         raise result
 
     def only(self, about: object) -> Any:
-        """The result of the only part."""
+        """Return the result of a request with a single part."""
         (key,) = self._results
         return self.get(key, about)
 
 
 def _cause(error: object) -> KafkaError | None:
-    """The Kafka error in an exception of the client, if there is one."""
+    """Return the Kafka error in an exception of the client, or `None`."""
     found = error.args[0] if isinstance(error, KafkaException) and error.args else error
     return found if isinstance(found, KafkaError) else None
 
@@ -301,7 +311,7 @@ def _has_timed_out(result: Any) -> bool:
 
 
 def _is_moving(result: Any) -> bool:
-    """Whether the answer, or that for one partition, says that the group's coordinator is not ready."""
+    """Return whether the answer, for the group or for a partition, says that the group's coordinator is not ready."""
     errors = [_cause(result), *(one.error for one in getattr(result, "topic_partitions", []))]
     return any(error is not None and error.code() in _MOVING for error in errors)
 

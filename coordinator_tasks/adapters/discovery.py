@@ -1,4 +1,4 @@
-"""Service discovery in ZooKeeper: an ephemeral node per consumer, and the claim of its id beside it."""
+"""Service discovery in ZooKeeper: an ephemeral node per consumer, and the claim of the consumer's id."""
 
 import logging
 import threading
@@ -23,7 +23,7 @@ from coordinator_tasks.core.protocol.znodes import CHUNK, chunks, compare_and_se
 
 _POLL_S = 0.5
 IsGone = Callable[[str], bool]
-"""Whether the process of this host with this name has certainly ended; False if that is not certain."""
+"""Whether the named process of this host has certainly ended; False if uncertain."""
 log = logging.getLogger(__name__)
 
 
@@ -52,7 +52,7 @@ class ZooKeeperDiscovery:
         return found | {name: _unreadable(name, error) for name, error in denied.items()}
 
     def _consumers(self, children: Sequence[str]) -> list[str]:
-        """The children with a consumer's name. Any other child is no registration: logged once, and left as it is."""
+        """Return the children with a consumer's name; any other child is logged once and ignored."""
         strange = frozenset(child for child in children if not is_consumer(child))
         for child in sorted(strange - self._strange):
             log.warning(
@@ -66,17 +66,17 @@ class ZooKeeperDiscovery:
             if self._zk.find(self._paths.members, watcher) is not None:
                 self._zk.children(self._paths.members, watcher)
         except NodeMissing:
-            pass  # it vanished in between, and the watch has fired
+            pass  # the node vanished in between, and the watch has fired
         except StoreUnavailable as error:
             raise DiscoveryUnavailable(f"the registry of consumers is in ZooKeeper: {error}") from error
 
 
 class ZooKeeperRegistry:
-    """`ports.Registry`: one transaction makes the ephemeral node and brings the claim up to date.
+    """`ports.Registry`: one transaction makes the ephemeral node and updates the claim.
 
-    So the claim's version changes with every registration, and a coordinator's guarded write fails. `wait_s` is how long
-    `register` waits for another incarnation's node to vanish before it raises `IdInUse`. `is_gone` is asked about the
-    former process of the id.
+    The claim's version changes with every registration, so a coordinator's guarded write fails. `wait_s`: seconds that
+    `register` waits for another incarnation's node to vanish before raising `IdInUse`. `is_gone` tells whether the
+    former process of the id has ended.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ZooKeeperRegistry:
         return [*replaced, Create(path, data, ephemeral=True), write_claim(self._paths, noted)]
 
     def _await_free(self, member: Member, deadline_s: float) -> Node | None:
-        """Wait until no other process has the id; returns the registration of this process, `None` = there is none."""
+        """Wait until no other process has the id; return this process's registration, or `None` if absent."""
         path = self._paths.member(member.consumer)
         while True:
             self._zk.sync()
@@ -141,7 +141,7 @@ class ZooKeeperRegistry:
 
 
 def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> int:
-    """Draw this process's incarnation; once per process start, kept over its sessions.
+    """Draw this process's incarnation, once per process start; sessions do not change the incarnation.
 
     Numbers only grow, by `step` (see `claims.drawn`). A draw whose answer was lost leaves a gap: draw again.
     """
@@ -159,7 +159,7 @@ def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> 
 
 
 def _registered(claim: IdClaim, member: Member, clock: Clock, is_gone: IsGone) -> IdClaim:
-    """The claim with this registration, and with the end of the former process if that is certain."""
+    """Return the claim with this registration, and with the former process's end if the end is certain."""
     before = predecessor(claim, member)
     return registered(claim, member, clock.now(), predecessor_gone=bool(before) and is_gone(before))
 
@@ -167,7 +167,7 @@ def _registered(claim: IdClaim, member: Member, clock: Clock, is_gone: IsGone) -
 def note_registration(
     zk: ZooKeeper, paths: Paths, member: Member, clock: Clock, is_gone: IsGone = lambda _: False
 ) -> None:
-    """Bring the claim up to date for a registration that is kept elsewhere than in ZooKeeper.
+    """Update the claim for a registration outside of ZooKeeper.
 
     The same registration is not noted twice: repeats count as flapping.
     """
@@ -183,7 +183,7 @@ def note_registration(
 
 
 def read_claim(zk: ZooKeeper, paths: Paths, consumer: str) -> IdClaim:
-    """The claim of an id; an empty one (version -1) if there is none."""
+    """Return the claim of an id; an empty claim (version -1) if absent."""
     found = zk.find(paths.id(consumer))
     if found is None:
         return IdClaim(consumer, 0)
@@ -191,12 +191,12 @@ def read_claim(zk: ZooKeeper, paths: Paths, consumer: str) -> IdClaim:
 
 
 def write_claim(paths: Paths, claim: IdClaim) -> Operation:
-    """The guarded write of a claim that `read_claim` gave."""
+    """Return the guarded write of a claim from `read_claim`."""
     return put(paths.id(claim.consumer), encode_claim(claim), claim.version)
 
 
 def _read_or_named(path: str, node: Node, consumer: str) -> Member:
-    """An unreadable node is still a registration of its consumer, and stops no other one."""
+    """Return the member; an unreadable node stays a registration, and does not hide other members."""
     try:
         return _read(path, node, consumer)
     except Malformed as error:

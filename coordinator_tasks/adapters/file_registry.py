@@ -1,7 +1,7 @@
-"""Service discovery in a folder that all hosts share: one JSON file per consumer, kept alive by its modification time.
+"""Service discovery in a folder shared by all hosts: one JSON file per consumer, kept alive by its modification time.
 
-A file with a heartbeat older than the time to live is no registration. The hosts' clocks must agree to within a fraction
-of that time. A consumer that wrongly looks absent still answers by itself, so it loses nothing.
+A file whose heartbeat is older than the time to live does not count. The hosts' clocks must agree to within a fraction
+of the time to live. A consumer that wrongly looks absent still answers requests, and loses nothing.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ _SUFFIX = ".json"
 _BEATS_PER_TTL = 4
 _RETRY_S = 0.1
 _OF_ONE_FILE = frozenset({errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EPERM})
-"""Errors that say nothing of the folder."""
+"""Errors of a single file, not of the folder."""
 log = logging.getLogger(__name__)
 
 
 class FileDiscovery:
-    """`ports.Discovery`: the consumers with a fresh file in the folder. It reports no changes: polling finds them."""
+    """`ports.Discovery`: the consumers with a fresh file in the folder. Changes are found by polling only."""
 
     def __init__(self, folder: Path, clock: Clock, ttl_s: float = DEFAULT_TTL_S) -> None:
         self._folder = folder
@@ -51,11 +51,11 @@ class FileDiscovery:
         return {member.consumer: member for member in found if member is not None}
 
     def watch(self, watcher: Watcher) -> None:
-        """Without effect."""
+        """Do nothing: changes are found by polling."""
 
 
 class FileRegistry:
-    """`ports.Registry`. `announce` is called before a registration becomes visible: it updates the claim for the guards.
+    """`ports.Registry`. `announce` is called before a registration becomes visible, to update the claim for the guards.
 
     A thread renews the file four times per `ttl_s` until `deregister` or `close`.
     """
@@ -91,7 +91,7 @@ class FileRegistry:
             self._beats.start()
 
     def _try(self, member: Member) -> Member | None:
-        """Register, or return the member that holds the id."""
+        """Register and return `None`, or return the member that holds the id."""
         path = _path(self._folder, member.consumer)
         with _readable(self._folder), self._locked(member.consumer):
             live = _fresh(path, self._clock.now(), self._ttl_s)
@@ -123,7 +123,7 @@ class FileRegistry:
     def _beat(self) -> None:
         while not self._stop.wait(self._ttl_s / _BEATS_PER_TTL):
             member = self._member
-            # A missing folder may be back at the next beat, and a file that cannot be read may be gone.
+            # A missing folder may return by the next beat, and an unreadable file may vanish.
             with contextlib.suppress(DiscoveryUnavailable, Malformed, InvalidName):
                 if member is not None:
                     self._renew(member)
@@ -148,7 +148,7 @@ def _path(folder: Path, consumer: str) -> Path:
 
 
 def _fresh_or_named(path: Path, now: float, ttl_s: float) -> Member | None:
-    """An unreadable file is still a registration of its consumer, and stops no other one."""
+    """Return the member of a fresh file; an unreadable file stays a registration, and does not hide other members."""
     try:
         return _fresh(path, now, ttl_s)
     except (Malformed, InvalidName) as error:
@@ -184,17 +184,17 @@ def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """For `open`: a pipe would wait for its writer."""
+    """Open without blocking, for `open`: a pipe would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _encode(member: Member, registered_at: float) -> bytes:
-    """A member node's JSON and the time of the registration, which in ZooKeeper is the node's own."""
+    """Return a member node's JSON with the time of registration; in ZooKeeper the node itself has this time."""
     return dump(VERSION, json.loads(encode_member(member)) | {"version": VERSION, "registeredAt": registered_at})
 
 
 def _write(path: Path, data: bytes, now: float) -> None:
-    """Replace the file in one step: no reader sees a part of it."""
+    """Replace the file in one step: no reader sees a partial file."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     temporary = Path(name)
     try:

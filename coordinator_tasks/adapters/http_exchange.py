@@ -1,7 +1,7 @@
-"""Requests over HTTP/1.1 to one address, on connections that are kept; h11 reads and writes the protocol.
+"""Requests over HTTP/1.1 to one address, on kept connections; h11 reads and writes the protocol.
 
-A general client takes three times the processor time for a small answer, and a coordinator asks a thousand consumers at once.
-There is no proxy, no cookie, no redirect and no compression: the answer is the consumer's own, as it sends it.
+A general client takes three times the processor time for a small answer, and a coordinator asks a thousand consumers at
+once. Proxies, cookies, redirects and compression are not supported: the answer is taken as the consumer sends it.
 """
 
 import asyncio
@@ -18,17 +18,20 @@ import h11
 
 MAX_HEAD_BYTES = 16 * 1024
 KEPT_S = 5.0
-"""So long a connection is kept without a request: a consumer ends it after 10 s, and may do so within a later request."""
+"""Seconds for which an idle connection is kept.
+
+A consumer closes an idle connection after 10 s, possibly during a request.
+"""
 _READ_BYTES = 64 * 1024
 _PORTS = {"http": 80, "https": 443}
 
 
 class BadAnswer(Exception):
-    """What came is no HTTP, or not what was asked for."""
+    """The answer is not HTTP, or does not match the request."""
 
 
 class NotConnected(Exception):
-    """No address of the host took the connection: `errors` has one for each."""
+    """No address of the host took the connection; `errors` has one error per address."""
 
     def __init__(self, errors: list[OSError]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -43,14 +46,14 @@ class _Connection:
     idle_since_s: float = 0.0
 
     def end(self) -> None:
-        """At once: one that is only closed stays open until a consumer that reads nothing has read what was sent."""
+        """Abort at once: a merely closed connection stays open until a stuck consumer has read the sent data."""
         self.writer.transport.abort()
 
 
 class Peer:
-    """One address, as `http(s)://host:port` with or without a path. Raises `ValueError` for another text.
+    """One address, as `http(s)://host:port` with or without a path. Raises `ValueError` for any other text.
 
-    `tls` gives what each connection over https trusts; host names are resolved in `names`.
+    `tls` returns the context of a new https connection; host names are resolved in `names`.
     """
 
     def __init__(self, address: str, tls: Callable[[], ssl.SSLContext], names: Executor) -> None:
@@ -64,7 +67,10 @@ class Peer:
         self._idle: list[_Connection] = []
 
     async def get(self, path: str, headers: dict[str, str], take: Callable[[int], None]) -> tuple[int, bytes]:
-        """Code and body. `take` gets the size of each part, and raises what ends the answer. Raises `NotConnected`, `BadAnswer`, `OSError`."""
+        """Return code and body. Raises `NotConnected`, `BadAnswer`, `OSError`.
+
+        `take` gets the size of each part, and may raise to end the answer.
+        """
         connection = await self._connection()
         kept = False
         try:
@@ -83,7 +89,7 @@ class Peer:
         return code, body
 
     async def post(self, path: str, headers: dict[str, str], body: bytes) -> int:
-        """The code; no more of the answer is read. Raises as `get`."""
+        """Send a body and return the code; the answer's body is not read. Raises as `get`."""
         connection = await self._connection()
         try:
             return await self._ask(connection, "POST", path, {**headers, "Content-Length": str(len(body))}, body)
@@ -93,19 +99,19 @@ class Peer:
             connection.end()
 
     async def reach(self) -> None:
-        """Take a new connection and close it. Raises `NotConnected` and `OSError`."""
+        """Open a new connection and close it. Raises `NotConnected` and `OSError`."""
         _, writer = await self._connected(None)
         writer.close()
 
     def close(self) -> None:
-        """End the kept connections."""
+        """Close the kept connections."""
         while self._idle:
             self._idle.pop().writer.close()
 
     async def _ask(
         self, connection: _Connection, method: str, path: str, headers: dict[str, str], body: bytes = b""
     ) -> int:
-        """Send a request; the code of its answer."""
+        """Send a request and return the code of the answer."""
         named = {"Host": self._named, "Accept": "*/*", "Accept-Encoding": "identity", **headers}
         request = h11.Request(method=method, target=self._path + path, headers=list(named.items()))
         protocol, writer = connection.protocol, connection.writer
@@ -131,7 +137,7 @@ class Peer:
         return _Connection(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES))
 
     async def _connected(self, tls: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the first address of the host that takes it."""
+        """Return a connection to the first address of the host that accepts."""
         errors: list[OSError] = []
         for host in await self._addresses():
             try:
@@ -159,7 +165,7 @@ async def _body(connection: _Connection, take: Callable[[int], None]) -> bytes:
 
 
 async def _event(connection: _Connection) -> object:
-    """The next part of the answer. All others have their turn before it: a consumer may send tiny ones without end."""
+    """Return the next part of the answer, after all other tasks had a turn: a consumer may send tiny parts without end."""
     await asyncio.sleep(0)
     while (event := connection.protocol.next_event()) is h11.NEED_DATA:
         connection.protocol.receive_data(await connection.reader.read(_READ_BYTES))

@@ -1,7 +1,7 @@
 """`ports.KafkaAdmin` and `ports.GroupOffsets` on confluent_kafka's admin client.
 
-Commits go through the admin client as well: unlike a consumer's own synchronous commit they have a time limit, and need
-no consumer.
+Commits go through the admin client as well: unlike a consumer's synchronous commits, the admin client's have a time
+limit and need no consumer.
 """
 
 import time
@@ -28,7 +28,8 @@ from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 from coordinator_tasks.core.text.partition_text import shown
 
-_NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})  # unknown, or no possible name
+# unknown topic, or an impossible name
+_NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})
 _NO_LEADER = frozenset(
     {
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - its only name
@@ -41,7 +42,7 @@ _NO_LEADER = frozenset(
 
 
 class _Client:
-    """The requests that both ports need. Each takes at most `limit_s`; a `KafkaUnavailable` says what to check."""
+    """The requests of both ports. Each takes at most `limit_s`; a `KafkaUnavailable` says what to check."""
 
     _isolation = IsolationLevel.READ_UNCOMMITTED
 
@@ -53,10 +54,10 @@ class _Client:
         return {p: offset for p, offset in found.items() if offset >= 0}
 
     def _listed(self, topic: str, specs: Mapping[int, Any], missing: Collection[int] = ()) -> dict[int, int]:
-        """Partition → offset; partitions whose error is in `missing` are left out.
+        """Return partition → offset; partitions whose error is in `missing` are left out.
 
-        While a partition's leader is dying, librdkafka may answer without an error and without an offset: that is no offset
-        of the log (librdkafka 2.16).
+        While a partition's leader is dying, librdkafka may answer with neither an error nor an offset of the log
+        (librdkafka 2.16).
         """
         if not specs:
             return {}
@@ -76,7 +77,7 @@ class _Client:
         return {p: offset for p, offset in listed.items() if p not in unknown}
 
     def _topics(self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None) -> dict[str, Any]:
-        """As `ports.KafkaAdmin.describe`, with what Kafka says of a topic."""
+        """Return Kafka's description of each topic; the rest is as in `ports.KafkaAdmin.describe`."""
         names = sorted(set(topics))
         answers = self._broker.results(
             lambda client, time_out: client.describe_topics(TopicCollection(names), request_timeout=time_out)
@@ -97,7 +98,7 @@ class _Client:
     def _committed(
         self, group: str, topics: Mapping[str, Collection[int]], *, stable: bool = False
     ) -> dict[str, dict[int, Committed] | CoordinatorError]:
-        """Topic → partition → what the group has committed, or why Kafka does not say it; `stable` as in `Broker.committed`."""
+        """Return topic → partition → committed entry, or the error of the topic; `stable` as in `Broker.committed`."""
         places = [TopicPartition(topic, p) for topic in sorted(topics) for p in sorted(set(topics[topic]))]
         found: dict[str, dict[int, Committed]] = {}
         failed: dict[str, CoordinatorError] = {}
@@ -151,7 +152,7 @@ class ConfluentKafkaAdmin(_Client):
         return {partition: (first[partition], end[partition]) for partition in first if partition in end}
 
     def create_topic(self, topic: str, partitions: int, replication: int = -1, **config: str) -> None:
-        """Create a topic if it is missing, and wait until the brokers know it; for the demo and the tests.
+        """Create a missing topic, and wait until the brokers know the topic; for the demo and the tests.
 
         With `replication` -1, the brokers' setting `default.replication.factor` holds.
         """
@@ -176,7 +177,7 @@ class ConfluentGroupOffsets(_Client):
     def __init__(self, settings: Mapping[str, str], group: str, limit_s: float = DEFAULT_LIMIT_S) -> None:
         super().__init__(settings, limit_s)
         self._group = group
-        # The default is librdkafka's, so that a reader with the same settings reaches the same end.
+        # librdkafka has the same default: a reader with these settings reaches the same end.
         if settings.get("isolation.level", "read_committed") == "read_committed":
             self._isolation = IsolationLevel.READ_COMMITTED
 
@@ -184,7 +185,7 @@ class ConfluentGroupOffsets(_Client):
         return committed_of(self._committed(self._group, {topic: partitions}), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:  # noqa: ARG002
-        """Nothing: the broker does not fence these commits."""
+        """Return no refusals: the broker does not fence these commits."""
         return {}
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
@@ -224,7 +225,7 @@ class ConfluentGroupOffsets(_Client):
 
 
 def _metadata(place: TopicPartition) -> str:
-    """What stands beside a committed offset; empty if it is no UTF-8, and so nothing of ours: some brokers keep any bytes."""
+    """Return the metadata of a committed offset; empty if not UTF-8. Some brokers keep any bytes, and ours are UTF-8."""
     try:
         return place.metadata or ""
     except UnicodeDecodeError:
@@ -232,6 +233,6 @@ def _metadata(place: TopicPartition) -> str:
 
 
 def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:
-    """Partition → the racks of its replicas, where there are any; the first replica is the preferred leader."""
+    """Return partition → racks of the replicas, if any; the first replica is the preferred leader."""
     found = {one.id: tuple(dict.fromkeys(node.rack for node in one.replicas if node.rack)) for one in partitions}
     return {partition: racks for partition, racks in found.items() if racks}

@@ -1,4 +1,4 @@
-"""Which rights the account of the settings has in Kafka, found out by requests that change nothing."""
+"""The account's rights in Kafka, found out by requests that change nothing."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -34,22 +34,22 @@ class KafkaRights:
         self._broker = Broker(settings, limit_s)
 
     def brokers(self) -> tuple[str, ...]:
-        """The addresses of the cluster's brokers; every account may ask for them."""
+        """Return the addresses of the cluster's brokers; every account may ask."""
         answer = self._broker.results(
             lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
         ).only("the cluster")
         return tuple(sorted(f"{node.host}:{node.port}" for node in answer.nodes))
 
     def offsets_kept_s(self, problems: dict[str, CoordinatorError]) -> float | None:
-        """How long each broker keeps a group's offsets after its last commit, the shortest; `None` = nobody may or can tell.
+        """Return the shortest time for which brokers keep a group's offsets after the last commit; `None` = unknown.
 
-        `problems` gets the brokers that do not tell it, each with the reason.
+        `problems` gets the brokers without an answer, each with the reason.
         """
         answer = self._broker.results(
             lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
         ).only("the cluster")
         entries = []
-        for one in answer.nodes:  # a request may name one broker, and goes to that one
+        for one in answer.nodes:  # a request may name only one broker, and goes to that broker
             try:
                 found = self._configuration(ConfigResource(ConfigResource.Type.BROKER, str(one.id)))
             except Refused:  # this account may not ask
@@ -66,7 +66,7 @@ class KafkaRights:
         ).only(f"the configuration of broker {broker.name}")
 
     def has(self, right: Right, topic: str, group: str, cluster: str) -> bool:
-        """Whether the account has this right on the topic, on the group, or on the cluster's transactional ids."""
+        """Return whether the account has the right on the topic, the group, or the cluster's transactional ids."""
         if right.resource is Resource.TOPIC:
             return self._on_topic(right.operation, topic)
         if right.resource is Resource.TRANSACTIONAL_ID:
@@ -74,13 +74,16 @@ class KafkaRights:
         return self._describes(group) if right.operation == "Describe" else self._commits(group, topic)
 
     def has_topic(self, topic: str) -> bool:
-        """Whether the topic is there, as far as the account may know."""
+        """Return whether the topic exists, as far as the account may know."""
         with suppress(Refused):
             return self._topic(topic) is not None
         return True
 
     def topic_id(self, topic: str) -> str:
-        """Kafka's id of the topic; empty = there is no such topic. Raises `Refused` if the account may not describe it."""
+        """Return Kafka's id of the topic; empty if the topic does not exist.
+
+        Raises `Refused` if the account may not describe it.
+        """
         found = self._topic(topic)
         return str(getattr(found, "topic_id", ""))
 
@@ -111,7 +114,7 @@ class KafkaRights:
         return True
 
     def _commits(self, group: str, topic: str) -> bool:
-        """Commit in a partition that no topic has: brokers look at the group's rights first, and write nothing."""
+        """Commit in a partition that no topic has: brokers check the group's rights first, and write nothing."""
         request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, MAX_PARTITION, 0)])
         answers = self._broker.of_coordinator(
             lambda client, time_out: client.alter_consumer_group_offsets([request], request_timeout=time_out)

@@ -1,4 +1,4 @@
-"""`ports.RecordSampler` on a confluent_kafka consumer: it reads a few records of each partition, and keeps none."""
+"""`ports.RecordSampler` on a confluent_kafka consumer: reads a few records of each partition, and keeps none."""
 
 import time
 from collections import defaultdict
@@ -14,19 +14,22 @@ from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 LIMIT_S = 3.0
-"""For one sample of all partitions asked for; a slower partition gets no figure."""
+"""Seconds for one sample of all requested partitions; a slower partition gets no figure."""
 AT_ONCE = 500
 _OWN = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
-    # A broker sends whole batches, and at least one of each partition: that is enough.
+    # A broker sends whole batches, and at least one per partition; a batch is enough.
     "max.partition.fetch.bytes": 4_096,
     "queued.max.messages.kbytes": 1_024,
     "fetch.queue.backoff.ms": 1_000,
 }
 _HEADERS = methodcaller("headers")
-"""Not `message.headers()`: the client gives its error and a broken list together, which Python checks only in a call like this.
-The other call, once it is often made, ends the process by a segmentation fault (confluent-kafka 2.16.1, Python 3.11)."""
+"""Not `message.headers()`.
+
+The client raises its error together with a broken list, and Python checks only this kind of call. Once the other call
+is made often, it ends the process by a segmentation fault (confluent-kafka 2.16.1, Python 3.11).
+"""
 
 
 class ConfluentRecordSampler:
@@ -65,5 +68,5 @@ def _bytes(message: Any) -> int:
 def _header_bytes(message: Any) -> int:
     try:
         return sum(len(name) + len(value or b"") for name, value in _HEADERS(message) or ())
-    except (SystemError, UnicodeDecodeError):  # a name that is no UTF-8: the client gives no header of this record
+    except (SystemError, UnicodeDecodeError):  # a name that is not UTF-8: the client gives no header of this record
         return 0

@@ -1,11 +1,11 @@
 """`ports.GroupOffsets` whose commits are Kafka transactions, so that the broker itself refuses a former owner.
 
 Each held partition has a producer with `transactional.id` = cluster/group/topic/partition. A new owner initializes its
-producer: from then on Kafka refuses every commit of the former one, also a commit that is on its way (KIP-98, KIP-447).
-The new owner reads the committed entry only after that, so a start is never older than the entry that it replaces.
+producer. From then on Kafka refuses every commit of the former owner, also a commit under way (KIP-98, KIP-447). Only
+then does the new owner read the committed entry, so a start is never older than the entry it replaces.
 
-While somebody subscribes in the group, Kafka refuses plain commits, but not these: the intruder is noticed by its
-commits.
+While another consumer subscribes in the group, Kafka refuses plain commits, but not transactional commits. The
+intruder's own commits reveal the intruder.
 """
 
 import time
@@ -23,20 +23,27 @@ from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.library_log import LIBRARY_LOG
 
-TRANSACTION_TIMEOUT_MS = 10_000  # then the broker aborts a dead owner's transaction, if nobody takes the partition
+# after this the broker aborts a dead owner's transaction, if the partition has no new owner
+TRANSACTION_TIMEOUT_MS = 10_000
 _AT_ONCE = 16
 _START_S = 0.5
-"""So long is a new producer's start waited for. Then it continues by itself, and later calls only look whether it is done, so
-that the other partitions of the topic do not wait for it."""
+"""Seconds to wait for a new producer's start.
+
+The start then continues in the background, and later calls only check whether it is done, so that other partitions of
+the topic do not wait.
+"""
 _RESUME_S = 0.02
-"""After so long, then twice as long and so on, the start of a producer is asked for again, and goes on at once. By itself the
-library waits half a second if it has no connection yet when it asks for the transaction coordinator (librdkafka 2.16)."""
+"""Seconds until a producer's start is requested again, doubled each time; the repeat makes the start continue at once.
+
+Without it, the library waits half a second if the first lookup of the transaction coordinator finds no connection
+(librdkafka 2.16).
+"""
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "partition.assignment.", "heartbeat.")
 
 
 class TransactionalGroupOffsets(ConfluentGroupOffsets):
-    """Like `ConfluentGroupOffsets`, but for the commits. `limit_s` is the limit of each request of a transaction."""
+    """`ConfluentGroupOffsets` with transactional commits. `limit_s` is the limit of each request of a transaction."""
 
     fences = True
 
@@ -49,7 +56,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="commit")
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        """Waits for open transactions: Kafka may show an acknowledged commit a moment later."""
+        """Return committed entries after open transactions: Kafka may show an acknowledged commit a moment later."""
         return committed_of(self._committed(self._group, {topic: partitions}, stable=True), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
@@ -62,38 +69,38 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
         failed: dict[int, str] = {}
-        for topic_id in {one.topic_id for one in offsets.values()}:  # again, after a commit whose outcome is unknown
+        for topic_id in {one.topic_id for one in offsets.values()}:  # repeated after a commit whose outcome is unknown
             tokens = {p: o.token for p, o in offsets.items() if o.token is not None and o.topic_id == topic_id}
             failed |= self._take(topic, topic_id, tokens)
         errors = self._of_each([p for p in offsets if p not in failed], lambda p: self._commit(topic, p, offsets[p]))
-        # Report the fenced ones before any other error: they must not be taken again.
+        # Report fenced partitions before any other error: they must not be taken again.
         fenced = tuple(p for p, error in errors.items() if isinstance(error, CommitFenced))
         if fenced:
             raise CommitFenced(str(errors[fenced[0]]), fenced)
         return failed | {p: str(error) for p, error in errors.items()}
 
     def _of_each(self, partitions: Collection[int], ask: Callable[[int], Exception | None]) -> dict[int, Exception]:
-        """Ask for some partitions at once; the errors of those that have one."""
+        """Call `ask` for several partitions at once; return the errors by partition."""
         answers = zip(partitions, self._pool.map(ask, partitions), strict=True)
         return {p: error for p, error in answers if error is not None}
 
     def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> dict[int, str]:
-        """Become the only committer of these partitions, except of those that were lost or whose entry has a newer owner.
+        """Become the only committer of these partitions, except of lost partitions and of entries with a newer owner.
 
-        Returns why Kafka does not let it, by partition.
+        Returns Kafka's refusals by partition.
         """
         new = {p: token for p, token in tokens.items() if (topic, p) not in self._producers}
         tokens = {p: token for p, token in new.items() if self._lost.get((topic, p)) != token}
         if not tokens:
             return {}
-        # Do not wait: a dead owner's transaction stays open until somebody takes the partition.
+        # Do not wait: a dead owner's transaction stays open until a new owner takes the partition.
         entries = super().committed(topic, tokens)
         mine = {p: token for p, token in tokens.items() if not _newer(entries.get(p), token, topic_id)}
         errors = self._of_each(mine, lambda p: self._initialize(topic, p, mine[p]))
         return {p: str(error) for p, error in errors.items()}
 
     def _initialize(self, topic: str, partition: int, token: Token) -> Exception | None:
-        """Fence all others; returns the error, if any. The next attempt continues an unfinished one."""
+        """Fence all other producers; return the error, if any. The next attempt continues an unfinished start."""
         place = (topic, partition)
         begun, limit_s = self._begun.get(place), _RESUME_S
         if begun is None or begun[0] != token:
@@ -128,7 +135,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         if held is None:
             return self._fenced(topic, partition)
         token, producer = held
-        producer.poll(0)  # what the library has logged
+        producer.poll(0)  # serves the library's log
         try:
             producer.begin_transaction()
             self._send(producer, topic, partition, entry)
@@ -161,7 +168,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
 
 def _start(producer: Producer, limit_s: float) -> None:
-    """Initialize its transactions within the limit; raises the last error."""
+    """Initialize the producer's transactions within the limit; raises the last error."""
     until, wait_s = time.monotonic() + limit_s, _RESUME_S
     while True:
         left_s = until - time.monotonic()

@@ -1,6 +1,6 @@
-"""kazoo's threads with a cheaper wait for its sockets.
+"""kazoo's threads with a cheaper wait for sockets.
 
-kazoo waits several times for every request, and makes an epoll object with its tables for each wait: a third of a read's
+kazoo waits several times for every request, and makes an epoll object with tables for each wait: a third of a read's
 cost in the client (`benchmarks/reads.py`). `poll` needs no object, and takes large descriptors as well.
 """
 
@@ -16,12 +16,12 @@ _BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's own handler, but for the wait."""
+    """kazoo's handler with `poll` for the wait."""
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _exceptional: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As `select.select`, with the time-out in seconds; a broken descriptor counts as ready: its next use raises."""
+        """As `select.select`, with the time-out in seconds; a broken descriptor counts as ready: the next use raises."""
         if timeout is not None and timeout < 0:
             raise ValueError("the time-out must not be negative")  # `poll` would wait for ever
         asked = [(one, _number(one), event) for many, event in ((readers, _IN), (writers, _OUT)) for one in many]

@@ -1,10 +1,10 @@
-"""Which versions the servers run, and how large a request ZooKeeper's take, asked on connections of their own, before any log-in.
+"""Server versions and ZooKeeper's request limit, asked on separate connections before any log-in.
 
-ZooKeeper says it to the word `srvr`, where the server allows that. Kafka's protocol has no version of the release: a broker
-tells the newest `metadata.version` that it supports (`ApiVersions`, KIP-584), which each release has raised.
+ZooKeeper answers the word `srvr` with its version, where the server allows the word. Kafka's protocol has no release
+number: a broker reports the newest supported `metadata.version` (`ApiVersions`, KIP-584), raised by each release.
 
-No command of a ZooKeeper server tells its `jute.maxbuffer`. But a request begins with its length, and a server hangs up at once on one
-that is too long: it reads nothing more. So the length alone is sent.
+No command of a ZooKeeper server reports `jute.maxbuffer`. But a request begins with its length, and a server hangs up
+at once on a length above the limit, without reading further. So the length alone is sent.
 """
 
 import socket
@@ -21,7 +21,7 @@ MAX_BYTES = 64 * 1024
 NOT_TOLD = "not told"
 TAKES, REFUSES = "takes it", "refuses it"
 HANG_UP_S = 0.7
-"""So long a server that refuses a length may take to hang up."""
+"""Seconds that a server may take to hang up on a refused length."""
 RELEASES = {21: "3.9", 25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3"}
 """The newest `metadata.version` of each release of Kafka (`kafka-features.sh version-mapping`)."""
 _API_VERSIONS, _VERSION = 18, 3
@@ -30,19 +30,19 @@ Context = Callable[[], ssl.SSLContext | None]
 
 
 def zookeeper_versions(hosts: str, access: ZooKeeperAccess) -> dict[str, str]:
-    """Server → its version, of all servers of a connect string."""
+    """Return server → version, for all servers of a connect string."""
     return _of_each(_zookeeper, hosts, access)
 
 
 def zookeeper_takes(hosts: str, access: ZooKeeperAccess, size: int) -> dict[str, str]:
-    """Server → whether it takes a request of so many bytes: `TAKES`, `REFUSES` or `NOT_TOLD`."""
+    """Return server → `TAKES`, `REFUSES` or `NOT_TOLD` for a request of `size` bytes."""
 
     def ask(connection: socket.socket) -> str:
         connection.settimeout(HANG_UP_S)
         connection.sendall(struct.pack(">i", size))
         try:
             return TAKES if connection.recv(1) else REFUSES
-        except TimeoutError:  # it waits for the rest
+        except TimeoutError:  # the server waits for the request's remaining bytes
             return TAKES
         except (ConnectionError, ssl.SSLError):
             return REFUSES
@@ -51,7 +51,7 @@ def zookeeper_takes(hosts: str, access: ZooKeeperAccess, size: int) -> dict[str,
 
 
 def _of_each(ask: Callable[[socket.socket], str], hosts: str, access: ZooKeeperAccess) -> dict[str, str]:
-    """Server of a connect string → what it tells."""
+    """Return server of a connect string → answer."""
 
     def context() -> ssl.SSLContext | None:
         return _context(access.ca, access.certificate, access.key, access.key_password) if access.tls else None
@@ -60,7 +60,7 @@ def _of_each(ask: Callable[[socket.socket], str], hosts: str, access: ZooKeeperA
 
 
 def kafka_versions(brokers: Sequence[str], kafka: Mapping[str, str]) -> dict[str, str]:
-    """Broker → its release, as its newest `metadata.version` tells it."""
+    """Return broker → release, from the broker's newest `metadata.version`."""
 
     def context() -> ssl.SSLContext | None:
         if not kafka.get("security.protocol", "").upper().endswith("SSL"):
@@ -81,7 +81,7 @@ def _context(ca: str, certificate: str, key: str, key_password: str) -> ssl.SSLC
 
 
 def _asked(ask: Callable[[socket.socket], str], server: str, default_port: int, context: Context) -> str:
-    """What a server tells; that it tells nothing is no error, since the log-in has been tried before."""
+    """Return a server's answer. Silence is no error, since the log-in has been tried before."""
     host, _, port = server.strip().rpartition(":")
     host, port = (host.strip("[]"), port) if host else (port, str(default_port))
     try:
@@ -124,7 +124,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _release(answer: bytes) -> str:
-    """By the first entry of the feature, which is the one of what the broker supports: its name, its least and largest level."""
+    """Return the release of the feature's first entry, the supported range: name, lowest and highest level."""
     at = answer.find(bytes([len(_FEATURE) + 1]) + _FEATURE)
     if at < 0:
         return ""

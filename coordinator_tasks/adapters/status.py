@@ -27,10 +27,10 @@ from coordinator_tasks.tls_files import TlsFiles, bad_certificate
 
 DEFAULT_LIMIT_S = 2.0
 MAX_CONNECTIONS = 256
-"""To owners of partitions at a time, and as many to all others."""
+"""Connections to owners of partitions, and as many to all other consumers."""
 OWNERS_LIMITS = 4
-"""Owners begin to be asked for so many times the limit of one answer; all others for one."""
-IDLE_S = 60.0  # the client of an address that nobody has asked for so long is closed
+"""Requests to owners may begin for this multiple of an answer's limit; requests to other consumers for one limit."""
+IDLE_S = 60.0  # seconds until the client of an unused address is closed
 STATUS_PATH = "/v1/status"
 V = TypeVar("V")
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """An answer that nobody has read yet, and when it was asked for and there."""
+    """An unread answer, with the times of request and arrival."""
 
     code: int
     body: bytes
@@ -48,18 +48,18 @@ class _Arrived:
 
 
 class _Lane:
-    """Connections of owners, or of all others: neither waits for the other's places, nor for slow names of the other's hosts."""
+    """Connections of owners, or of all others: places and slow host names of one lane do not delay the other lane."""
 
     def __init__(self, connections: int, limits: float) -> None:
         self.limits = limits
         self.places = asyncio.Semaphore(connections)
         self.peers: dict[str, Peer] = {}
-        self.asked_at: dict[str, float] = {}  # address -> when it was last asked
-        # A slow name resolution blocks a thread: with few threads, other names would wait for it.
+        self.asked_at: dict[str, float] = {}  # address -> time of the last request
+        # A slow name resolution blocks a thread: with few threads, other names would wait.
         self.names = ThreadPoolExecutor(connections, thread_name_prefix="consumer-names")
 
     def forget(self, until: float) -> None:
-        """Close the connections to addresses that are no longer asked: their consumers are dead, or have another port."""
+        """Close connections to addresses without requests since `until`: the consumers are dead, or have another port."""
         for address in [address for address, at in self.asked_at.items() if at <= until]:
             del self.asked_at[address]
             self.peers.pop(address).close()
@@ -70,13 +70,13 @@ class _Lane:
 
 
 class HttpStatusClient:
-    """One event loop in one thread, used by any number of callers; `close` ends it.
+    """One event loop in one thread, for any number of callers; `close` ends the loop.
 
-    `limit_s` is for one whole answer, from connecting to its last byte. At most `connections` owners are asked at a
-    time, and as many others; `look_budget` says in which order, and how much of their answers is read. A compressed or too
-    long answer is refused while it arrives. Without a token nothing is posted.
-    `ca`: the file of the authority that has signed the consumers' certificates; empty = the usual ones. `https_only`: a
-    consumer that is registered with plain http is sent nothing, neither token nor request. Raises `Refused`.
+    `limit_s` is for a whole answer, from connecting to the last byte. At most `connections` owners are asked at a time,
+    and as many other consumers; `look_budget` sets the order, and how much of the answers is read. A compressed or too
+    long answer is refused on arrival. Without a token nothing is posted. `ca`: the file of the authority that has
+    signed the consumers' certificates; empty = the usual authorities. `https_only`: send neither token nor request to a
+    consumer registered with plain http. Raises `Refused`.
     """
 
     def __init__(
@@ -101,16 +101,19 @@ class HttpStatusClient:
         self._owners, self._others = _Lane(connections, OWNERS_LIMITS), _Lane(connections, 1)
 
     def _peer(self, lane: _Lane, address: str) -> Peer:
-        """Raises `ValueError` for what is no address."""
+        """Return the client of an address. Raises `ValueError` for an invalid address."""
         if address not in lane.peers:
             lane.peers[address] = Peer(address, self._trusted, lane.names)
         lane.asked_at[address] = time.monotonic()
         return lane.peers[address]
 
     def _trusted(self) -> ssl.SSLContext:
-        """For the next connection over https: the file is read again when it changes, as the consumers' certificates are."""
+        """Return the context of the next https connection.
+
+        A changed file is read again, as with the consumers' certificates.
+        """
         if self._tls is None:
-            # Reading the usual authorities takes longer than all else of opening a coordinator: for https alone.
+            # Reading the usual authorities takes longer than all other work of opening a coordinator: only for https.
             self._tls = _trusting("")
         elif (now := stamp(self._ca)) != self._stamp:
             self._stamp = now
@@ -128,7 +131,7 @@ class HttpStatusClient:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
-        # Read when all are there: while one is read no other could come, and its time would run out.
+        # Read when all answers have arrived: no answer arrives while another is read, and limits would run out.
         shared, known = Shared(), known or {}
 
         async def status(lane: _Lane, member: Member) -> _Arrived:
@@ -147,7 +150,7 @@ class HttpStatusClient:
         known: Mapping[str, int],
         exchange: Callable[[_Lane, Member], Awaitable[V]],
     ) -> dict[str, V | Unreachable]:
-        """What each exchange gives, by its consumer; forgets idle addresses."""
+        """Return each exchange's result by consumer; forgets idle addresses."""
         order = in_order(members, known)
 
         async def each() -> list[V | Unreachable]:
@@ -166,7 +169,7 @@ class HttpStatusClient:
     async def _status(self, lane: _Lane, member: Member, allowance: Allowance) -> _Arrived:
         asked_s = time.monotonic()
         if self._https_only and is_plain(member.address):
-            await self._reach(lane, member)  # a refused connection proves its end, and sends nothing
+            await self._reach(lane, member)  # a refused connection proves the consumer's end, and sends nothing
             raise BadAnswer(PLAIN)
         kept = False
         try:
@@ -184,7 +187,7 @@ class HttpStatusClient:
     async def _tried(
         self, lane: _Lane, member: Member, exchange: Callable[[_Lane, Member], Awaitable[V]], began_s: float
     ) -> V | Unreachable:
-        """The exchange, begun within the lane's time and ended half a limit after it."""
+        """Run the exchange, begun within the lane's time and ended half a limit after the lane's end."""
         if member.problem:
             return Unreachable(Silence.BROKEN, member.problem)
         until_s = began_s + lane.limits * self._limit_s
@@ -205,7 +208,7 @@ class HttpStatusClient:
         except NotConnected as error:
             if problem := self._of_tls(error):
                 return Unreachable(Silence.BROKEN, f"{member.address}: {problem}")
-            # Only if every address of the host refuses, nobody listens there.
+            # Nobody listens if every address of the host refuses.
             refused = all(isinstance(one, ConnectionRefusedError) for one in error.errors)
             return Unreachable(Silence.REFUSED if refused else Silence.SILENT, f"{member.address}: {error}")
         except OSError as error:
@@ -216,7 +219,7 @@ class HttpStatusClient:
             return Unreachable(Silence.BROKEN, f"{member.address}: {error}")
 
     def _of_tls(self, error: NotConnected) -> str:
-        """What is wrong with the consumer's certificate or TLS; empty if it is something else."""
+        """Return the problem with the consumer's certificate or TLS; empty if the error has another cause."""
         for cause in error.errors:
             if isinstance(cause, ssl.SSLCertVerificationError):
                 return bad_certificate(cause, self._ca, "status_ca")
@@ -227,7 +230,7 @@ class HttpStatusClient:
     def _all_read(
         self, members: Collection[Member], known: Mapping[str, int], found: dict[str, _Arrived | Unreachable]
     ) -> dict[str, Answer]:
-        """The answers; owners' first, then the shorter ones: a long one of anybody else costs only itself."""
+        """Return the answers; owners' first, then by length: a long answer of another consumer delays only itself."""
 
         def turn(member: Member) -> tuple[bool, int]:
             one = found[member.consumer]
@@ -303,6 +306,6 @@ def _trusting(ca: str) -> ssl.SSLContext:
 
 
 def _named(identity: tuple[str, str, int]) -> str:
-    """For a sentence that is stored and shown: names are cut to the longest valid length."""
+    """Return an identity for a stored and shown sentence: names are cut to the longest valid length."""
     cluster, consumer, incarnation = identity
     return f"{consumer[:MAX_ID_BYTES]!r} of cluster {cluster[:MAX_ID_BYTES]!r}, incarnation {incarnation}"

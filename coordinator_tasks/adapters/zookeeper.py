@@ -1,8 +1,8 @@
-"""`ports.ZooKeeper` on kazoo. No kazoo exception leaves this module: ours have it as their cause.
+"""`ports.ZooKeeper` on kazoo. No kazoo exception leaves this module: each is the cause of one of our errors.
 
-- Nothing is sent without a connection: kazoo would queue it, and might send a write long after its caller gave up.
-- Reads are tried again until the time limit; a write is sent once, and a lost connection leaves its outcome unknown.
-- A lost connection fires every watch, since kazoo forgets them then: watchers read again, and may find no change.
+- Nothing is sent without a connection: kazoo would queue the request, and might send a write long after its time-out.
+- Reads are retried until the time limit; a write is sent once, and a lost connection leaves its outcome unknown.
+- A lost connection fires every watch, since kazoo then forgets the watches: watchers read again, and may find no change.
 """
 
 import time
@@ -25,7 +25,7 @@ PIPELINE = 1000  # requests in flight at once
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """A watcher for kazoo. Equal watchers are equal, so that re-arming adds no second one."""
+    """A watcher for kazoo. Equal watchers compare equal, so re-arming adds no second watch."""
 
     watcher: Watcher
 
@@ -48,7 +48,7 @@ class KazooZooKeeper(KazooSession):
             except NodeMissing:
                 if watch is None or self._exists(path, watch) is None:
                     return None
-                # It was created meanwhile: the watch is armed, read it.
+                # The node was created meanwhile: the watch is armed, read the node.
 
     def _exists(self, path: str, watch: Watcher) -> object:
         return self.repeat(path, lambda: self.client.exists_async(self.full(path), watch=_wake(watch)), _same)
@@ -85,11 +85,11 @@ class KazooZooKeeper(KazooSession):
         if self.access_lists.access.separate:
             self._ensure_each(path)
         else:
-            # A write, but one that may be repeated.
+            # A write, but safe to repeat.
             self.repeat(path, lambda: self.client.ensure_path_async(self.full(path)), _same)
 
     def _ensure_each(self, path: str) -> None:
-        """Create each missing node on the way with an access list of its own."""
+        """Create each missing node on the way, each with the list for its path."""
         if self.repeat(path, lambda: self.client.exists_async(self.full(path)), _same) is not None:
             return
         if not self.access_lists.may_create(path):
@@ -114,7 +114,7 @@ class KazooZooKeeper(KazooSession):
         except (KazooException, KazooTimeoutError) as error:
             raise self.translated(error, operations[0].path) from error
         for operation, result in zip(operations, results, strict=False):
-            # Only one part failed; the others were rolled back or never tried.
+            # Only one operation failed; the others were rolled back or never tried.
             if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise self.translated(result, operation.path) from result
         return [self._result(operation, result) for operation, result in zip(operations, results, strict=True)]
@@ -126,7 +126,7 @@ class KazooZooKeeper(KazooSession):
                 acl = self.access_lists.acl_of(operation.path)
                 transaction.create(path, data, acl, ephemeral=ephemeral, sequence=sequence)
                 if sequence and path.endswith("/"):
-                    # kazoo's transactions drop the slash that makes the number alone the name.
+                    # kazoo's transactions drop the slash, without which the number is not the whole name.
                     transaction.operations[-1] = transaction.operations[-1]._replace(path=path)
             case SetData(data=data, version=version):
                 transaction.set_data(path, data, version)
@@ -145,7 +145,7 @@ class KazooZooKeeper(KazooSession):
 
 
 def check_size(operations: Sequence[Operation]) -> None:
-    """Raise `Refused` for a transaction that is so large that the server would drop the connection."""
+    """Raise `Refused` for a transaction so large that the server would drop the connection."""
     sizes = {operation.path: _size(operation) for operation in operations}
     total = sum(_size(operation) for operation in operations)
     if total > MAX_TRANSACTION_BYTES:

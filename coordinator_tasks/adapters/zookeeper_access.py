@@ -1,4 +1,4 @@
-"""How to log in to ZooKeeper."""
+"""The log-in to ZooKeeper."""
 
 import importlib.util
 import re
@@ -19,10 +19,10 @@ _DIGEST = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")  # user:hash
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """How to log in, all of it optional.
+    """The log-in; every field is optional.
 
     Coordinator and consumers may have separate accounts, each written as `digest:user:hash`, `sasl:name` or
-    `x509:subject`. Who names neither `consumers` nor `coordinator` shares one account with everybody.
+    `x509:subject`. Without `consumers` and `coordinator`, everybody shares a single account.
     """
 
     user: str = ""
@@ -34,18 +34,17 @@ class ZooKeeperAccess:
     open_nodes: bool = False
     """With a login or a client certificate: whether everybody may read and write the created nodes."""
     ca: str = ""
-    """File in PEM; it or a certificate turns TLS on."""
+    """File in PEM; `ca` or `certificate` turns TLS on."""
     certificate: str = ""
-    """File in PEM, of the client; it is a login too (scheme `x509`)."""
+    """The client's file in PEM; also a login (scheme `x509`)."""
     key: str = ""
     """File in PEM, with the certificate's key."""
     key_password: str = field(default="", repr=False)
     """Pass phrase of an encrypted key."""
     consumers: tuple[str, ...] = ()
-    """Set on the coordinator's side: the consumers' accounts, with `;` between them (in the file a list too).
-    """
+    """On the coordinator's side: the consumers' accounts, separated by `;` (in the file also a list)."""
     coordinator: tuple[str, ...] = ()
-    """Set on the consumers' side: the coordinator's accounts, in the same way."""
+    """On the consumers' side: the coordinator's accounts, in the same form."""
 
     def __post_init__(self) -> None:
         for name in ("consumers", "coordinator"):
@@ -59,7 +58,7 @@ class ZooKeeperAccess:
 
     @property
     def separate(self) -> bool:
-        """Whether coordinator and consumers have accounts of their own."""
+        """Return whether coordinator and consumers have separate accounts."""
         return bool(self.consumers or self.coordinator)
 
     @property
@@ -68,11 +67,11 @@ class ZooKeeperAccess:
 
     @property
     def closes_nodes(self) -> bool:
-        """Whether the nodes that we create are for this account only."""
+        """Return whether nodes are created for this account only."""
         return bool(self.sasl_mechanism or self.user or self.certificate) and not self.open_nodes
 
     def client_options(self) -> dict[str, Any]:
-        """Arguments of `KazooClient`; raises `BadSettings` for settings that no server could accept."""
+        """Return the arguments of `KazooClient`; raises `BadSettings` for settings that no server could accept."""
         options: dict[str, Any] = {}
         if self.separate and not self.closes_nodes:
             raise BadSettings(
@@ -88,7 +87,7 @@ class ZooKeeperAccess:
         self._check_files()
         if self.tls:
             options |= {"use_ssl": True, "ca": self.ca or None, "check_hostname": True}
-            # Without a pass phrase, OpenSSL asks for one on the terminal; with an empty one it does not.
+            # Without a pass phrase, OpenSSL asks for it on the terminal; an empty pass phrase prevents this.
             options |= {"certfile": self.certificate or None, "keyfile": self.key or None}
             options |= {"keyfile_password": self.key_password}
         return options
@@ -112,7 +111,7 @@ class ZooKeeperAccess:
         return {"mechanism": self.sasl_mechanism, **login}
 
     def _check_files(self) -> None:
-        """Load the certificates now: with wrong ones, every connection would fail."""
+        """Load the certificates now: with wrong files, every connection would fail."""
         login = "the log-in to ZooKeeper with a certificate"
         files = TlsFiles("zookeeper_access.", login, self.ca, self.certificate, self.key, self.key_password)
         files.check_complete()
@@ -124,7 +123,7 @@ def _check_account(setting: str, account: str) -> None:
     found = _ACCOUNT.fullmatch(account)
     if found is not None and (found["scheme"] != "digest" or _DIGEST.fullmatch(found["name"])):
         return
-    # What stands behind the user may be a password. Without a scheme, the user comes first.
+    # The part after the user may be a password. Without a scheme, the user comes first.
     parts = account.split(":")
     shown = ":".join(parts[: 2 if parts[0] in _SCHEMES else 1])
     raise BadSettings(

@@ -1,4 +1,4 @@
-"""Why no ZooKeeper server grants a session, and what to do."""
+"""Why no ZooKeeper server grants a session, and the remedy."""
 
 import socket
 import ssl
@@ -26,7 +26,7 @@ class Cause:
 
 
 class Causes:
-    """The last cause of each server, by its host and port. One thread notes, others read."""
+    """The last cause of each server, by host and port. One thread writes, others read."""
 
     def __init__(self, access: ZooKeeperAccess) -> None:
         self._access = access
@@ -34,21 +34,21 @@ class Causes:
         self._hang_ups: dict[tuple[str, int], Cause] = {}
 
     def note(self, host: str, ip: str, port: int, error: Exception) -> None:
-        """Keep why the connection to `host` failed."""
+        """Keep the reason why the connection to `host` failed."""
         cause = _cause(error, self._access)
         if cause is None:
-            # Test only once what the port speaks.
+            # Test the port's protocol only once.
             cause = self._hang_ups.get((host, port)) or _of_hang_up(ip, port, self._access.tls)
             self._hang_ups[host, port] = cause
         self._last[host, port] = cause
 
     def lasting(self, hosts: Sequence[tuple[str, int]]) -> str:
-        """Why no attempt can succeed; empty while one of the servers may answer."""
+        """Return why no attempt can succeed; empty while any server may still answer."""
         found = [self._last.get((host.strip(), port)) for host, port in hosts]
         return self.text() if all(one is not None and one.lasting for one in found) else ""
 
     def text(self) -> str:
-        """The causes of all servers, each cause once; empty if nothing has failed."""
+        """Return the causes of all servers without repeats; empty if nothing has failed."""
         places: dict[str, list[str]] = {}
         for (host, port), cause in self._last.copy().items():
             places.setdefault(cause.text, []).append(f"{host}:{port}")
@@ -57,19 +57,19 @@ class Causes:
         return "; ".join(f"{', '.join(where)}: {text}" for text, where in places.items())
 
     def forget(self) -> None:
-        """A server has granted a session."""
+        """Forget all causes: a server has granted a session."""
         self._last.clear()
         self._hang_ups.clear()
 
 
 def hung_up(error: Exception) -> bool:
-    """Whether the server took the connection and closed it."""
+    """Return whether the server accepted the connection and closed it."""
     cause = error.__context__
     return isinstance(error, ConnectionDropped) and (not isinstance(cause, OSError) or isinstance(cause, _HANG_UPS))
 
 
 def why_silent(hosts: str) -> str:
-    """Why no attempt has ended, as a plain connection to the first server shows."""
+    """Return why no attempt has ended, from a plain connection to the first server."""
     try:
         (host, port), *_ = collect_hosts(hosts)[0]
         with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S):
@@ -79,11 +79,11 @@ def why_silent(hosts: str) -> str:
 
 
 def _cause(error: Exception, access: ZooKeeperAccess) -> Cause | None:
-    """The cause of a failed attempt; `None` if the server only hung up."""
+    """Return the cause of a failed attempt; `None` if the server only hung up."""
     if hung_up(error):
         return None
     if access.sasl_mechanism and isinstance(error, AuthFailedError | SessionClosedRequireSaslError):
-        # A server with `sessionRequireClientSASLAuth` says the second.
+        # A server with `sessionRequireClientSASLAuth` answers with the second error.
         whose = f"the password of user {access.user!r}" if access.user else "this principal"
         return Cause(
             f"it refused {whose} (SASL {access.sasl_mechanism}), or knows no such user; correct zookeeper_access.user and "
@@ -126,9 +126,9 @@ def _bad_client(access: ZooKeeperAccess, alert: str) -> str:
 
 
 def _ended(certificate: str) -> str:
-    """Until when the certificate in a file was valid; empty if it still is."""
+    """Return the end of validity of an expired certificate file; empty if the certificate is still valid."""
     try:
-        # The ssl module has no public way to read a certificate that belongs to no connection.
+        # The ssl module has no public way to read a certificate without a connection.
         until = str(ssl._ssl._test_decode_cert(certificate)["notAfter"])  # type: ignore[attr-defined]  # noqa: SLF001
     except (ssl.SSLError, OSError, KeyError):
         return ""
@@ -169,7 +169,7 @@ def _speaks_tls(ip: str, port: int) -> bool:
         with socket.create_connection((ip, port), timeout=_PROBE_TIMEOUT_S) as connection:
             context.wrap_socket(connection).close()
     except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")  # it takes TLS, and asks for a client certificate
+        return "ALERT" in (error.reason or "")  # the server takes TLS, and asks for a client certificate
     except OSError:
         return False
     return True

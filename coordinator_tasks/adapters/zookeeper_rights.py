@@ -1,4 +1,4 @@
-"""Checks and sets the access lists of the nodes that are there."""
+"""Checks and sets the access lists of existing nodes."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from coordinator_tasks.core.errors import NodeMissing, Refused
 
 
 def check_closed(zk: KazooZooKeeper, folders: Sequence[str]) -> None:
-    """Raise `Refused` for folders that others may change, or that another account owns; nothing without a log-in.
+    """Raise `Refused` for folders that others may change or another account owns; do nothing without a log-in.
 
-    The first folder holds the others. Missing folders are left out, unless only the coordinator may create them: then
-    `StoreUnavailable` is raised.
+    The first folder holds the others. Missing folders are left out, unless only the coordinator may create folders:
+    then `StoreUnavailable` is raised.
     """
     lists = zk.access_lists
     if not lists.access.closes_nodes:
@@ -34,7 +34,7 @@ def check_closed(zk: KazooZooKeeper, folders: Sequence[str]) -> None:
 
 
 def wrong_access_lists(zk: KazooZooKeeper, top: str) -> tuple[int, list[str]]:
-    """How many nodes there are from `top` on, and a sentence for each whose access list is wrong."""
+    """Return the number of nodes from `top` on, and a sentence for each node with a wrong access list."""
     count, problems, wanted = 0, list[str](), [top]
     while wanted:
         path = wanted.pop()
@@ -42,7 +42,7 @@ def wrong_access_lists(zk: KazooZooKeeper, top: str) -> tuple[int, list[str]]:
             check_closed(zk, [path])
             wanted += [f"{path}/{child}" for child in zk.children(path)]
         except NodeMissing:
-            continue  # it vanished
+            continue  # the node vanished
         except Refused as error:
             problems.append(str(error))
         count += 1
@@ -50,7 +50,7 @@ def wrong_access_lists(zk: KazooZooKeeper, top: str) -> tuple[int, list[str]]:
 
 
 def set_access_lists(zk: KazooZooKeeper, top: str) -> int:
-    """Give a node and everything below it the access lists of new nodes; returns how many nodes got one.
+    """Give a node and everything below it the access lists of new nodes; return the number of changed nodes.
 
     Raises `Refused` for a node whose access list this account may not change.
     """
@@ -64,7 +64,7 @@ def set_access_lists(zk: KazooZooKeeper, top: str) -> int:
                 below += [f"{path}/{child}" for child in zk.children(path)]
                 done += 1
             except (NoNodeError, NodeMissing):
-                continue  # it vanished
+                continue  # the node vanished
             except NoAuthError as error:
                 raise lists.foreign(zk.full(path), zk.full(top)) from error
             except (KazooException, KazooTimeoutError) as error:
@@ -74,5 +74,5 @@ def set_access_lists(zk: KazooZooKeeper, top: str) -> int:
 
 
 def access_list(zk: KazooZooKeeper, path: str) -> list[ACL]:
-    """The access list that a node has; raises `NodeMissing` and `Refused`."""
+    """Return a node's access list; raises `NodeMissing` and `Refused`."""
     return zk.repeat(path, lambda: zk.client.get_acls_async(zk.full(path)), lambda answer: list(answer[0]))

@@ -1,7 +1,7 @@
-"""A ZooKeeper session on kazoo: its connection, requests that are tried again, and errors in our terms.
+"""A ZooKeeper session on kazoo: its connection, retried requests, and errors in our terms.
 
-A server that was restored, or lost its data, hangs up on clients that have seen a newer transaction: kazoo would try for
-ever. After a session time-out of that, the session is given up and a new one begins.
+A server that was restored, or lost its data, hangs up on clients that have seen a newer transaction: kazoo would retry
+for ever. After a session time-out of hang-ups, the session is given up and a new session begins.
 """
 
 import logging
@@ -47,7 +47,7 @@ from coordinator_tasks.core.errors import (
 from coordinator_tasks.core.ports import Connection
 
 _RECONNECT_PAUSE_S = 0.05
-# For ever, and at least once a second: kazoo's own pauses double up to an hour.
+# Retry for ever, and at least once a second: kazoo's default pauses double up to an hour.
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 _CONNECTIONS = {
     KazooState.CONNECTED: Connection.CONNECTED,
@@ -72,9 +72,9 @@ V = TypeVar("V")
 
 
 class KazooSession:
-    """One session, connected when this returns; after an expiry it begins a new session by itself.
+    """A session, connected on return of the constructor; a new session begins after an expiry.
 
-    The public attributes that `ports.ZooKeeper` does not have are for this package only.
+    The public attributes missing in `ports.ZooKeeper` are for this package only.
 
     `hosts`: `host:port,host:port[/chroot]`; the chroot is created where missing, with the first `ensure`.
     `answer_timeout_s` limits the connecting and every request. Raises `StoreUnavailable` or `Refused`.
@@ -108,7 +108,7 @@ class KazooSession:
                 **options,
             )
             for host, _ in self.client.hosts:
-                host.encode("idna")  # raises for what cannot be a host: it would end kazoo's thread
+                host.encode("idna")  # raises for an impossible host, which would end kazoo's thread
         except (ConfigurationError, ValueError) as error:
             raise BadSettings(
                 f"{hosts!r} is no ZooKeeper address ({error}); write host:port,host:port[/folder], with ports"
@@ -123,7 +123,7 @@ class KazooSession:
             raise
 
     def _note_granted_timeout(self) -> None:
-        """Keep the time-out that the server grants, which kazoo only logs. By then the log-in is over as well."""
+        """Keep the time-out that the server grants; kazoo only logs it. The log-in is done by then."""
         connection = self.client._connection  # noqa: SLF001 - there is no public way to it
         connect = connection._connect  # noqa: SLF001
 
@@ -151,10 +151,10 @@ class KazooSession:
         connection._connect = connect_and_note  # noqa: SLF001
 
     def _note_hang_up(self, error: ConnectionDropped) -> None:
-        """Give up the session after servers have taken our connections and hung up for a session time-out.
+        """Give up the session after servers have accepted and closed our connections for a session time-out.
 
-        No server kept the session alive meanwhile. The next reads may be older than those before: a listener for new
-        sessions must expect that.
+        No server kept the session alive meanwhile. The next reads may be older than earlier reads: a listener for new
+        sessions must expect this.
         """
         if not hung_up(error):
             self._hung_up_since_s = None  # no server took the connection
@@ -201,7 +201,7 @@ class KazooSession:
                 raise self.translated(error, path) from error
 
     def await_connection(self, deadline_s: float) -> None:
-        """Wait until the connection is there; raises `StoreUnavailable` at the deadline."""
+        """Wait for the connection; raises `StoreUnavailable` at the deadline."""
         while not self.live.wait(min(0.2, max(0.0, deadline_s - time.monotonic()))):
             if self._closed:
                 raise StoreUnavailable("this ZooKeeper session was closed; open a new one")
@@ -229,15 +229,15 @@ class KazooSession:
             self.client.stop()
             self.client.close()
         except (KazooException, OSError, AttributeError) as error:
-            # kazoo raises these if there is no connection to close.
+            # kazoo raises these errors if there is no connection to close.
             log.debug("closing the ZooKeeper session: %s", error)
 
     def full(self, path: str) -> str:
-        """The path with the chroot."""
+        """Return the path with the chroot."""
         return self.prefix + path if path != "/" else self.prefix or "/"
 
     def translated(self, error: Exception, path: str) -> CoordinatorError:
-        """Our error for one of kazoo's."""
+        """Return our error for an error of kazoo."""
         for kind, (ours, problem) in _MEANING.items():
             if isinstance(error, kind):
                 return ours(f"{path} {problem}")
