@@ -5,20 +5,28 @@
 - `settings.json` and `kafka.json` (mode 0600): connection settings, the second for the Kafka reader of the executors;
 - `openlineage.json` (mode 0600): the site's transport of OpenLineage, where Airflow has one;
 - `driver.log`, and `driver.previous.log` of the start before;
-- `incarnation`: the drawn number, written by the consumer;
+- `incarnation`: the drawn number, written by the consumer, or by the launcher of a consumer that failed before it;
 - `leaving.json`: written by the consumer when it leaves, with the reason if it had to: its process will end soon;
 - `ended.json`: exit code, reason and time, written by the launcher when all processes of the consumer have ended.
 """
 
 import json
 import os
+import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_cluster, check_consumer
 from coordinator_tasks.private_files import foreign, open_to_others
+
+SECRET_CHARS = 4
+"""Shorter values are no secret, and would be cut out of ordinary words."""
+_SECRET_NAME = re.compile(
+    r"(password|secret|token|jaas|credential|key\.pem)(?!.*(file|location|url|method|extensions))"
+)
 
 
 def make_folder(path: Path) -> None:
@@ -86,6 +94,11 @@ class RunFolder:
         """How log lines are written, as the consumer's settings say; empty = they do not say it."""
         return _text(_read(self.settings), "log_format")
 
+    def secrets(self) -> list[str]:
+        """The secret values in the consumer's settings, the longest first; empty = no readable settings."""
+        found = {*_secrets(_read(self.settings)), *_secrets(_read(self.kafka))}
+        return sorted(found, key=len, reverse=True)
+
     def drawn(self) -> int:
         """The incarnation that the consumer has drawn since the last start; 0 = none."""
         try:
@@ -133,6 +146,14 @@ def write_private(path: Path, data: object) -> None:
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(data, file)
     scratch.replace(path)
+
+
+def _secrets(data: dict[str, Any]) -> Iterator[str]:
+    for name, value in data.items():
+        if isinstance(value, dict):
+            yield from _secrets(value)
+        elif isinstance(value, str) and len(value) >= SECRET_CHARS and _SECRET_NAME.search(name.lower()):
+            yield value
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher runs in a session of its own,
 independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all its
 processes. If only some of them die, it ends the rest: half a consumer is worse than none. Then it writes
-`ended[incarnation] = reaped` into ZooKeeper, with the reason, so that others get the partitions of a killed consumer at
+`ended[incarnation] = reaped` into ZooKeeper, with the reason (secrets of the settings hidden), so that others get the partitions of a killed consumer at
 once; while ZooKeeper is down, it tries again for `--report-limit` seconds. If the installation was upgraded meanwhile, a new
 Python does that (`--report`): modules of two releases do not go together. If a consumer was asked to stop or announces its
 leave, and still runs after `--stop-limit` seconds, the launcher kills it with all its processes.
@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,6 +43,8 @@ DRIVER_GRACE_S = 5.0
 REPORT_PAUSE_MAX_S = 5.0
 LOG_LINES, LOG_BYTES = 1_000, 64 * 1024
 """The last error is searched in so many lines and bytes at the end of the log."""
+URL_PASSWORD = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*(?=@)")
+HIDDEN = "[hidden]"
 REFUSED_EXIT = 2
 LOGGER = "spark_apps.launch.launcher"
 PROGRAM = (sys.executable, "-m", LOGGER)
@@ -166,6 +169,8 @@ def _run(request: LaunchRequest, writer: int) -> int:
     except OSError as error:  # a full disk: others get the partitions all the same
         _say(f"{request.folder.ended} cannot be written: {error.strerror}")
     _say(f"all processes of {request.consumer} have ended, {reason or f'exit code {code}'}")
+    if state.stop_asked_s and not request.folder.drawn():
+        return 0  # stopped while it started: no failure, and nothing has its partitions
     try:
         return 0 if report_end(request) else 1
     except (ImportError, AttributeError, TypeError) as error:
@@ -257,41 +262,55 @@ def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
         f"killed by {named or f'signal {number}'}" if code < 0 else f"exit code {code}{f' ({named})' if named else ''}"
     )
     said = folder.leaves() or last_error(folder.log_tail(LOG_LINES, LOG_BYTES))
-    return ": ".join(part for part in (how, said, forced) if part)
+    for secret in folder.secrets():
+        said = said.replace(secret, HIDDEN)
+    return ": ".join(part for part in (how, URL_PASSWORD.sub(HIDDEN, said), forced) if part)
 
 
 def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], None] | None = None) -> bool:
-    """Write the end of the incarnation into ZooKeeper, with retries until the limit; False if this failed."""
+    """Write the end of the incarnation into ZooKeeper, with retries until the limit; False if this failed.
+
+    A consumer that failed before it drew an incarnation (0) gets one for the report: otherwise only this log has the reason.
+    This report is tried once, because nothing waits for it and the next launch does.
+    """
     incarnation = request.folder.drawn()
-    if not incarnation:
+    if not incarnation and not request.folder.reason():
         _say("it ended before it drew an incarnation: nothing to report")
         return True
-    deadline_s, pause_s = time.monotonic() + request.report_limit_s, 0.2
+    deadline_s, pause_s = time.monotonic() + (request.report_limit_s if incarnation else 0.0), 0.2
     while True:
         try:
-            (report or _write_end)(request, incarnation)
+            (report or _write_end)(request, request.folder.drawn())
         except (Refused, Malformed) as error:
-            _say(f"the end of incarnation {incarnation} cannot be reported: {error}")
+            _say(f"the end of {_life(incarnation)} cannot be reported: {error}")
             return False
         except CoordinatorError as error:
             if time.monotonic() > deadline_s:
-                _say(f"gave up reporting after {request.report_limit_s:g} s: {error}")
+                _say(f"gave up reporting the end of {_life(incarnation)}: {error}")
                 return False
             time.sleep(pause_s)
             pause_s = min(REPORT_PAUSE_MAX_S, pause_s * 1.5)
         else:
-            _say(f"reported the end of incarnation {incarnation}")
+            _say(f"reported the end of {_life(incarnation)}")
             return True
 
 
+def _life(incarnation: int) -> str:
+    return f"incarnation {incarnation}" if incarnation else "a start without an incarnation"
+
+
 def _write_end(request: LaunchRequest, incarnation: int) -> None:
-    # Imported here, at the end: the launcher of every consumer stays small and starts quickly.
+    # Not imported at the top: the caller of a launch would wait for these modules.
     from coordinator_tasks.core.model import Ending  # noqa: PLC0415
     from coordinator_tasks.service.nodes import fleet  # noqa: PLC0415
     from coordinator_tasks.settings import read_settings_file, settings_of  # noqa: PLC0415
     from coordinator_tasks.wiring import open_consumer_session, open_coordinator  # noqa: PLC0415
 
     settings = settings_of(read_settings_file(request.folder.settings))
+    if not incarnation:
+        with open_consumer_session(settings) as session:
+            incarnation = session.claim_incarnation(request.consumer)
+        request.folder.incarnation.write_text(f"{incarnation}\n")  # the next try reports this one
     with open_coordinator(settings) as coordinator:
         fleet.record_end(coordinator, request.consumer, incarnation, Ending.REAPED, request.folder.reason())
     with open_consumer_session(settings) as session:

@@ -297,6 +297,21 @@ def test_a_command_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> N
         Launched(tmp_path, "no-such-program").start()
 
 
+def test_a_start_without_an_incarnation_is_reported_once_and_the_next_launch_waits_for_nothing(
+    ended: LaunchRequest,
+) -> None:
+    ended.folder.incarnation.unlink()
+    ended.folder.write_ended(1, "exit code 1", 0.0)
+    tries: list[int] = []
+
+    def report(_: LaunchRequest, incarnation: int) -> None:
+        tries.append(incarnation)
+        raise StoreUnavailable("ZooKeeper does not answer")
+
+    assert not report_end(ended, report)
+    assert tries == [0]
+
+
 @pytest.mark.parametrize("option", ["--stop-limit", "--report-limit"])
 @pytest.mark.parametrize("value", ["nan", "-1", "inf"])
 def test_a_limit_that_never_comes_is_refused(
@@ -329,13 +344,30 @@ def test_the_lock_names_the_former_process_no_longer_before_anything_is_started(
     assert launched.folder.lock.read_text() != "4194304"
 
 
-def test_the_end_before_an_incarnation_is_not_reported(tmp_path: Path) -> None:
-    launched = Launched(tmp_path, sys.executable, "-c", "raise SystemExit('wrong option')")
+def test_a_clean_end_before_an_incarnation_is_not_reported(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, "true")
     launched.start()
-    eventually(lambda: launched.folder.exit_code() == 1)
     eventually(lambda: "nothing to report" in launched.folder.log_tail())
-    assert "wrong option" in launched.folder.log_tail()
     assert not (launched.folder.path / "told").exists()
+
+
+def test_a_failed_end_before_an_incarnation_is_reported_with_its_reason(tmp_path: Path) -> None:
+    launched = Launched(tmp_path, sys.executable, "-c", "import no_such_package")
+    launched.start()
+    eventually(lambda: "reported the end of a start without an incarnation" in launched.folder.log_tail())
+    assert launched.number_in("told") == 0
+    why = "exit code 1: ModuleNotFoundError: No module named 'no_such_package'"
+    assert (launched.folder.path / "why").read_text() == why
+
+
+def test_the_reason_of_an_end_has_no_secret(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    kafka = {"sasl.password": "hunter22", "ssl.key.location": "/etc/key"}
+    write_private(folder.settings, {"status_token": "t0ken", "status_token_file": "/run/t", "kafka": kafka})
+    folder.log.write_text("error: no login with hunter22, t0ken of /run/t, /etc/key at amqp://me:pw@host\n")
+    assert launcher.reason_of(1, folder) == (
+        "exit code 1: no login with [hidden], [hidden] of /run/t, /etc/key at amqp://[hidden]@host"
+    )
 
 
 def test_a_launcher_that_fails_says_why_in_the_log(consumer: Launched) -> None:
@@ -350,11 +382,11 @@ def test_every_line_of_the_launcher_is_json_where_the_settings_say_so(tmp_path: 
     launched.folder.make()
     write_private(launched.folder.settings, {"log_format": "json"})
     launched.start()
-    eventually(lambda: "nothing to report" in launched.folder.log_tail())
+    eventually(lambda: "reported the end" in launched.folder.log_tail())
     lines = [json.loads(line) for line in launched.folder.log_tail().splitlines()]
     assert [one["event"] for one in lines] == [
         "all processes of c1 have ended, exit code 3",
-        "it ended before it drew an incarnation: nothing to report",
+        "reported the end of a start without an incarnation",
     ]
     assert {(one["cluster"], one["consumer"], one["level"], one["logger"]) for one in lines} == {
         ("shop", "c1", "info", "spark_apps.launch.launcher")

@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from coordinator_tasks import logs
+from coordinator_tasks import logs, wiring
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadSettings, StoreUnavailable
@@ -23,12 +24,13 @@ from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, Fleet, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.run_folder import RunFolder
+from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, fleet
 from coordinator_tasks.service.nodes.fleet import Launch
-from coordinator_tasks.settings import Settings, read_settings_file, settings_of
-from spark_apps.launch import launcher_service
+from coordinator_tasks.service.watch import overview
+from coordinator_tasks.settings import Settings, plain_settings, read_settings_file, settings_of
+from spark_apps.launch import launcher, launcher_service
 from spark_apps.launch.launcher_service import Attempts, Host, look
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import AllowEverything
@@ -205,6 +207,28 @@ def test_nobody_else_is_launched(c: Coordinator, zk: FakeZooKeeper, host: Host) 
     fleet.record_end(c, "ended", 1, Ending.REAPED)
     only_sales = Host(host.base, host.master, host.submit, apps=("sales",), stop_limit_s=5)
     assert look(c, only_sales, SETTINGS, Attempts(), 0) == ("ended",)
+
+
+def test_a_consumer_that_fails_before_it_draws_an_incarnation_is_shown_with_its_reason(
+    c: Coordinator, zk: FakeZooKeeper, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = SimpleNamespace(
+        registry=ZooKeeperRegistry(zk, c.paths, c.clock),
+        claim_incarnation=lambda consumer: claim_incarnation(zk, c.paths, consumer, 5),
+    )
+    monkeypatch.setattr(wiring, "open_coordinator", lambda _: nullcontext(c))
+    monkeypatch.setattr(wiring, "open_consumer_session", lambda _: nullcontext(session))
+    why = "exit code 1: ModuleNotFoundError: No module named 'shop'"
+    folder = RunFolder.of(host.base, "site", "a")
+    folder.make()
+    write_private(folder.settings, plain_settings(SETTINGS))
+    folder.write_ended(1, why, 0.0)
+    fleet.set_fleet(c, Fleet("sales", "app.py", ("a",)))
+    assert launcher.report_end(launcher.LaunchRequest("site", "a", folder, ("true",), report_limit_s=0.0))
+    (found,) = overview.consumers(c)
+    assert (found.ended, found.presence) == (f"incarnation 5 has ended: {why}", "gone")
+    assert folder.drawn() == 5
+    assert [one.consumer for one in fleet.missing(c)] == ["a"], "the next start is due"
 
 
 def test_a_launch_that_fails_is_tried_again_after_a_growing_pause(
