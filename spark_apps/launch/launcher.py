@@ -162,6 +162,10 @@ def _run(request: LaunchRequest, writer: int) -> int:
         return REFUSED_EXIT
     state.root_pid = child.pid
     tell(started=True, pid=os.getpid(), log=str(request.folder.log), folder=str(request.folder.path))
+    with contextlib.suppress(
+        ImportError
+    ):  # an installation under way: the report says so, and a new Python tries again
+        _import_report()
     code = supervise(request, state)
     reason = reason_of(code, request.folder, state.forced)
     try:
@@ -297,6 +301,12 @@ def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], No
 
 def _life(incarnation: int) -> str:
     return f"incarnation {incarnation}" if incarnation else "a start without an incarnation"
+
+
+def _import_report() -> None:
+    """Import what a report needs while the consumer starts: after its death, the import would delay the next owner."""
+    import coordinator_tasks.service.nodes.fleet  # noqa: PLC0415
+    import coordinator_tasks.wiring  # noqa: F401, PLC0415
 
 
 def _write_end(request: LaunchRequest, incarnation: int) -> None:

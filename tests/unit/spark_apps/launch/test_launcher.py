@@ -157,6 +157,16 @@ def test_kill_9_of_the_driver_ends_the_whole_tree_and_is_reported(consumer: Laun
     eventually(lambda: not psutil.pid_exists(launcher_pid))
 
 
+def test_the_modules_of_the_report_are_imported_before_the_consumer_ends(consumer: Launched) -> None:
+    told = "def told(request, incarnation):\n"
+    early = "    (request.folder.path / 'early').write_text(str('coordinator_tasks.wiring' in sys.modules))\n"
+    consumer.patch.write_text(consumer.patch.read_text().replace(told, told + early))
+    _, driver, _ = up(consumer)
+    os.kill(driver, signal.SIGKILL)
+    eventually((consumer.folder.path / "told").exists)
+    assert (consumer.folder.path / "early").read_text() == "True"
+
+
 def test_kill_9_of_the_jvm_leaves_no_half_a_consumer(consumer: Launched) -> None:
     launcher_pid, driver, helper = up(consumer)
     jvm = psutil.Process(driver).ppid()
