@@ -190,7 +190,7 @@ def reason_rows(found: Explanation, partition: int | None = None) -> Table:
     """One row for each reason; `partition` = only those of this one."""
     rows = [
         (verb, ranges(one.partitions), one.text)
-        for verb, reasons in (("moves", found.moves), ("stays", found.stays))
+        for verb, reasons in (("waits", found.waits), ("moves", found.moves), ("stays", found.stays))
         for one in reasons
         if partition is None or partition in one.partitions
     ]
@@ -198,9 +198,9 @@ def reason_rows(found: Explanation, partition: int | None = None) -> Table:
 
 
 def explanation(found: Explanation, partition: int | None = None) -> str:
-    """A plan's summary, then why partitions move, and why others stay; `partition` = only this one."""
+    """A plan's summary, then why partitions wait, move and stay; `partition` = only this one."""
     lines = [f"  {found.summary}" + (f" (inputs {found.inputs})" if found.inputs else "")]
-    for verb, reasons in (("moves", found.moves), ("stays", found.stays)):
+    for verb, reasons in (("waits", found.waits), ("moves", found.moves), ("stays", found.stays)):
         for one in reasons:
             if partition is None or partition in one.partitions:
                 named = ranges(one.partitions) if partition is None else str(partition)

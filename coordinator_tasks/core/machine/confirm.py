@@ -1,8 +1,8 @@
 """Confirmations from the consumers' interfaces. Each is for one incarnation, generation and epoch."""
 
 from coordinator_tasks.core.machine.world import TopicView, World
-from coordinator_tasks.core.model import Silence, TopicNode, TopicStatus, Unreachable, topic_status
-from coordinator_tasks.core.text.partition_text import cut, named
+from coordinator_tasks.core.model import Reason, Silence, TopicNode, TopicStatus, Unreachable, topic_status
+from coordinator_tasks.core.text.partition_text import counted, cut, named
 
 _MOST_CHARS = 100
 
@@ -51,7 +51,9 @@ def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, 
         return f"{consumer} has no live query for the topic"
     if running.closing or running.token.epoch != node.since.get(partition):
         return f"{consumer} runs partition {partition} under an older holding"
-    return "" if running.started else f"{consumer} has not yet committed or planned partition {partition}"
+    if running.started:
+        return ""
+    return f"{consumer} has not yet read partition {partition}: its start is not committed, or a batch is under way"
 
 
 def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tuple[int, ...]:
@@ -75,6 +77,21 @@ def failing(view: TopicView, world: World) -> tuple[str, ...]:
             subject = cut(named(failure.partitions), _MOST_CHARS) if failure.partitions else "anything of the topic"
             sentences.append(f"{consumer} cannot process {subject}: {failure.why}")
     return tuple(sentences)
+
+
+def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:
+    """Return the partitions that their owners cannot process, each with its offset, the reason and the next try."""
+    found = list[Reason]()
+    for partition, owner in sorted(view.node.assignments.items()) if view.node is not None else ():
+        status = topic_status(world.answers.get(owner), view.topic)
+        for failure in status.failures if status is not None else ():
+            if status is not None and failure.concerns(partition):
+                running = status.running.get(partition)
+                place = f" at offset {running.position}" if running is not None else ""
+                again = f"the next try is in {failure.next_s:.0f} s" if failure.next_s else "the next try is under way"
+                tries = f"failed {counted(failure.tries, 'time')}; {again}"
+                found.append(Reason(f"{owner} cannot process it{place}: {failure.why} ({tries})", (partition,)))
+    return tuple(found)
 
 
 def blockers(view: TopicView, world: World) -> dict[str, str]:

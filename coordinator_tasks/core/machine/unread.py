@@ -76,7 +76,9 @@ def _on_the_way(
     for partition, each in waited.items():
         if not any(_runs(consumer, view.topic, partition, node, world, policy) for consumer, _ in each):
             why = joined(missing for _, missing in each) or "a plan is due"
-            yield partition, f"{why}; see its log, and isolate it if it is dead"
+            answers = any(_word(consumer, view.topic, node, world) for consumer, _ in each)
+            remedy = "see its reports in `status`" if answers else "see its log, and isolate it if it is dead"
+            yield partition, f"{why}; {remedy}"
 
 
 def _word(consumer: str, topic: str, node: TopicNode, world: World) -> TopicStatus | None:

@@ -43,7 +43,7 @@ class Explanation:
 
     `moves`: about moved partitions; `stays`: about partitions that stay or have no owner (not kept in the history). For
     a reset of offsets: `was_at` = partition → committed offset before the reset, if any; `undoes` = the rebalance of
-    the earlier reset that this reset reverts.
+    the earlier reset that this reset reverts. `waits`: what owners cannot process (not kept in the history).
     """
 
     strategy: str
@@ -53,6 +53,7 @@ class Explanation:
     stays: tuple[Reason, ...] = ()
     was_at: Mapping[int, int] = field(default_factory=dict)
     undoes: str = ""
+    waits: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import causes, machine, recovery
-from coordinator_tasks.core.machine.confirm import blockers, failing
+from coordinator_tasks.core.machine.confirm import blockers, failing, waiting
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.presence import presence
@@ -162,7 +162,9 @@ def explain(c: Coordinator, topic: str) -> Explanation:
         raise problems[topic]
     still = replace(c, policy=replace(c.policy, settle_s=0.0, settle_max_s=0.0))
     snapshot = _together(still, snapshot, list(views.values()), problems, always=frozenset({topic}))
-    found = machine.explain(_effective(c, views[topic]), snapshot.world_of(topic), c.policy)
+    world = snapshot.world_of(topic)
+    found = machine.explain(_effective(c, views[topic]), world, c.policy)
+    found = replace(found, waits=waiting(views[topic], world))
     return replace(found, summary=f"{_FROZEN}{found.summary}") if config.frozen else found
 
 

@@ -1,6 +1,7 @@
 """The command line on the fakes: what a person reads, what a program reads, and the exit codes."""
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ from coordinator_tasks.core.model import (
     Release,
     RunningPartition,
     Silence,
+    StartRule,
     Token,
     TopicNode,
     TopicStatus,
@@ -39,6 +41,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.protocol import holding
+from coordinator_tasks.core.protocol.fence import Bounds, NoStart, start_position
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.fleet import record_end
 from coordinator_tasks.service.plan import transitions
@@ -412,6 +415,11 @@ def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer
         assert "consumer-a" in error
     (found,) = json.loads(run("topics", "--json")[1])
     assert found["failing"] == ["consumer-a cannot process partition 3: ValueError: bad record"]
+    waits = r"waits 3: consumer-a cannot process it at offset \d+: ValueError: bad record \(failed 4 times; the next try is in 3 s\)"
+    assert re.search(waits, run("explain", "orders")[1])
+    assert re.search(waits, run("explain", "orders", "--partition", "3")[1])
+    assert "waits" not in run("explain", "orders", "--partition", "2")[1]
+    assert "waits,3,consumer-a cannot process it" in run("explain", "orders", "-o", "csv")[1]
 
 
 def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_something(run: Run, site: Site) -> None:
@@ -535,6 +543,16 @@ def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site)
     assert "partition 0 continues at 50" in " ".join(run("history", "orders")[1].split())
     code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "x")
     assert (code, "'noon' is no position" in error) == (2, True)
+
+
+def test_the_remedy_for_a_partition_without_a_start_is_a_command_that_gives_it_one(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    with pytest.raises(NoStart) as refused:
+        start_position(1, None, None, "", StartRule.NONE, 3, Bounds(0, 50))
+    command = str(refused.value).partition("choose its first offset: ")[2]
+    code, _, error = run(*command.replace("TOPIC", "orders").replace("WHY", "new").split())
+    assert (code, error) == (0, "")
+    assert {p: seek.offset for p, seek in node_of(site).seeks.items()} == {1: 0}
 
 
 def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:

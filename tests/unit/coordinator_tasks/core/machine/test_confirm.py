@@ -81,7 +81,7 @@ def test_a_closed_partition_needs_no_live_query() -> None:
             replace(STATUS, running={0: replace(RUNS, token=Token(7, 2))}), "older holding", id="another holding"
         ),
         pytest.param(
-            replace(STATUS, running={0: replace(RUNS, started=False)}), "not yet committed", id="no start yet"
+            replace(STATUS, running={0: replace(RUNS, started=False)}), "or a batch is under way", id="no start yet"
         ),
     ],
 )

@@ -46,6 +46,16 @@ def test_what_is_on_its_way_is_unread_when_no_possible_owner_has_run_it_for_long
     assert all("does not answer" in why and "isolate it if it is dead" in why for why in found.values())
 
 
+def test_a_taker_that_answers_and_does_not_start_is_asked_for_its_reports_and_not_isolated() -> None:
+    scene = Scene().joins("a")
+    scene.step()
+    scene.acts("a", runs=())
+    assert in_flight(scene)
+    found = of(late(scene))
+    assert found
+    assert all(why.endswith("; see its reports in `status`") and "isolate" not in why for why in found.values()), found
+
+
 def test_a_last_batch_of_hours_is_read(moving: Scene) -> None:
     assert in_flight(moving)
     assert of(late(moving)) == {}, "the givers say that they run them"
