@@ -129,6 +129,7 @@ def traces(
         for member in subscribers
     }
     evidence.update(_unread(view, world, policy))
+    evidence.update(_of_unknown(view, world))
     evidence.update(
         Trace(Kind.INTRUDER, -1, consumer, reason) for consumer, reason in sorted(doubted(view, world, policy).items())
     )
@@ -185,6 +186,18 @@ def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
     owners = view.node.assignments if view.node is not None else {}
     for partition, why in unread(view, world, policy).items():
         yield Trace(Kind.NO_OWNER, partition, owners.get(partition, ""), why)
+
+
+def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
+    """Yield partitions that wait for a consumer without a trace in ZooKeeper: a commit named the consumer as the owner."""
+    known = world.members.keys() | world.claims.keys() | world.unclear.keys()
+    for consumer, partitions in (view.state.to_close if view.state is not None else {}).items():
+        if consumer not in known:
+            text = (
+                f"a commit names {consumer} as the owner, ZooKeeper knows no such consumer, and the partition waits until {consumer} "
+                "is isolated: a foreign client with a forged token, or a consumer that ZooKeeper has lost"
+            )
+            yield from (Trace(Kind.INTRUDER, partition, consumer, text) for partition in partitions)
 
 
 def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:

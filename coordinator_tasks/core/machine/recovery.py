@@ -90,7 +90,7 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     objections: dict[str, str] = {}
     if node is not None and view.state is not None:
         objections = _objections(view, world)
-        cause = next(iter(objections.values()), "") or _of_commits(node, committed, commits)
+        cause = next(iter(objections.values()), "") or _of_commits(node, commits, world)
         if not cause:
             return None
     else:
@@ -244,10 +244,20 @@ def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: M
     return ""
 
 
-def _of_commits(node: TopicNode, newest: int, commits: Mapping[int, _Commit]) -> str:
-    """Return how the commits contradict the node; empty if they agree."""
-    if newest > node.epoch:
-        return f"ZooKeeper was restored: epoch {newest} was committed, stored is {node.epoch}"
+def _of_commits(node: TopicNode, commits: Mapping[int, _Commit], world: World) -> str:
+    """Return how the commits contradict the node; empty if they agree.
+
+    An unregistered committer may be a lost consumer after a restore, or a foreign client with a forged token.
+    """
+    newest = max(commits, key=lambda partition: commits[partition].token.epoch, default=-1)
+    if newest >= 0 and commits[newest].token.epoch > node.epoch:
+        owner, epoch = commits[newest].owner, commits[newest].token.epoch
+        if owner in world.members:
+            return f"ZooKeeper was restored: epoch {epoch} was committed, stored is {node.epoch}"
+        return (
+            f"ZooKeeper was restored, or a foreign client commits with the group: {owner}, which is not registered, committed "
+            f"partition {newest} under epoch {epoch}, stored is {node.epoch}"
+        )
     for partition, one in sorted(commits.items()):
         if _bars(node, partition, one.token):
             life = f"epoch {one.token.epoch} of generation {one.token.generation}"

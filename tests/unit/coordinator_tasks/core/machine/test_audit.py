@@ -270,6 +270,18 @@ def test_without_kafkas_answer_the_commits_are_left_out(scene: Scene) -> None:
     assert audited(scene) == []
 
 
+def test_a_partition_that_waits_for_a_forged_owner_is_the_intruder_s(scene: Scene) -> None:
+    (taken, *_) = scene.owned["b"]
+    commit(scene, taken, owner="zz", token=Token(99, 7, "g1"))
+    scene.step()
+    assert scene.state is not None and taken in scene.state.to_close["zz"]
+    (one,) = (found for found in audited(scene) if found.who == "zz")
+    assert (one.code, one.partitions, one.alarm) == ("KPC-082", (taken,), True)
+    assert "a commit names zz as the owner, ZooKeeper knows no such consumer" in one.says
+    scene.joins("zz")
+    assert not [found for found in audited(scene) if "no such consumer" in found.says]
+
+
 def test_a_client_that_subscribes_with_the_group_is_an_intruder(scene: Scene) -> None:
     (one,) = audited(scene, subscribers=("tool at 10.0.0.7",))
     assert (one.code, one.partitions) == ("KPC-082", ())
