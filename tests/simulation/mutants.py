@@ -918,7 +918,7 @@ MUTANTS = (
     ),
     Mutant(
         "_of_commits",
-        "if newest > node.epoch:",
+        "if newest >= 0 and commits[newest].token.epoch > node.epoch:",
         "if False:",
         "a committed epoch above the stored one is recovered from",
     ),

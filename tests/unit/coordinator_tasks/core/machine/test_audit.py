@@ -274,7 +274,8 @@ def test_a_partition_that_waits_for_a_forged_owner_is_the_intruder_s(scene: Scen
     (taken, *_) = scene.owned["b"]
     commit(scene, taken, owner="zz", token=Token(99, 7, "g1"))
     scene.step()
-    assert scene.state is not None and taken in scene.state.to_close["zz"]
+    assert scene.state is not None
+    assert taken in scene.state.to_close["zz"]
     (one,) = (found for found in audited(scene) if found.who == "zz")
     assert (one.code, one.partitions, one.alarm) == ("KPC-082", (taken,), True)
     assert "a commit names zz as the owner, ZooKeeper knows no such consumer" in one.says
