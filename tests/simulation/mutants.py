@@ -1377,7 +1377,7 @@ MUTANTS = (
     ),
     Mutant(
         "rollback.placed",
-        "wanted is None or why_over(wanted, able, now)",
+        "wanted is None or ended(wanted, able, now) is not None",
         "wanted is None",
         "a roll back that is over gives nobody anything",
     ),
@@ -1385,12 +1385,12 @@ MUTANTS = (
         "Planning._fixed", "self._placed | self._pins", "self._pins | self._placed", "a pin comes before a roll back"
     ),
     Mutant(
-        "rollback.why_over",
+        "rollback.ended",
         "if able.get(c) != wanted.targets.get(c)",
         "if c not in able",
         "a newcomer is a change of membership, and ends a roll back",
     ),
-    Mutant("rollback.why_over", "now >= wanted.at + wanted.for_s", "False", "a roll back for a time ends"),
+    Mutant("rollback.ended", "now >= wanted.at + wanted.for_s", "False", "a roll back for a time ends"),
     Mutant(
         "Deciding._due",
         "self.view = replace(self.view, config=replace(config, rollback=None))",

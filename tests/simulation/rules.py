@@ -267,7 +267,7 @@ class Rules:
 
     def state_id(self, state: TopicState) -> int:
         """The number of a state like this one, whatever its rebalance is called and its cause is told as."""
-        told = replace(state, rebalance="r" if state.rebalance else "", cause="")
+        told = replace(state, rebalance="r" if state.rebalance else "", cause="", causes=())
         return self._number(("state", repr(told)), told, self.states)
 
     def releases_id(self, releases: tuple[Release, ...]) -> int:

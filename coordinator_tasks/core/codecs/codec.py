@@ -5,6 +5,7 @@ added to a known version; only the coordinator writes topic nodes, so nothing is
 """
 
 from coordinator_tasks.core.codecs import kinds
+from coordinator_tasks.core.codecs.cause_codec import CAUSES, with_former_causes
 from coordinator_tasks.core.codecs.packed import PACKED_VERSION, is_packed, packed, unpacked
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.fleet.fetch_properties import usable
@@ -89,7 +90,7 @@ _RELEASE = Shape(
     },
 )
 _STATE = Shape(
-    TopicState,
+    with_former_causes(TopicState),
     {
         "state": Item("state", kinds.choice(State)),
         "toStart": Item("to_start", kinds.by_name(kinds.PARTITIONS)),
@@ -103,6 +104,7 @@ _STATE = Shape(
         "planned": Item("planned", kinds.TEXT, ""),
         "restarts": Item("restarts", kinds.by_name(kinds.NUMBER)),
         "recovered": Item("recovered", kinds.by_name(kinds.REALS), sparse=True),
+        "causes": CAUSES,
     },
 )
 _ROLLBACK = Shape(

@@ -66,7 +66,9 @@ The state of the topic; a missing node means Initial.
 `epochs` | partition → epoch of the plan behind the entry. A write for other partitions leaves the confirmation valid
 `rebalance` | name of the rebalance, from the first plan until Stable; connects further runs and the history
 `since`, `began` | when this state, and this rebalance, began (seconds since 1970): for durations and `stuck_after_s`
-`cause` | a sentence, shown everywhere
+`cause` | the causes in one sentence, shown everywhere
+`causes`: `kind`, `names`, `partitions`, `by`, `why`, `ending`, `amount` | the causes; `kind` says which of the other fields there are
+    (`CauseKind` in `core/model/cause.py`). Missing if `cause` is a sentence of another kind, and in records of earlier versions
 `targets` | consumer → incarnation of the last plan. A difference causes the next plan: level-triggered, no event has to be
     remembered
 `planned` | digest of all other input of the last plan. A changed strategy, pin, pause or attribute is noticed the same way
@@ -185,6 +187,7 @@ A record per transition, written by the transition's own transaction. At least 1
 `lasted`, `rebalanceLasted` | in the former state; the whole rebalance
 `moves` | `kind`, `from`, `to`, `partitions`
 `confirmed`, `counts`, `digest`, `incarnations` | incarnations: consumer → the incarnation with the grant
+`causes` | as in `state/[TOPIC]`
 `unasked` | an unrequested cause: a consumer was lost, or is back afterwards; missing = requested, so the record does not count as flapping
 `plan` | if a strategy was asked: its `strategy`, a digest of all its `inputs`, a `summary`, and `reasons` (`text`, `partitions` as
     `0-3,7`) of the moves that fit into 2 % of the transaction, largest first

@@ -2,9 +2,15 @@
 
 import re
 
-from coordinator_tasks.core.model import DrainKind, DrainOwner
+from coordinator_tasks.core.model import Cause, CauseKind, DrainKind, DrainOwner, Ending
 
 _SHRUNK = re.compile(r"(?:shrink|undo) to \d+ consumers?: ")
+_ON = "goes on: "
+_NEXT = re.compile(r"; (?=(?:joined|draining|isolated|gone|no longer a target): |and \d|the roll back )")
+_ENDINGS = {one.value: one for one in Ending}
+_GONE = re.compile(r"gone: (\S+) \((\w+)(?:, restart planned by ([^:]+))?(?:: (.+))?\)")
+_BY = re.compile(r"(draining|isolated): (\S+) \(by ([^:]+)(?:: (.+))?\)")
+_JOINED, _DROPPED = re.compile(r"joined: (.+)"), re.compile(r"no longer a target: (\S+)")
 
 
 def former_owner(by: str, why: str, incarnation: int) -> DrainOwner:
@@ -20,3 +26,24 @@ def former_owner(by: str, why: str, incarnation: int) -> DrainOwner:
     if why.startswith(upgrade):
         return DrainOwner(DrainKind.UPGRADE, by, why.removeprefix(upgrade))
     return DrainOwner(DrainKind.GROWTH if _SHRUNK.match(why) else DrainKind.PERSON)
+
+
+def former_causes(cause: str) -> tuple[Cause, ...]:
+    """Return the causes of a stored transition without `causes`; a sentence that the pages do not word anew stays."""
+    on = (Cause(CauseKind.CONTINUED),) if cause.startswith(_ON) else ()
+    rest = cause.removeprefix(_ON)
+    return (*on, *map(_former_cause, _NEXT.split(rest))) if rest else ()
+
+
+def _former_cause(text: str) -> Cause:
+    if found := _GONE.fullmatch(text):
+        consumer, how, by, why = found.groups("")
+        return Cause(CauseKind.GONE, (consumer,), by=by, why=why, ending=_ENDINGS.get(how))
+    if found := _BY.fullmatch(text):
+        kind, consumer, by, why = found.groups("")
+        return Cause(CauseKind(kind), (consumer,), by=by, why=why)
+    if found := _JOINED.fullmatch(text):
+        return Cause(CauseKind.JOINED, tuple(found[1].split(", ")))
+    if found := _DROPPED.fullmatch(text):
+        return Cause(CauseKind.DROPPED, (found[1],))
+    return Cause(CauseKind.TOLD, why=text)

@@ -5,6 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
+from coordinator_tasks.core.codecs.cause_codec import CAUSES, with_former_causes
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.model import (
     Actor,
@@ -21,14 +22,6 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields, dump
-from coordinator_tasks.core.text.partition_text import numbers, ranges
-
-
-def _read_ranges(fields: Fields, name: str) -> tuple[int, ...]:
-    try:
-        return numbers(fields.text(name))
-    except ValueError as error:
-        raise fields.bad(name, str(error)) from error
 
 
 def _write_moves(moves: Iterable[Move]) -> list[dict[str, Any]]:
@@ -51,9 +44,7 @@ def _read_moves(fields: Fields, name: str) -> tuple[Move, ...]:
     return tuple(sorted(moves, key=lambda move: move.partition))
 
 
-_REASON = Shape(
-    Reason, {"text": Item("text", kinds.TEXT), "partitions": Item("partitions", Kind(_read_ranges, ranges))}
-)
+_REASON = Shape(Reason, {"text": Item("text", kinds.TEXT), "partitions": Item("partitions", kinds.RANGES)})
 _REASONS = Kind(
     lambda fields, name: tuple(_REASON.read(one) for one in fields.objects(name)),
     lambda reasons: [_REASON.write(one) for one in reasons],
@@ -165,7 +156,7 @@ def _read_pauses(fields: Fields, name: str) -> Pauses:
 
 
 _RECORD = Shape(
-    Record,
+    with_former_causes(Record),
     {
         "topic": Item("topic", kinds.TEXT),
         "from": Item("source", kinds.choice(State)),
@@ -186,6 +177,7 @@ _RECORD = Shape(
         "plan": Item("plan", kinds.optional(_PLAN.nested), sparse=True),  # missing in records of earlier releases
         "pauses": Item("pauses", kinds.optional(Kind(_read_pauses, _write_pauses)), sparse=True),
         "unasked": Item("unasked", kinds.FLAG, False, sparse=True),
+        "causes": CAUSES,
     },
 )
 

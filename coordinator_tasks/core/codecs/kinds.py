@@ -8,6 +8,7 @@ from coordinator_tasks.core.codecs.shape import Kind
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.names import number_of, partition_of
 from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields
+from coordinator_tasks.core.text.partition_text import numbers, ranges
 
 TEXT, TEXTS = Kind(Fields.text), Kind(Fields.texts, list)
 COUNT, NUMBER, GENERATION, FLAG = Kind(Fields.count), Kind(Fields.number), Kind(Fields.generation), Kind(Fields.flag)
@@ -15,6 +16,17 @@ REAL, REALS, TIME = Kind(Fields.real), Kind(Fields.reals, list), Kind(Fields.tim
 SPAN = Kind(lambda fields, name: fields.real(name, most=MAX_SPAN_S))
 PARTITIONS = Kind(Fields.partitions, list)
 PARTITION_SET = Kind(lambda fields, name: frozenset(fields.partitions(name)), sorted)
+
+
+def _ranges(fields: Fields, name: str) -> tuple[int, ...]:
+    try:
+        return numbers(fields.text(name))
+    except ValueError as error:
+        raise fields.bad(name, str(error)) from error
+
+
+RANGES = Kind(_ranges, ranges)
+"""Partitions as `0-3,7`."""
 
 
 def choice(kind: type[StrEnum]) -> Kind:

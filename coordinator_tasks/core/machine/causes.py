@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -10,10 +10,10 @@ from coordinator_tasks.core.machine import restarts, rollback, split
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, configured
 from coordinator_tasks.core.machine.presence import absent_until, presence
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
-from coordinator_tasks.core.model import Draining, MoveKind, State, TopicNode, TopicState
-from coordinator_tasks.core.text.partition_text import because, joined, noun, shown
+from coordinator_tasks.core.model import Cause, CauseKind, Draining, MoveKind, State, TopicNode, TopicState
+from coordinator_tasks.core.text import cause_text
+from coordinator_tasks.core.text.partition_text import joined, noun, shown
 
-CHANGED = "consumers, their attributes, partitions or the configuration changed"
 REMOVED = "the topic was removed, and nobody runs anything of it"
 
 
@@ -24,10 +24,18 @@ class Due:
     `joined`, `left`: the consumers of these events.
     """
 
-    text: str
+    causes: tuple[Cause, ...]
     events_at: tuple[float, ...] = ()
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the causes in words."""
+        return cause_text.said(self.causes)
+
+
+_CONFIGURED = Cause(CauseKind.CONFIGURED)
 
 
 def hold(view: TopicView) -> str:
@@ -82,31 +90,29 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[str]) -> str:
-    """Return the cause of an immediate placement: lost owners, vanished partitions, or partitions without an owner."""
+def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[str]) -> tuple[Cause, ...]:
+    """Return the causes of an immediate placement: lost owners, vanished partitions, or partitions without an owner."""
     if lost:
-        return joined(_of_loss(consumer, view, world) for consumer in sorted(lost))
+        return cause_text.kept(_of_loss(consumer, view, world) for consumer in sorted(lost))
     if view.node is not None and view.node.topic_id != view.config.topic_id:
-        return f"the topic was recreated in Kafka: id {view.config.topic_id}, was {view.node.topic_id}"
-    vanished = [m.partition for m in draft.moves if m.kind is MoveKind.STOP]
+        return (Cause(CauseKind.RECREATED, (view.config.topic_id, view.node.topic_id)),)
+    vanished = tuple(m.partition for m in draft.moves if m.kind is MoveKind.STOP)
     if vanished:
-        return f"no longer in Kafka: {listed(vanished)}"
+        return (Cause(CauseKind.VANISHED, partitions=vanished),)
     state = view.state
     if state is not None and state.targets:
-        unowned = [m.partition for m in draft.moves]
-        return f"{noun(unowned)} without an owner: {shown(unowned)}"
-    return f"consumers to take partitions: {shown(sorted({m.taker for m in draft.moves}))}"
+        return (Cause(CauseKind.UNOWNED, partitions=tuple(m.partition for m in draft.moves)),)
+    return (Cause(CauseKind.TAKERS, tuple(sorted({m.taker for m in draft.moves}))),)
 
 
-def _of_loss(consumer: str, view: TopicView, world: World) -> str:
+def _of_loss(consumer: str, view: TopicView, world: World) -> Cause:
     # The lost incarnation, by the stored node: the draft may already grant partitions to the successor.
     incarnation = view.node.incarnations.get(consumer, 0) if view.node is not None else 0
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
-        return f"isolated: {consumer} (by {life.isolation.by}{because(life.isolation.why)})"
-    how = life.ending.value if life.ending is not None else "unknown"
-    planned = f", restart planned by {life.restart.by}" if life.restart is not None else ""
-    return f"gone: {consumer} ({how}{planned}{because(life.reason or (life.restart.why if life.restart else ''))})"
+        return Cause(CauseKind.ISOLATED, (consumer,), by=life.isolation.by, why=life.isolation.why)
+    by, why = (life.restart.by, life.restart.why) if life.restart is not None else ("", "")
+    return Cause(CauseKind.GONE, (consumer,), by=by, why=life.reason or why, ending=life.ending)
 
 
 def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able: Mapping[str, int]) -> Due | None:
@@ -116,7 +122,7 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
         return None
     if config.removed:
         held = bool(draft.assignments or draft.to_start or draft.handoff)
-        return Due("the topic was removed from the coordinator") if held or not node.removed else None
+        return Due((Cause(CauseKind.REMOVED),)) if held or not node.removed else None
     current = digest(view, world, able)
     # Every transition writes the node with the current configuration, but the digest stays that of the last plan. So
     # the node is compared too.
@@ -124,16 +130,17 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     # A removed or recreated topic runs nowhere, so do not wait for Stable.
     changed = changed or node.removed or node.topic_id != config.topic_id
     if config.frozen:
-        return Due(_paused(view) or "configuration changed") if changed else None
+        return Due(_paused(view) or (_CONFIGURED,)) if changed else None
     new = sorted(c for c, i in able.items() if state.targets.get(c) != i)
     left = sorted(state.targets.keys() - able.keys() - restarts.away(view, world).keys() | _to_drain(world, draft))
     if new or left:
         return Due(_membership(new, left, world), _events(new, left, world), tuple(new), tuple(left))
     if changed:
-        reason = "; ".join(filter(None, (_paused(view), _pinned(view, able), _rolled_back(view, able), _split(view))))
-        return Due(reason or CHANGED)
+        found = (*_paused(view), *_pinned(view, able), *_rolled_back(view, able), *_split(view))
+        return Due(found or (Cause(CauseKind.CHANGED),))
     if not state.planned and state.state is State.STABLE and not draft.in_flight():
-        return Due(f"goes on: {state.cause.removeprefix('goes on: ')}")
+        before = (one for one in state.causes if one.kind is not CauseKind.CONTINUED)
+        return Due((Cause(CauseKind.CONTINUED), *before))
     return None
 
 
@@ -146,59 +153,60 @@ def _to_drain(world: World, draft: Draft) -> set[str]:
     return {life.consumer for life in lives if life.draining is not None and life.registered}
 
 
-def reconfigured(view: TopicView) -> str:
-    """Return the changes of configuration unseen by consumers and without need of a plan, in words; empty if there are
-    none.
-    """
+def reconfigured(view: TopicView) -> tuple[Cause, ...]:
+    """Return the changes of configuration unseen by consumers and without need of a plan."""
     node, config = view.node, view.config
     if node is None or config.removed or node.topic_id != config.topic_id or configured(node) == configured(config):
-        return ""
-    return _paused(view) or "configuration changed"
+        return ()
+    return _paused(view) or (_CONFIGURED,)
 
 
-def _paused(view: TopicView) -> str:
-    """Return the partitions paused or resumed since the node was written, in words; empty if there are none."""
+def _paused(view: TopicView) -> tuple[Cause, ...]:
+    """Return the partitions paused or resumed since the node was written."""
     before, after = view.node.paused if view.node is not None else frozenset(), view.config.paused
-    parts = [("paused", sorted(after - before)), ("resumed", sorted(before - after))]
-    return "; ".join(f"{what}: {listed(partitions)}" for what, partitions in parts if partitions)
+    parts = [(CauseKind.PAUSED, after - before), (CauseKind.RESUMED, before - after)]
+    return tuple(Cause(kind, partitions=tuple(sorted(partitions))) for kind, partitions in parts if partitions)
 
 
-def _pinned(view: TopicView, able: Collection[str]) -> str:
-    """Return the partitions pinned to a consumer other than the owner, in words; empty if there are none."""
+def _pinned(view: TopicView, able: Collection[str]) -> tuple[Cause, ...]:
+    """Return the partitions pinned to a consumer other than the owner."""
     owners = view.node.assignments if view.node is not None else {}
     moving = by_consumer(
         (consumer, p) for p, consumer in view.config.pins.items() if consumer in able and owners.get(p) != consumer
     )
-    return joined(f"pinned to {consumer}: {listed(partitions)}" for consumer, partitions in moving.items())
+    return cause_text.kept(
+        Cause(CauseKind.PINNED, (consumer,), tuple(partitions)) for consumer, partitions in moving.items()
+    )
 
 
-def _rolled_back(view: TopicView, able: Collection[str]) -> str:
-    """Return the roll back, with author and reason, if partitions have to move for the roll back; else an empty text."""
+def _rolled_back(view: TopicView, able: Collection[str]) -> tuple[Cause, ...]:
+    """Return the roll back if partitions have to move for the roll back."""
     wanted, owners = view.config.rollback, view.node.assignments if view.node is not None else {}
     if wanted is None or all(
         owners.get(p) == consumer for p, consumer in wanted.assignments.items() if consumer in able
     ):
-        return ""
-    return rollback.said(wanted)
+        return ()
+    return (rollback.cause(wanted),)
 
 
-def _split(view: TopicView) -> str:
-    """Return the upgrade's split in words if an owner is on the wrong side; else an empty text."""
+def _split(view: TopicView) -> tuple[Cause, ...]:
+    """Return the upgrade's split if an owner is on the wrong side."""
     wanted, owners = view.config.split, view.node.assignments if view.node is not None else {}
     if wanted is None or all((owner in wanted.consumers) == (p in wanted.partitions) for p, owner in owners.items()):
-        return ""
-    return split.said(wanted)
+        return ()
+    return (split.cause(wanted),)
 
 
-def _membership(new: list[str], left: list[str], world: World) -> str:
-    parts = []
-    for consumer in left:
-        draining = _draining(consumer, world)
-        if draining is not None:
-            parts.append(f"draining: {consumer} (by {draining.by}{because(draining.why)})")
-        else:
-            parts.append(f"no longer a target: {consumer}")
-    return "; ".join(filter(None, [f"joined: {shown(new)}" if new else "", joined(parts)]))
+def _membership(new: list[str], left: list[str], world: World) -> tuple[Cause, ...]:
+    joined_now = (Cause(CauseKind.JOINED, tuple(new)),) if new else ()
+    return (*joined_now, *cause_text.kept(_of_left(consumer, world) for consumer in left))
+
+
+def _of_left(consumer: str, world: World) -> Cause:
+    draining = _draining(consumer, world)
+    if draining is None:
+        return Cause(CauseKind.DROPPED, (consumer,))
+    return Cause(CauseKind.DRAINING, (consumer,), by=draining.by, why=draining.why)
 
 
 def _draining(consumer: str, world: World) -> Draining | None:
@@ -271,7 +279,7 @@ def undrained(view: TopicView, world: World, draft: Draft) -> str:
         c: sorted(p for p, owner in draft.assignments.items() if owner == c) for c in sorted(_to_drain(world, draft))
     }
     reasons = {c: "what it runs is not known" if c in unknown else why for c in kept}
-    return joined(f"{c} drains and keeps {listed(kept[c])}: {reasons[c]}" for c in kept)
+    return joined(f"{c} drains and keeps {cause_text.listed(kept[c])}: {reasons[c]}" for c in kept)
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
@@ -289,8 +297,3 @@ def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> st
     until = "a person isolates it" if policy.hold_absent else silent
     text = f"incarnation {incarnation} is absent: it keeps its partitions until its end is known, or {until}"
     return text if life.member is None else f"{text}; incarnation {life.member.incarnation} gets nothing before"
-
-
-def listed(partitions: Sequence[int]) -> str:
-    """Return `partition 7` or `partitions 0, 1 and 2 more`: cut after ten."""
-    return f"{noun(partitions)} {shown(partitions)}"

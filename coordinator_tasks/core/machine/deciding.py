@@ -18,6 +18,8 @@ from coordinator_tasks.core.model import (
     PROPERTIES,
     SEEKS,
     Actor,
+    Cause,
+    CauseKind,
     Ending,
     Member,
     MoveKind,
@@ -26,7 +28,8 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicState,
 )
-from coordinator_tasks.core.text.partition_text import agreed, joined, shown
+from coordinator_tasks.core.text.cause_text import listed, said
+from coordinator_tasks.core.text.partition_text import agreed, joined
 
 
 class Deciding:
@@ -50,7 +53,7 @@ class Deciding:
         self.state = view.state or TopicState(State.INITIAL)
         self.draft = draft or draft_of(view, world.fresh)
         self.relies_on: frozenset[str] = frozenset()
-        self.ended = ""  # why a roll back is over, if this plan ends the roll back
+        self.ended: Cause | None = None  # of a roll back, if this plan ends the roll back
 
     def run(self, steps: frozenset[Step]) -> Decision:
         decision = self._lost_or_unowned()
@@ -108,7 +111,7 @@ class Deciding:
         self.planning(able).place()
         if not touched and not self.draft.moves:
             return None
-        cause = causes.of_placement(self.view, self.world, self.draft, self.relies_on)
+        found = causes.of_placement(self.view, self.world, self.draft, self.relies_on)
         kept = {c: i for c, i in self.state.targets.items() if c not in lost}
         # Partitions returned after a planned restart were not shared among all consumers.
         restarted = restarts.back({c: able[c] for c in lost if c in able}, self.world)
@@ -122,7 +125,7 @@ class Deciding:
         ended = [(c, granted.get(c, 0)) for c in self.relies_on]
         joined = () if ended else {move.taker for move in self.draft.moves}
         unasked = churn.unasked(joined, ended, self.world, self.policy)
-        return self.write(self._signal_of_loss(), cause, targets=counted, planned=planned, unasked=unasked)
+        return self.write(self._signal_of_loss(), found, targets=counted, planned=planned, unasked=unasked)
 
     def _leave_former_topic(self) -> None:
         """Restart the pending hand-offs of a recreated topic without their old offsets."""
@@ -173,7 +176,7 @@ class Deciding:
         if everything:
             signal = Signal.ALL_CLOSED if self.draft.to_start else Signal.CLOSED_FOR_GOOD
         confirmed = by_consumer([(c, p) for p, owners in free.items() for c in owners])
-        return self.write(signal, self.state.cause, confirmed=confirmed)
+        return self.write(signal, self.state.causes, confirmed=confirmed)
 
     def _goes_to_one_on_its_way_out(self, partition: int) -> bool:
         """Return whether the taker closes for a planned restart.
@@ -197,7 +200,7 @@ class Deciding:
         confirmed = by_consumer([(c, p) for p, c in self.draft.to_start.items() if p not in waiting])
         self.draft.to_start.clear()
         self.draft.epochs.clear()
-        return self.write(Signal.ALL_STARTED, self.state.cause, confirmed=confirmed, same_node=True)
+        return self.write(Signal.ALL_STARTED, self.state.causes, confirmed=confirmed, same_node=True)
 
     def _waiting(self) -> set[int]:
         """Return the partitions whose start waits for a planned restart: the next process starts them, under a new
@@ -226,13 +229,13 @@ class Deciding:
         moved = bool(self.draft.moves)
         waited = {c: i for c, i in self.state.targets.items() if c in restarts.away(self.view, self.world)}
         counted = dict(self.state.targets) if self.view.config.frozen else waited | able
-        same = not moved and not self.ended and counted == self.state.targets and self._same_for_consumers()
+        same = not moved and self.ended is None and counted == self.state.targets and self._same_for_consumers()
         if same and not self._is_noted(planned):
             return self._restart() or self._plain_again()  # the plan would be the same
         left = [(c, self.state.targets.get(c, self.draft.incarnations.get(c, 0))) for c in due.left]
         written = self.write(
             signal_of_plan(self.draft),
-            due.text,
+            due.causes,
             targets=counted,
             planned=planned,
             restarts={},
@@ -265,7 +268,7 @@ class Deciding:
         packed = self.view.packed and self.state.state is State.STABLE
         if not packed or not older or packing.needs_packing(self.view, self.policy):
             return None
-        return self.write(signal_of_plan(self.draft), f"read in the plain form only: {shown(older)}")
+        return self.write(signal_of_plan(self.draft), (Cause(CauseKind.PLAIN, tuple(older)),))
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
         """Return the trigger of a plan. An expired roll back is dropped from the configuration, and the expiry is a
@@ -273,14 +276,14 @@ class Deciding:
         """
         config = self.view.config
         if config.rollback is not None and self.view.node is not None and not config.removed:
-            self.ended = rollback.why_over(config.rollback, able, self.world.now)
-        if not self.ended:
+            self.ended = rollback.ended(config.rollback, able, self.world.now)
+        if self.ended is None:
             return causes.of_plan(self.view, self.world, self.draft, self.state, able)
         self.view = replace(self.view, config=replace(config, rollback=None))
         due = causes.of_plan(self.view, self.world, self.draft, self.state, able)
-        if due is None or due.text == causes.CHANGED:
-            return causes.Due(self.ended)
-        return replace(due, text=f"{due.text}; {self.ended}")
+        if due is None or due.causes == (Cause(CauseKind.CHANGED),):
+            return causes.Due((self.ended,))
+        return replace(due, causes=(*due.causes, self.ended))
 
     def _leave_started(self) -> None:
         """Let started partitions move in a plan although other partitions have not started yet."""
@@ -312,9 +315,9 @@ class Deciding:
             return None
         planned = causes.digest(self.view, self.world, able) if complete else ""
         summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
-        cause = f"{'not even over all topics' if shared else 'loads have changed'}: {summary}"
+        cause = Cause(CauseKind.UNEVEN if shared else CauseKind.LOADS, why=summary)
         # A plan over all topics follows a change that another topic's record already counts as requested or not.
-        written = self.write(signal_of_plan(self.draft), cause, targets=able, planned=planned, unasked=not shared)
+        written = self.write(signal_of_plan(self.draft), (cause,), targets=able, planned=planned, unasked=not shared)
         return replace(written, may_wait=True)
 
     def question(self, *, always: bool = False) -> tuple[dict[int, str], Question | None]:
@@ -360,9 +363,9 @@ class Deciding:
                 for partition in missing:
                     self.draft.restart(partition)
         if self.draft.moves:
-            consumers = sorted({m.taker for m in self.draft.moves})
+            idle = Cause(CauseKind.NOT_RUNNING, tuple(sorted({m.taker for m in self.draft.moves})))
             signal = Signal.NOT_RUNNING if stable else Signal.PLANNED_STARTS
-            return self.write(signal, f"not running what it holds: {shown(consumers)}", restarts=restarts, unasked=True)
+            return self.write(signal, (idle,), restarts=restarts, unasked=True)
         return Decision(Verdict.HOLD, joined(tired.values()), blockers=tired) if tired and stable else None
 
     def _rest(self) -> Decision:
@@ -375,7 +378,7 @@ class Deciding:
             limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"
             return Decision(
                 Verdict.HOLD,
-                f"{causes.listed(unowned)} {agreed(len(unowned), 'has', 'have')} no owner: {limits}; start one that may have them, or change "
+                f"{listed(unowned)} {agreed(len(unowned), 'has', 'have')} no owner: {limits}; start one that may have them, or change "
                 "its limits, bans or zones",
             )
         if self.view.node is None:
@@ -391,7 +394,7 @@ class Deciding:
     def write(
         self,
         signal: Signal,
-        cause: str,
+        found: tuple[Cause, ...],
         *,
         confirmed: Mapping[str, tuple[int, ...]] | None = None,
         targets: Mapping[str, int] | None = None,
@@ -402,7 +405,7 @@ class Deciding:
         unasked: bool = False,
     ) -> Decision:
         """Return the decision to write the draft; `unasked`: the cause was not requested. Raises `TableBroken`."""
-        before, now = self.state, self.world.now
+        before, now, cause = self.state, self.world.now, said(found)
         node = node_of(self.draft, self.view.config)
         written = unless_same(self.view.node, node, same_node)
         fresh = before.state in (State.INITIAL, State.STABLE) or not before.rebalance
@@ -416,6 +419,7 @@ class Deciding:
             since_at=now,
             began_at=now if fresh else before.began_at,
             cause=cause,
+            causes=found,
             targets=dict(sorted((targets if targets is not None else before.targets).items())),
             planned=planned if planned is not None else before.planned,
             restarts=dict(restarts if restarts is not None else before.restarts),
@@ -429,7 +433,7 @@ class Deciding:
         return replace(
             decision,
             explanation=self.draft.explanation,
-            ends_rollback=bool(self.ended),
+            ends_rollback=self.ended is not None,
             pack_over=packing.pack_over(self.view, self.world, self.draft, self.policy),
         )
 
@@ -454,6 +458,7 @@ class Deciding:
             generation=node.generation,
             rebalance=state.rebalance,
             cause=state.cause,
+            causes=state.causes,
             actor=self.actor,
             at=state.since_at,
             lasted_s=max(0.0, state.since_at - before.since_at) if before.since_at else 0.0,

@@ -21,7 +21,8 @@ from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.question import Question
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
-from coordinator_tasks.core.model import SEEKS, Actor, Explanation, State
+from coordinator_tasks.core.model import SEEKS, Actor, Cause, CauseKind, Explanation, State
+from coordinator_tasks.core.text.cause_text import listed
 from coordinator_tasks.core.text.json_fields import MAX_COUNT
 from coordinator_tasks.core.text.partition_text import agreed, first, joined
 
@@ -84,9 +85,7 @@ def seek(
     moving = [p for p in sorted(offsets) if not draft.owners(p) <= {draft.assignments.get(p, "")}]
     if recovery.needed(view, world) is not None or touched or moving:
         which = (
-            f"{causes.listed(moving)} {agreed(len(moving), 'is', 'are')} being moved"
-            if moving
-            else "another plan goes first"
+            f"{listed(moving)} {agreed(len(moving), 'is', 'are')} being moved" if moving else "another plan goes first"
         )
         return Decision(Verdict.WAIT, f"{which}; ask again when topic {view.topic} is Stable")
     older = who_cannot_read(SEEKS, view.topic, world.members, draft.holders())
@@ -97,13 +96,13 @@ def seek(
         them = agreed(len(unknown), "it", "them")
         return Decision(
             Verdict.HOLD,
-            f"{causes.listed(unknown)} {agreed(len(unknown), 'is', 'are')} not in its list yet; `reconcile` or `run` finds {them} "
+            f"{listed(unknown)} {agreed(len(unknown), 'is', 'are')} not in its list yet; `reconcile` or `run` finds {them} "
             "in Kafka within a minute: ask again then, or name other partitions",
         )
     for partition, offset in sorted(offsets.items()):
         draft.seek(partition, offset)
     draft.kept = plan
-    return deciding.write(signal_of_plan(draft), plan.summary)
+    return deciding.write(signal_of_plan(draft), (Cause(CauseKind.TOLD, why=plan.summary),))
 
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
@@ -186,7 +185,7 @@ def _recover(
     planned = "" if adopted else causes.digest(view, world, able)
     return deciding.write(
         signal_of_plan(deciding.draft),
-        found.cause,
+        (Cause(CauseKind.TOLD, why=found.cause),),
         targets=able,
         planned=planned,
         objectors=found.objectors,

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from coordinator_tasks.core.assignors.explain import RolledBack
-from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import PlannedRestart
-from coordinator_tasks.core.text.partition_text import because
+from coordinator_tasks.core.text.partition_text import because, duration
 
 
 def said(restart: PlannedRestart) -> str:

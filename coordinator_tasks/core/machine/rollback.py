@@ -2,29 +2,30 @@
 
 from collections.abc import Iterable, Mapping
 
-from coordinator_tasks.core.model import Record, Rollback, State, TopicConfig
-from coordinator_tasks.core.text.partition_text import because, shown
+from coordinator_tasks.core.model import Cause, CauseKind, Record, Rollback, State, TopicConfig
+from coordinator_tasks.core.text import cause_text
+from coordinator_tasks.core.text.partition_text import duration
 
 
 def said(wanted: Rollback) -> str:
-    """Return the roll back in a sentence, for plans and the history."""
-    by = f" (by {wanted.by}{because(wanted.why)})" if wanted.by else because(wanted.why)
-    return f"rolled back to before rebalance {wanted.rebalance}{by}"
+    """Return the roll back in a sentence, for plans."""
+    return cause_text.of_one(cause(wanted))
 
 
-def why_over(wanted: Rollback, able: Mapping[str, int], now: float) -> str:
-    """Return why the roll back is over; empty while the roll back holds. `able`: consumer → incarnation, the targets
+def cause(wanted: Rollback) -> Cause:
+    """Return the roll back as a cause."""
+    return Cause(CauseKind.ROLLED_BACK, (wanted.rebalance,), by=wanted.by, why=wanted.why)
+
+
+def ended(wanted: Rollback, able: Mapping[str, int], now: float) -> Cause | None:
+    """Return the end of the roll back; `None` while the roll back holds. `able`: consumer → incarnation, the targets
     now.
     """
     if wanted.for_s:
         over = now >= wanted.at + wanted.for_s
-        return f"{_of(wanted)} has ended after {duration(wanted.for_s)}" if over else ""
+        return Cause(CauseKind.ROLLBACK_ENDED, (wanted.rebalance,), amount=wanted.for_s) if over else None
     changed = sorted(c for c in able.keys() | wanted.targets.keys() if able.get(c) != wanted.targets.get(c))
-    return f"{_of(wanted)} has ended with the change of membership: {shown(changed)}" if changed else ""
-
-
-def _of(wanted: Rollback) -> str:
-    return f"the roll back to before rebalance {wanted.rebalance}"
+    return Cause(CauseKind.ROLLBACK_ENDED, (wanted.rebalance, *changed)) if changed else None
 
 
 def until(wanted: Rollback) -> str:
@@ -34,15 +35,10 @@ def until(wanted: Rollback) -> str:
     return "until the next change of membership"
 
 
-def duration(seconds: float) -> str:
-    """Return a duration such as `90 s` or `30 min`."""
-    return f"{seconds / 60:g} min" if seconds % 60 == 0 else f"{seconds:g} s"
-
-
 def placed(config: TopicConfig, able: Mapping[str, int], now: float) -> dict[int, str]:
     """Return partition → consumer of the roll back, for consumers that are able to take partitions."""
     wanted = config.rollback
-    if wanted is None or why_over(wanted, able, now):
+    if wanted is None or ended(wanted, able, now) is not None:
         return {}
     return {p: c for p, c in wanted.assignments.items() if c in able}
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from coordinator_tasks.core.model import Split
-from coordinator_tasks.core.text.partition_text import named, shown
+from coordinator_tasks.core.model import Cause, CauseKind, Split
+from coordinator_tasks.core.text import cause_text
 
 Side: TypeAlias = tuple[tuple[int, ...], Mapping[str, int]]
 """Partitions, and the possible consumers for these partitions: consumer → incarnation."""
@@ -34,8 +34,10 @@ def kept(split: Split | None, owned: Mapping[int, str]) -> dict[int, str]:
 
 
 def said(split: Split) -> str:
-    """Return the split in a sentence, for plans, the history and the pages."""
-    names = shown(split.consumers)
-    if not split.partitions:
-        return f"upgrade of {split.app}: {names} may have none yet"
-    return f"upgrade of {split.app}: {named(split.partitions)} for {names} alone"
+    """Return the split in a sentence, for plans and the pages."""
+    return cause_text.of_one(cause(split))
+
+
+def cause(split: Split) -> Cause:
+    """Return the split as a cause."""
+    return Cause(CauseKind.SPLIT, split.consumers, tuple(sorted(split.partitions)), by=split.app)

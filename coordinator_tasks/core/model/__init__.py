@@ -4,6 +4,7 @@ Partition numbers, epochs and incarnations are `int`; times are seconds since 19
 `_at`; durations end in `_s`. JSON names and versions are in `codec`, paths in `names`.
 """
 
+from coordinator_tasks.core.model.cause import Cause, CauseKind
 from coordinator_tasks.core.model.consumer import (
     MAX_RESTART_S,
     Absence,
@@ -11,7 +12,6 @@ from coordinator_tasks.core.model.consumer import (
     Draining,
     DrainKind,
     DrainOwner,
-    Ending,
     Fleet,
     FleetVersion,
     IdClaim,
@@ -19,6 +19,7 @@ from coordinator_tasks.core.model.consumer import (
     Member,
     PlannedRestart,
 )
+from coordinator_tasks.core.model.ending import Ending
 from coordinator_tasks.core.model.history import (
     Actor,
     Amount,
@@ -83,6 +84,8 @@ __all__ = [
     "Answer",
     "Approval",
     "Asked",
+    "Cause",
+    "CauseKind",
     "Change",
     "Committed",
     "ConsumerStatus",

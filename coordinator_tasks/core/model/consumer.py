@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from coordinator_tasks.core.model.ending import Ending
 from coordinator_tasks.core.model.topic import FORMATS
 
 
@@ -36,14 +37,6 @@ class Member:
     release: str = ""
     spark_ui: str = ""
     application_id: str = ""
-
-
-class Ending(StrEnum):
-    """How the end of an incarnation is known."""
-
-    LEFT = "left"  # left cleanly and reported its incarnation
-    REAPED = "reaped"  # the launcher saw all processes end, or the successor on the same host found none of them left
-    REFUSED = "refused"  # the consumer's own address refused for a session time-out
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from coordinator_tasks.core.model.cause import Cause
 from coordinator_tasks.core.model.topic import State
 from coordinator_tasks.core.names import spelled
 
@@ -192,7 +193,7 @@ class Record:
       who may have processed a partition.
     - `plan`: the strategy's reasons for its moves, if a strategy was asked.
     - `pauses`: only in the last record of a rebalance, added after the measurement.
-    - `unasked`: the cause was not requested.
+    - `cause`: the `causes` in words; `unasked`: the cause was not requested.
     - `sequence`: the node's number (-1 before the write).
     """
 
@@ -216,3 +217,4 @@ class Record:
     pauses: Pauses | None = None
     unasked: bool = False
     sequence: int = -1
+    causes: tuple[Cause, ...] = ()

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from coordinator_tasks.core.model.cause import Cause
+
 
 class State(StrEnum):
     """The state of a topic, which sums up the partitions."""
@@ -138,6 +140,7 @@ class TopicState:
     - `restarts`: consumer → number of orders to start idle partitions.
     - `recovered`: consumer → times of recoveries caused by answers of this consumer; after several recoveries the
       answers do not count.
+    - `cause`: the `causes` of the last plan in words.
     - `rebalance`: name of the rebalance from the first plan, at `began_at`, until Stable.
     """
 
@@ -153,6 +156,7 @@ class TopicState:
     planned: str = ""
     restarts: Mapping[str, int] = field(default_factory=dict)
     recovered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,11 @@ def because(why: str) -> str:
     return f": {why}" if why else ""
 
 
+def duration(seconds: float) -> str:
+    """Return a duration such as `90 s` or `30 min`."""
+    return f"{seconds / 60:g} min" if seconds % 60 == 0 else f"{seconds:g} s"
+
+
 def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
     """The partitions of a text that `ranges` has written, ascending. Raises `ValueError`, also for more than `most`."""
     found: list[int] = []

@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any
 
 from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, LookAgain
-from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
-from coordinator_tasks.core.text.partition_text import counted, named
+from coordinator_tasks.core.text.partition_text import counted, duration, named
 from coordinator_tasks.service.actions import parameters as p
 from coordinator_tasks.service.actions.action import Action, Done, Given, texts, will
 from coordinator_tasks.service.actions.approval_actions import APPROVAL_ACTIONS

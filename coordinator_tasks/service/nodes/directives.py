@@ -18,7 +18,6 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import subscribes
-from coordinator_tasks.core.machine.rollback import duration
 from coordinator_tasks.core.model import (
     MAX_RESTART_S,
     Answer,
@@ -34,7 +33,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.ports import Check, Operation, SetData
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put, written
-from coordinator_tasks.core.text.partition_text import shown
+from coordinator_tasks.core.text.partition_text import duration, shown
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import frozen_topics, store
 from coordinator_tasks.service.nodes.fleet import with_consumer, without

@@ -113,7 +113,7 @@ def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, b
     wanted = Rollback(rebalance, assignments, able, by, why, c.clock.now(), for_s)
     pinned = tuple(p for p, who in sorted(config.pins.items()) if who in able and assignments.get(p, who) != who)
     held = config.rollback
-    standing = held is not None and not rollback.why_over(held, able, c.clock.now()) and _same(held, wanted)
+    standing = held is not None and rollback.ended(held, able, c.clock.now()) is None and _same(held, wanted)
     wanted = held if held is not None and standing else wanted
     shown, growing = _priced(c, site, topic, wanted), _growing(c, assignments.values())
     return Way(wanted, shown, dict(sorted(gone.items())), tuple(newer), pinned, standing, growing)

@@ -145,11 +145,11 @@ def _bare_config(config: TopicConfig) -> TopicConfig:
 
 
 def _bare_state(state: TopicState) -> TopicState:
-    return replace(state, cause="")
+    return replace(state, cause="", causes=())
 
 
 def _bare_record(record: Record) -> Record:
-    return replace(record, cause="", actor=Actor(record.actor.kind), plan=None)
+    return replace(record, cause="", causes=(), actor=Actor(record.actor.kind), plan=None)
 
 
 def _bare_member(member: Member) -> Member:

@@ -5,6 +5,7 @@ from typing import Any
 
 from coordinator_tasks.core.measure.pauses import longest
 from coordinator_tasks.core.model import Actor, Pause
+from coordinator_tasks.core.text import cause_text
 from coordinator_tasks.service.watch.consumer_pages import ConsumerPages
 from coordinator_ui.data.rebalance_search import Sides
 from coordinator_ui.data.timeline import Span
@@ -24,7 +25,7 @@ def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
         "ended": story.ended_at or None,
         "seconds": story.lasted_s,
         "headline": story.headline,
-        "causes": list(story.causes),
+        "causes": [cause_text.said(one) for one in story.causes],
         "actors": [actor_data(one) for one in story.runs],
         "longest_pause": None if worst is None else worst.total.least_s,
         "longest_extra": None if worst is None or worst.extra is None else worst.extra.least_s,
@@ -54,7 +55,7 @@ def rebalance_whole(
                 "from": row.giver,
                 "to": row.taker,
                 "kind": row.kind.value,
-                "cause": row.cause,
+                "cause": cause_text.said(row.causes),
                 "planned": row.planned_at,
                 "closed_after": row.closed_s,
                 "started_after": row.started_s,

@@ -50,7 +50,7 @@ class Wanted:
             return False
         consumers = {name for move in one.moves for name in (move.giver, move.taker) if name}
         consumers |= {name for record in one.records for name in record.confirmed}
-        causes = [text for record in one.records for text in (record.cause, words.why(record.cause))]
+        causes = [text for record in one.records for text in (record.cause, words.why(record.causes))]
         actors = [words.actor_words(a) for a in one.runs]
         checks = ((self.topic, [one.topic]), (self.consumer, consumers), (self.cause, causes), (self.actor, actors))
         return all(not text or any(text.casefold() in said.casefold() for said in listed) for text, listed in checks)

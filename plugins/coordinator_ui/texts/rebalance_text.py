@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.measure.pauses import amount, longest
-from coordinator_tasks.core.model import Actor, Amount, MoveKind, Pause, Pauses, Reason, Record, State
+from coordinator_tasks.core.model import Actor, Amount, Cause, MoveKind, Pause, Pauses, Reason, Record, State
 from coordinator_tasks.core.text.move_ways import by_way, way
 from coordinator_tasks.core.text.partition_text import counted
 from coordinator_tasks.service.nodes.history import Rebalance
@@ -32,7 +32,7 @@ class MoveRow:
     giver: str
     taker: str
     kind: MoveKind
-    cause: str
+    causes: tuple[Cause, ...]
     planned_at: float
     closed_s: float | None = None
     started_s: float | None = None
@@ -89,7 +89,7 @@ class Story:
     topic: str
     rebalance: str
     headline: str
-    causes: tuple[str, ...]
+    causes: tuple[tuple[Cause, ...], ...]
     began_at: float
     ended_at: float
     lasted_s: float
@@ -156,7 +156,7 @@ def tell(one: Rebalance, now: float) -> Story:
         topic=one.topic,
         rebalance=one.rebalance,
         headline=_headline(one, rows, lasted_s),
-        causes=tuple(dict.fromkeys(record.cause for record in one.records if record.cause)),
+        causes=tuple(dict.fromkeys(record.causes for record in one.records if record.causes)),
         began_at=one.began_at,
         ended_at=one.ended_at,
         lasted_s=lasted_s,
@@ -231,7 +231,7 @@ def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
             if before is not None and found[before].started_s is None:
                 found[before] = replace(found[before], replaced=True)
             newest[move.partition] = len(found)
-            found.append(MoveRow((move.partition,), move.giver, move.taker, move.kind, record.cause, record.at))
+            found.append(MoveRow((move.partition,), move.giver, move.taker, move.kind, record.causes, record.at))
     grouped: dict[MoveRow, list[int]] = {}
     for row in found:
         grouped.setdefault(replace(row, partitions=()), []).extend(row.partitions)

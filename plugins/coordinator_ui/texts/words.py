@@ -1,25 +1,26 @@
 """The wording of the pages: durations, times, partitions, causes and ways. Pure; the templates escape all of it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote
 
 from coordinator_tasks.core.machine.audit import Kind
 from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.core.measure.lag import LagStatus
-from coordinator_tasks.core.model import Actor, Ending, State
+from coordinator_tasks.core.model import Actor, Cause, CauseKind, Ending, State
 from coordinator_tasks.core.names import spelled
-from coordinator_tasks.core.text.partition_text import cut, ranges
+from coordinator_tasks.core.text import cause_text
+from coordinator_tasks.core.text.partition_text import because, cut, ranges, shown
 from coordinator_tasks.service.watch import overview
 from coordinator_tasks.service.watch.overview import ConsumerOverview
 
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 
-_ENDINGS: Mapping[str, str] = {
-    Ending.LEFT.value: "it left cleanly",
-    Ending.REAPED.value: "its launcher saw all its processes end",
-    Ending.REFUSED.value: "its address refuses connections",
+_ENDINGS: Mapping[Ending | None, str] = {
+    Ending.LEFT: "it left cleanly",
+    Ending.REAPED: "its launcher saw all its processes end",
+    Ending.REFUSED: "its address refuses connections",
 }
 _STATES: Mapping[State, str] = {
     State.INITIAL: "nothing was assigned yet",
@@ -38,13 +39,22 @@ LAG_STATUSES: Mapping[LagStatus, str] = {
 _RUN = re.compile(r"(\w{1,40}?)__\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\S*", re.ASCII)
 """The id of a run of Airflow: how it was started, and when."""
 MOST_RUN = 32
-_GONE = re.compile(r"gone: (\S+) \((\w+)(?:: (.+))?\)")
-_PHRASES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"joined: (.+)"), r"\1 joined"),
-    (re.compile(r"draining: (\S+) (.*)"), r"\1 is draining \2"),
-    (re.compile(r"isolated: (\S+) (.*)"), r"\1 was isolated \2"),
-    (re.compile(r"no longer a target: (.+)"), r"\1 is no longer given partitions"),
-)
+
+
+def _gone(one: Cause) -> str:
+    # A consumer that had to leave commits and deregisters like any other: only its reason shows that it failed.
+    failed = one.ending is Ending.LEFT and one.why and not one.by
+    ending = "it had to leave" if failed else _ENDINGS.get(one.ending, "how is not known")
+    return f"{one.name} is gone ({ending}{cause_text.restart_planned(one)}{because(one.why)})"
+
+
+_PHRASES: Mapping[CauseKind, Callable[[Cause], str]] = {
+    CauseKind.JOINED: lambda one: f"{shown(one.names)} joined",
+    CauseKind.DRAINING: lambda one: f"{one.name} is draining {cause_text.by_whom(one)}",
+    CauseKind.ISOLATED: lambda one: f"{one.name} was isolated {cause_text.by_whom(one)}",
+    CauseKind.DROPPED: lambda one: f"{one.name} is no longer given partitions",
+    CauseKind.GONE: _gone,
+}
 
 
 def duration(seconds: float) -> str:
@@ -85,22 +95,12 @@ def partitions(numbers: Iterable[int]) -> str:
     return ranges(numbers).replace("-", "–").replace(",", ", ")
 
 
-def why(cause: str) -> str:
-    """A recorded cause as a sentence without its full stop; an unknown one stays unchanged."""
-    return "; ".join(_cause(part) for part in cause.split("; ")) if cause else "no cause was recorded"
-
-
-def _cause(part: str) -> str:
-    if found := _GONE.fullmatch(part):
-        # A consumer that had to leave commits and deregisters like any other: only its reason shows that it failed.
-        ending = (
-            "it had to leave" if found[2] == Ending.LEFT and found[3] else _ENDINGS.get(found[2], "how is not known")
-        )
-        return f"{found[1]} is gone ({ending}{f': {found[3]}' if found[3] else ''})"
-    for pattern, phrase in _PHRASES:
-        if found := pattern.fullmatch(part):
-            return found.expand(phrase)
-    return part
+def why(causes: Sequence[Cause]) -> str:
+    """Recorded causes as a sentence without its full stop."""
+    if causes and causes[0].kind is CauseKind.CONTINUED:
+        return f"goes on: {why(causes[1:])}"
+    words = (_PHRASES.get(one.kind, cause_text.of_one)(one) for one in causes)
+    return "; ".join(words) or "no cause was recorded"
 
 
 def presence(one: ConsumerOverview) -> str:

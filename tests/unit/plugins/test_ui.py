@@ -25,6 +25,7 @@ from coordinator_ui.texts.rebalance_text import only, tell
 from coordinator_tasks import show
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.core.codecs.codec import encode_node
+from coordinator_tasks.core.codecs.former import former_causes
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable
 from coordinator_tasks.core.measure.budget import Budget
@@ -46,6 +47,7 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.core.text import cause_text
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, store, topics
 from coordinator_tasks.service.nodes.fleet import CODE, record_end
@@ -767,12 +769,18 @@ def test_durations_are_said_shortly(seconds: float, text: str) -> None:
         ("gone: a (left: topic x: no)", "a is gone (it had to leave: topic x: no)"),
         ("gone: a (reaped: exit code 1 (x))", "a is gone (its launcher saw all its processes end: exit code 1 (x))"),
         ("no longer a target: a", "a is no longer given partitions"),
+        (
+            "gone: a (unknown, restart planned by ada: kernel)",
+            "a is gone (how is not known, restart planned by ada: kernel)",
+        ),
+        ("goes on: joined: a", "goes on: a joined"),
         ("first plan", "first plan"),
         ("", "no cause was recorded"),
     ],
 )
 def test_causes_are_sentences_and_unknown_ones_stay(cause: str, said: str) -> None:
-    assert words.why(cause) == said
+    causes = former_causes(cause)
+    assert (words.why(causes), cause_text.said(causes)) == (said, cause)
 
 
 @pytest.mark.parametrize(

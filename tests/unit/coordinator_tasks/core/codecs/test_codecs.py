@@ -27,6 +27,8 @@ from coordinator_tasks.core.model import (
     Ago,
     Approval,
     Asked,
+    Cause,
+    CauseKind,
     Change,
     Committed,
     ConsumerStatus,
@@ -116,6 +118,7 @@ class Case:
     read: Callable[[bytes], Any]
 
 
+TOLD = (Cause(CauseKind.TOLD, why="b joined"),)
 CASES = {
     "topic node": Case(NODE, codec.encode_node, lambda raw: codec.decode_node(PATH, raw)),
     "release": Case(
@@ -137,6 +140,7 @@ CASES = {
             "digest",
             {"a": 2},
             {"b": (7.5, 9.0)},
+            TOLD,
         ),
         codec.encode_state,
         lambda raw: codec.decode_state(PATH, raw),
@@ -211,6 +215,7 @@ CASES = {
                 Unmoved(5, 0.004, 3, "c", 0.003),
                 ("b lies",),
             ),
+            causes=TOLD,
         ),
         encode_record,
         lambda raw: decode_record(PATH, raw, -1),
@@ -299,6 +304,12 @@ UPGRADE = Upgrade(
     (Event(120.0, "step 1"),),
     4,
 )
+CAUSES = (
+    Cause(CauseKind.JOINED, ("b",)),
+    Cause(CauseKind.GONE, ("c",), by="ada", why="kernel", ending=Ending.REAPED),
+    Cause(CauseKind.PINNED, ("a",), (1, 2, 46)),
+    Cause(CauseKind.MORE, amount=3.0),
+)
 NEXT = {
     "packed topic node": replace(CASES["topic node"], write=partial(codec.encode_node, pack_over=0)),
     "config with an approval": replace(
@@ -346,6 +357,10 @@ NEXT = {
         ),
     ),
     "claim": replace(CASES["claim"], value=replace(CASES["claim"].value, refused_at=7.5)),
+    "state with causes": replace(CASES["state"], value=replace(CASES["state"].value, cause="joined: b", causes=CAUSES)),
+    "record with causes": replace(
+        CASES["record"], value=replace(CASES["record"].value, cause="joined: b", causes=CAUSES)
+    ),
     "directive of an upgrade": replace(
         CASES["directive"],
         value=Directive(

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from coordinator_tasks.core.codecs.former import former_causes
 from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_leave, encode_directive
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.model import Directive, Draining, DrainKind, DrainOwner
+from coordinator_tasks.core.model import Cause, CauseKind, Directive, Draining, DrainKind, DrainOwner, Ending
+from coordinator_tasks.core.text import cause_text
 
 
 def stored(by: str, why: str, incarnation: int = 0) -> bytes:
@@ -51,3 +53,25 @@ def test_an_unknown_kind_of_owner_is_refused() -> None:
     raw = stored("ada", "").replace(b'"leaving": 0', b'"leaving": 0, "owner": {"kind": "tide"}')
     with pytest.raises(Malformed, match="tide"):
         owner_of(raw)
+
+
+ADA = {"by": "ada", "why": "a host"}
+
+
+@pytest.mark.parametrize(
+    ("cause", "causes"),
+    [
+        ("joined: a, b", (Cause(CauseKind.JOINED, ("a", "b")),)),
+        ("draining: a (by ada: a host)", (Cause(CauseKind.DRAINING, ("a",), **ADA),)),
+        ("isolated: a (by ada: a host)", (Cause(CauseKind.ISOLATED, ("a",), **ADA),)),
+        ("gone: a (left: full)", (Cause(CauseKind.GONE, ("a",), why="full", ending=Ending.LEFT),)),
+        ("gone: a (unknown, restart planned by ada: a host)", (Cause(CauseKind.GONE, ("a",), **ADA),)),
+        ("goes on: no longer a target: a", (Cause(CauseKind.CONTINUED), Cause(CauseKind.DROPPED, ("a",)))),
+        ("joined: a; and 3 more", (Cause(CauseKind.JOINED, ("a",)), Cause(CauseKind.TOLD, why="and 3 more"))),
+        ("first plan", (Cause(CauseKind.TOLD, why="first plan"),)),
+        ("", ()),
+    ],
+)
+def test_the_causes_of_an_earlier_version_are_told_by_their_words(cause: str, causes: tuple[Cause, ...]) -> None:
+    assert former_causes(cause) == causes
+    assert cause_text.said(causes) == cause

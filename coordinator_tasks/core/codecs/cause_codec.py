@@ -1,0 +1,42 @@
+"""The JSON of causes, in a topic's state and in the history."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from coordinator_tasks.core.codecs import kinds
+from coordinator_tasks.core.codecs.former import former_causes
+from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
+from coordinator_tasks.core.model import Cause, CauseKind, Ending
+
+_CAUSE = Shape(
+    Cause,
+    {
+        "kind": Item("kind", kinds.choice(CauseKind)),
+        "names": Item("names", kinds.TEXTS, (), sparse=True),
+        "partitions": Item("partitions", kinds.RANGES, (), sparse=True),
+        "by": Item("by", kinds.TEXT, "", sparse=True),
+        "why": Item("why", kinds.TEXT, "", sparse=True),
+        "ending": Item("ending", kinds.optional(kinds.choice(Ending)), None, sparse=True),
+        "amount": Item("amount", kinds.REAL, 0.0, sparse=True),
+    },
+)
+T = TypeVar("T")
+
+
+def _write(causes: Sequence[Cause]) -> list[dict[str, Any]]:
+    typed = any(one.kind is not CauseKind.TOLD for one in causes)  # sentences alone stand in `cause`
+    return [_CAUSE.write(one) for one in causes] if typed else []
+
+
+CAUSES = Item(
+    "causes", Kind(lambda fields, name: tuple(map(_CAUSE.read, fields.objects(name))), _write), None, sparse=True
+)
+
+
+def with_former_causes(made: Callable[..., T]) -> Callable[..., T]:
+    """`made` for a record that may have a sentence alone."""
+
+    def read(*, cause: str, causes: tuple[Cause, ...] | None, **more: Any) -> T:
+        return made(cause=cause, causes=former_causes(cause) if causes is None else causes, **more)
+
+    return read
