@@ -14,16 +14,12 @@ from pathlib import Path
 
 from tests.faults import (
     broker,
-    clean,
     deaths,
-    ensemble,
     hostile,
-    leaves,
     malformed,
     network,
     orchestrator,
     outage,
-    pauses,
     spark,
 )
 from tests.faults.notes import Notes, Part, Turn, Wanted
@@ -33,13 +29,9 @@ PARTS: list[Part] = [
     malformed.PART,
     hostile.PART,
     *deaths.PARTS,
-    *leaves.PARTS,
     outage.PART,
     broker.PART,
     network.PART,
-    *ensemble.PARTS,
-    pauses.PART,
-    clean.PART,
     orchestrator.PART,
     spark.PART,
 ]
@@ -71,12 +63,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="The long part of the fault tests.")
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no further case after this time")
     parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS], default=[], help="none = all parts")
-    for name, default in {"pairs": 500, "outage-min": 3.0, "rebalances": 1_000, "records": 10_000_000}.items():
+    for name, default in {"pairs": 500, "outage-min": 3.0}.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     notes = Notes(BUILD / "results.jsonl")
-    wanted = Wanted(given.pairs, given.outage_min, given.rebalances, given.records)
+    wanted = Wanted(given.pairs, given.outage_min)
     run(notes, wanted, given.minutes, given.only)
     print(summary(notes, wanted))
     return 1 if any(one["problems"] for one in notes.lines()) else 0

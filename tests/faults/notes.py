@@ -38,12 +38,10 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a run is asked for: how many pairs of deaths, minutes without ZooKeeper, clean rebalances and records."""
+    """What a run is asked for: how many pairs of deaths, and minutes without ZooKeeper."""
 
     pairs: int = 500
     outage_min: float = 3.0
-    rebalances: int = 1_000
-    records: int = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
