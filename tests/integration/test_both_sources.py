@@ -27,7 +27,6 @@ from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, time_
 from tests.integration.both_sources import LEVELS
 from tests.integration.kafka_topics import expire, new_topic, produce, set_broker, transaction
 from tests.spark_jars import CONNECTOR
-from tests.unit.repository.test_options_table import SPARK_REFUSES
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -263,6 +262,15 @@ def test_the_progress_of_ours_has_the_lag_by_partition_where_that_of_sparks_sour
     theirs = [one["metrics"] for one in progress[f"spark-{LEVELS[0]}"]]
     assert {"minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest"} <= theirs[0].keys()
     assert int(theirs[0]["maxOffsetsBehindLatest"]) > int(theirs[-1]["maxOffsetsBehindLatest"])
+
+
+SPARK_REFUSES = {
+    "kafka.auto.offset.reset",
+    "kafka.key.deserializer",
+    "kafka.value.deserializer",
+    "kafka.enable.auto.commit",
+    "kafka.interceptor.classes",
+}
 
 
 def test_spark_refuses_what_the_page_says_that_it_refuses(found: dict[str, Any]) -> None:

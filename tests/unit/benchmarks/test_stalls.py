@@ -41,12 +41,6 @@ def test_what_a_moved_partition_waited_is_the_sum_of_its_stalls_in_each_window()
     assert not impact({0: course(FLOW, prompt("a", 100, 106))}, EVENT, CONTROL, ALL, 0).waited
 
 
-def test_a_stall_is_not_cut_off_where_the_window_is() -> None:
-    one = course(FLOW, [*prompt("a", 100, 102), Span(8.0, "b", 102, 106)])
-    found = impact({0: one}, Window(2.5, 7.0), Window(8.5, 9.0), ALL, 1)
-    assert found.unmoved[0][0] == pytest.approx(5.0)
-
-
 def test_what_the_next_event_causes_is_not_the_controls() -> None:
     one = course(FLOW, [*prompt("a", 100, 104), Span(9.0, "b", 104, 106)])
     assert impact({0: one}, EVENT, Window(3.5, 7.0), ALL, 0).unmoved[0] == pytest.approx((0.1, 0.1))
@@ -100,11 +94,6 @@ def test_the_fewest_moves_are_the_orphans_and_what_is_too_much() -> None:
     assert fewest_moves(owners, "ab") == 4
     assert fewest_moves(owners, "ab", ["a", "b", "c again"]) == 8
     assert fewest_moves({**owners, 12: "a"}, "abc") == 0
-
-
-def test_the_order_in_which_spans_are_told_does_not_matter() -> None:
-    spans = [*prompt("a", 100, 102), Span(4.7, "b", 102, 104), *prompt("b", 104, 106)]
-    assert course(FLOW, spans[::-1]) == course(FLOW, spans)
 
 
 def test_what_happens_at_a_border_counts_in_the_later_window_alone() -> None:

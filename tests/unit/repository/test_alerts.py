@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from coordinator_tasks.devstack.embedded.host import prometheus_program
-from tests.unit.repository.test_metrics_page import of_consumer, of_coordinator
+from tests.reference.metrics import of_consumer, of_coordinator
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "monitoring"

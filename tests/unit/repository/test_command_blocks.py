@@ -1,6 +1,6 @@
-"""Every command block of the pages is run by a test, or the register says why not.
+"""Our own commands in the command blocks of the pages run.
 
-Our own commands are typed here on a shop in memory, each block on a shop of its own: they have to be understood, and to do
+They are typed here on a shop in memory, each block on a shop of its own: they have to be understood, and to do
 something (exit code 0). A block that only sets variables is run by bash, and the settings are read from what it has set.
 """
 
@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,11 @@ from coordinator_tasks.service.nodes import fleet, topics
 from coordinator_tasks.service.nodes.history import rebalances
 from coordinator_tasks.settings import settings_from_environment
 from tests.fakes.cluster import PERSON
-from tests.unit.repository.command_register import REGISTER, ROOT, Block, blocks, entry_of
 from tests.world.site import Site
 
+ROOT = Path(__file__).parents[3]
+SHELLS = ("", "sh", "bash", "console")
+"""Marks of a command block. What a program prints is marked `text`, and code by its language."""
 OURS = re.compile(r"(?:\.venv/bin/python -m coordinator_tasks|coordinator) (.*)")
 SETTINGS = re.compile(r"export COORDINATOR_(?!ALLOWED)")
 HELD_BACK = ("run", "metrics", "doctor", "approve")
@@ -43,6 +46,41 @@ LEAST = {
 }
 REBALANCE = re.compile(r"\b\d+-[0-9a-f]{8}\b")
 """The name of a rebalance in an example: a real one takes its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: `number` counts the lines of its page from 1; `lines` are its commands, continued ones joined."""
+
+    page: str
+    number: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.number}"
+
+    @property
+    def lines(self) -> list[str]:
+        joined = re.sub(r"\\\n\s*", "", self.text)
+        return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def pages() -> list[Path]:
+    """Every page for a person."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks() -> list[Block]:
+    """The command blocks of all pages: those marked as a shell's, and the unmarked ones."""
+    found = []
+    for page in pages():
+        text = page.read_text()
+        for one in re.finditer(r"^ *```(\w*)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
+            if one[1] in SHELLS:
+                number = text[: one.start()].count("\n") + 1
+                found.append(Block(str(page.relative_to(ROOT)), number, one[2]))
+    return found
 
 
 class Yes(io.StringIO):
@@ -124,27 +162,3 @@ def test_the_settings_that_a_block_exports_are_ones(block: Block) -> None:
     )
     settings = settings_from_environment(dict(one.split("=", 1) for one in done.stdout.split("\0") if "=" in one))
     assert settings.kafka["bootstrap.servers"]
-
-
-def test_every_line_of_a_command_block_is_run_or_the_register_says_why_not() -> None:
-    missing = [
-        f"{block.name}: {line}"
-        for block in blocks()
-        for line in block.lines
-        if not typed_here(line) and entry_of(block.page, line) is None
-    ]
-    assert missing == [], (
-        "type it in a test, or add it to command_register.py with the test that runs it, or the reason"
-    )
-
-
-def test_the_register_has_no_entry_for_nothing_and_names_tests_that_are_there() -> None:
-    used = {entry_of(block.page, line) for block in blocks() for line in block.lines if not typed_here(line)}
-    assert [one for one in REGISTER if one not in used] == []
-    assert all(bool(one.test) != bool(one.reason) for one in REGISTER)
-    assert [one.test for one in REGISTER if one.test and not (ROOT / one.test).is_file()] == []
-
-
-def test_there_are_blocks() -> None:
-    assert len(blocks()) > 60
-    assert len(BLOCKS) > 15

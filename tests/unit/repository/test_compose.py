@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from airflow.configuration import conf
 from coordinator_plugin import cluster_mode
@@ -56,14 +55,6 @@ def references() -> list[str]:
     return found
 
 
-def test_the_stack_is_complete() -> None:
-    airflow = {f"airflow-{name}" for name in ("init", "api-server", "scheduler", "dag-processor", "triggerer")}
-    others = {"postgres", "zookeeper", "kafka", "spark-master", "spark-worker", "launcher"}
-    assert set(services) == airflow | others
-    known = {"name", "services", "volumes"}
-    assert all(key in known or key.startswith("x-") for key in compose)
-
-
 def test_every_image_is_pinned_to_a_version() -> None:
     for image in bases():
         name, _, tag = image.partition(":")
@@ -83,11 +74,6 @@ def test_no_process_of_the_stack_gains_rights() -> None:
     assert unlimited == {"launcher"}, "each of its consumers is a JVM of a hundred threads"
     page = (ROOT / "docs" / "security.md").read_text()
     assert "`no-new-privileges`" in page
-
-
-def test_every_base_has_a_stand_in_for_the_test_on_an_engine() -> None:
-    stand_ins = yaml.safe_load((ROOT / "tests" / "clusters" / "stand_ins" / "compose.yaml").read_text())["services"]
-    assert {one["image"] for one in stand_ins.values()} == set(bases())
 
 
 def test_kubernetes_runs_the_images_of_this_release() -> None:
@@ -128,27 +114,6 @@ def test_airflow_on_kubernetes_launches_in_the_pool_that_is_always_there() -> No
     assert "COORDINATOR_LAUNCH_POOL" not in {one["name"] for one in values["env"]}
 
 
-def launcher_on_kubernetes() -> dict[str, Any]:
-    parts = yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "launcher.yaml").read_text())
-    (spec,) = [part["spec"]["template"]["spec"] for part in parts if part["kind"] == "Deployment"]
-    (container,) = spec["containers"]
-    return dict(container)
-
-
-def test_the_launchers_check_on_kubernetes_has_time_for_a_shell_on_a_busy_node() -> None:
-    probe = launcher_on_kubernetes()["livenessProbe"]
-    assert 5 <= probe["timeoutSeconds"] < probe["periodSeconds"]
-
-
-def test_the_launcher_on_kubernetes_has_memory_for_several_consumers_and_says_what_its_limit_ends() -> None:
-    text = (ROOT / "docs" / "kubernetes" / "launcher.yaml").read_text()
-    limit = launcher_on_kubernetes()["resources"]["limits"]["memory"]
-    assert "spark.driver.memory=1g" in launcher_on_kubernetes()["args"]
-    assert int(limit.removesuffix("Gi")) >= 3 * (1 + 1)
-    assert "each needs its heap and 1 GiB beside it" in text
-    assert "singleProcessOOMKill" in text
-
-
 def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metrics() -> None:
     """At the status interface alone: Spark's UI asks nobody who they are."""
     text = (ROOT / "docs" / "kubernetes" / "network-policies.yaml").read_text()
@@ -170,34 +135,6 @@ def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metric
     assert "Prometheus in the namespace `monitoring`" in " ".join(page.split())
 
 
-def test_the_page_says_what_the_manifests_need_where_airflow_has_another_namespace() -> None:
-    """A label without a namespace is one of the policy's own namespace, and so is a subject."""
-    page = (ROOT / "docs" / "kubernetes.md").read_text().split("\n## On Kubernetes\n", 1)[1].split("\n##", 1)[0]
-    for policy in yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "network-policies.yaml").read_text()):
-        _, readers = policy["spec"]["ingress"]
-        if {"podSelector": {"matchLabels": {"tier": "airflow"}}} in readers["from"]:
-            assert "`namespaceSelector` to `tier: airflow`" in page
-    for part in yaml.safe_load_all((ROOT / "docs" / "kubernetes" / "cluster-mode.yaml").read_text()):
-        if part["kind"] == "RoleBinding" and part["metadata"]["name"] == "spark-submitter":
-            assert part["subjects"] == [{"kind": "ServiceAccount", "name": "spark-submitter"}]
-            assert "name that namespace in the subject of its RoleBinding" in " ".join(page.split())
-
-
-def test_the_page_names_every_file_for_kubernetes_and_the_image_of_this_release() -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
-    files = {one.name for one in (ROOT / "docs" / "kubernetes").iterdir()}
-    assert [one for one in sorted(files) if f"| `{one}` |" not in page] == []
-    assert f"spark.kubernetes.container.image=partition-coordinator-kubernetes:{__version__}\n" in page
-
-
-def test_the_page_says_what_each_unit_of_systemd_needs() -> None:
-    """Of systemd.service: by default a process that is killed for want of memory stops its unit, with all consumers in it."""
-    page = (ROOT / "docs" / "operations.md").read_text()
-    said = page.split('<a id="under-systemd"></a>', 1)[1].split("\n\n", 1)[0]
-    assert {"KillMode=process", "KillMode=mixed", "TimeoutStopSec=100"} <= set(re.findall(r"`(\w+=\w+)`", said))
-    assert "Both need `OOMPolicy=continue`" in said
-
-
 def test_versions_are_those_of_the_frozen_requirements() -> None:
     tags = dict(image.split(":", 1) for image in bases())
     assert tags["apache/spark"].startswith(f"{pin('pyspark')}-")
@@ -216,19 +153,6 @@ def test_python_java_and_requirements_are_the_same_everywhere() -> None:
     airflow = {s["image"] for name, s in services.items() if name.startswith("airflow-")}
     assert len(spark) == len(airflow) == 1
     assert "java17" in dict(image.split(":", 1) for image in bases())["apache/spark"]
-
-
-def test_what_is_copied_into_the_images_is_there() -> None:
-    for text in dockerfiles.values():
-        for source in re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE):
-            assert (ROOT / source).exists(), source
-
-
-def test_volumes_are_declared_and_used() -> None:
-    mounted = [volume.split(":")[0] for s in services.values() for volume in s.get("volumes", [])]
-    assert set(mounted) == set(compose["volumes"])
-    stateful = {name for name, s in services.items() if s.get("volumes")}
-    assert {"postgres", "zookeeper", "kafka", "launcher"} <= stateful
 
 
 def test_ports_are_open_to_this_machine_only() -> None:
@@ -311,15 +235,3 @@ def test_the_launcher_service_knows_its_arguments() -> None:
     base = arguments[arguments.index("--base") + 1]
     assert services["launcher"]["volumes"] == [f"consumers:{base}"]
     assert f"consumers:{base}" in services["spark-worker"]["volumes"]
-
-
-@pytest.mark.parametrize("service", sorted(services))
-def test_fields_are_those_that_compose_knows(service: str) -> None:
-    known = {
-        *("image", "build", "command", "environment", "volumes", "ports", "depends_on", "healthcheck", "restart"),
-        *("hostname", "init", "deploy", "stop_grace_period", "security_opt", "pids_limit"),
-    }
-    assert set(services[service]) <= known
-    check = services[service].get("healthcheck", {})
-    assert set(check) <= {"test", "interval", "timeout", "retries", "start_period"}
-    assert check.get("test", ["CMD"])[0] == "CMD"

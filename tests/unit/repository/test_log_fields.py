@@ -5,7 +5,6 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,11 +18,8 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from coordinator_tasks import logs
-from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.offsets import positions
-from coordinator_tasks.service.plan import overrides, rollback, transitions
-from coordinator_tasks.service.plan.transitions import Outcome
-from coordinator_tasks.service.run import loop
+from coordinator_tasks.service.plan import transitions
 from spark_apps.agent.process.journal import Journal, Standing
 from tests.fakes.cluster import PERSON
 from tests.world.site import Site, stable_site
@@ -115,23 +111,6 @@ def test_a_line_about_who_is_waited_for_has_those_that_are_waited_for(site: Site
     assert stored(site).keys() == documented("who is waited for")
 
 
-def test_a_held_topic_has_them_and_several_topics_have_none(site: Site, said: Callable[[], Lines]) -> None:
-    site.add_topic("payments")
-    run(Plan(task_id="plan"))
-    said()
-    orders, payments = transitions.preview(site.coordinator, ["orders", "payments"])
-    held = [replace(one, outcome=Outcome.HELD, reason="its node is unreadable") for one in (orders, payments)]
-    with logs.about(cluster="shop"):  # as every command has it
-        known = loop._say(held[:1], set())
-        assert loop._say(held[:1], known) == known
-        loop._say([replace(one, left_out=("consumer c",)) for one in held], set())
-    one, both, left_out = said()
-    assert fields(one) == stored(site)
-    assert stored(site).keys() == documented("why it is held, what is left out")
-    assert both["event"] == "holding orders, payments: its node is unreadable"
-    assert [fields(line) for line in (both, left_out)] == [{"cluster": "shop"}, {"cluster": "shop"}]
-
-
 def test_what_a_consumer_takes_up_has_its_incarnation_and_the_epoch(said: Callable[[], Lines]) -> None:
     journal = Journal(lambda: {"orders": Standing((), frozenset({0, 1}), 7)})
     logs.know(cluster="shop", consumer="a", incarnation=12, epoch_of=journal.epoch_of)
@@ -159,31 +138,6 @@ def test_what_a_person_has_asked_for_has_its_topic(site: Site, said: Callable[[]
     assert lines
     assert [fields(line) for line in lines] == [{"cluster": "shop", "topic": "orders"}] * len(lines)
     assert {"cluster", "topic"} == documented("what a person has asked for")
-
-
-def test_what_the_service_says_of_an_action_has_its_topic_whoever_calls_it(said: Callable[[], Lines]) -> None:
-    site = stable_site("a")
-    said()
-    with logs.about(cluster="shop"):
-        overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-        overrides.set_pins(site.coordinator, "orders", "a", [1], actor=PERSON)
-        positions.set_paused(site.coordinator, "orders", [1], paused=True, actor=PERSON)
-        topics.set_strategy(site.coordinator, "orders", "balanced", {}, PERSON)
-        topics.remove_topic(site.coordinator, "orders", PERSON)
-        topics.add_topic(site.coordinator, "orders", "g", actor=PERSON)
-    lines = said()
-    assert len(lines) == 6
-    assert [fields(line) for line in lines] == [{"cluster": "shop", "topic": "orders"}] * len(lines)
-
-
-def test_a_roll_back_has_its_topic(site: Site, said: Callable[[], Lines]) -> None:
-    site.settles()
-    joined = site.history()[-1].rebalance
-    said()
-    with logs.about(cluster="shop"):
-        rollback.roll_back(site.coordinator, "orders", joined, why="", actor=PERSON)
-    (line,) = said()
-    assert fields(line) == {"cluster": "shop", "topic": "orders"}
 
 
 def test_a_reset_of_offsets_has_the_epoch_and_the_rebalance_that_it_has_written(

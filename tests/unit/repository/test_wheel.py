@@ -81,11 +81,6 @@ def test_with_spark_the_wheel_asks_for_the_pyarrow_that_spark_asks_for(unpacked:
     assert f"pyarrow>={least}; extra == 'spark'" in ours
 
 
-def test_the_page_of_the_installation_names_the_wheel_that_is_built(wheel: Path) -> None:
-    named = re.findall(r"kafka_partition_coordinator-\S+?\.whl", (ROOT / "docs" / "install.md").read_text())
-    assert set(named) == {wheel.name}
-
-
 def found_by_airflow(unpacked: Path, home: Path, **site: str) -> dict[str, Any]:
     return said_by_airflow(FOUND, home=home, path=str(unpacked), **site)
 
