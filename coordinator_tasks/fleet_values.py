@@ -18,7 +18,9 @@ OWN_SETTINGS = (AUDIT_FOLDER, DATABASE, REGISTRY, "delivery", "records")
 REGISTRY_LOG_IN = ("schemaRegistryUser", "schemaRegistryPassword")
 NAMED = {DATABASE: "databases", REGISTRY: "registries"}
 """Setting of a pipeline → the group of the host's settings with the addresses."""
-LOG_IN_VARIABLES = ("AIRFLOW*", "_AIRFLOW*", "ASSIGNED_KAFKA_*", "COORDINATOR_*")
+PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
+"""Variables that a consumer does not inherit from its launcher: connections with secrets, and settings of other clusters."""
+_LOG_IN_PREFIXES = (*PRIVATE_PREFIXES, "ASSIGNED_KAFKA_")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SIMPLE = re.compile(r"[A-Za-z0-9_.,:/+-]{0,200}")
 """A number, a size, a time or a zone: no blank, no `${...}`, which Spark replaces by variables of the host."""
@@ -44,7 +46,7 @@ def conf_is_allowed(name: str, patterns: list[str]) -> bool:
 
 def variable_is_allowed(name: str, patterns: list[str]) -> bool:
     """Whether a site's patterns allow a variable; none is allowed that says where a consumer logs in."""
-    if any(fnmatchcase(name.upper(), pattern) for pattern in LOG_IN_VARIABLES):
+    if name.upper().startswith(_LOG_IN_PREFIXES):
         return False
     return _is_allowed(name, patterns, risky=_RISKY_VARIABLE.match(name.upper()) is not None)
 

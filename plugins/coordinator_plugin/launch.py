@@ -28,6 +28,7 @@ from coordinator_plugin.steps import registered
 from coordinator_plugin.triggers import RegistrationTrigger
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_consumer
+from coordinator_tasks.fleet_values import PRIVATE_PREFIXES
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet
@@ -36,8 +37,6 @@ LIMIT_S = 180.0
 STOP_LIMIT_S = 60.0
 LAUNCHER_LIMIT_S = 30.0
 SUBMIT_LIMIT_S = 300.0
-_PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
-"""Variables that spark-submit and a consumer do not inherit from the task: connections with secrets, and settings of other clusters."""
 _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
 
 
@@ -207,9 +206,7 @@ def _variables(settings: str, kafka: str) -> dict[str, str]:
 
 def _inherited() -> dict[str, str]:
     """The task's environment without its private variables."""
-    return {
-        name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIXES) or name in _KEPT
-    }
+    return {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE_PREFIXES) or name in _KEPT}
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> subprocess.CompletedProcess[str]:

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
+from coordinator_tasks.fleet_values import PRIVATE_PREFIXES
 from coordinator_tasks.run_folder import RunFolder, make_folder, write_private
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet
@@ -44,7 +45,6 @@ PAUSE_MAX_S = 300.0
 STOP_POLL_S = 0.2
 REFUSED_EXIT = 2
 ALIVE = "launcher_service.alive"
-PRIVATE_PREFIXES = ("COORDINATOR_", "AIRFLOW")
 
 log = logging.getLogger(__name__)
 

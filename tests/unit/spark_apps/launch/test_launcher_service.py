@@ -394,9 +394,12 @@ def test_secrets_stand_in_private_files_only(c: Coordinator, host: Host, monkeyp
     folder = folder_of(host, "consumer-a")
     line = launcher_service.command(one, folder, host, "site")
     monkeypatch.setenv("COORDINATOR_STATUS_TOKEN", "t0ken")
-    environment = launcher_service.environment(
-        one, folder, "site", {"COORDINATOR_STATUS_TOKEN": "t0ken", "PATH": "/bin"}
-    )
+    private = {
+        "COORDINATOR_STATUS_TOKEN": "t0ken",
+        "AIRFLOW_CONN_KAFKA": "s3cret",
+        "_AIRFLOW_WWW_USER_PASSWORD": "s3cret",
+    }
+    environment = launcher_service.environment(one, folder, "site", {**private, "PATH": "/bin"})
     assert not any(secret in part for secret in ("s3cret", "t0ken") for part in [*line, *environment.values()])
     assert line[-9:] == [
         *("app.py", "--consumer", "consumer-a", "--cluster", "site", "--run-folder", str(folder.path)),
