@@ -1,7 +1,11 @@
-"""Twelve topics of one partition on real servers, beside a larger one: consumers share all of them, through a join and a leave."""
+"""Many topics of one partition on real servers: consumers share all of them, through a join, a leave and a death."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,50 +16,100 @@ from coordinator_tasks.wiring import open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
+from tests.integration.test_agent_plain import ROOT
 from tests.stable import stable_node
 
 pytestmark = [pytest.mark.integration, pytest.mark.promise]
 SMALL = 12
+Held = dict[tuple[str, int], tuple[str, int]]
+"""Topic and partition → owner, and the epoch at which the holding began: a move there and back changes the epoch."""
 
 
-@pytest.fixture
-def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
-    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=3))
-    yield made
-    made.close()
+@contextmanager
+def shop(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, partitions: int, small: int) -> Iterator[Managed]:
+    """One topic of so many partitions, and `small` topics of one partition, in one group."""
+    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=partitions))
+    site = made.site
+    try:
+        with open_coordinator(site.settings) as c:
+            for name in names(site, small)[1:]:
+                site.admin.create_topic(name, 1)
+                wait_for(lambda: site.admin.describe([name])[name] is not None, f"a broker knows {name}")  # noqa: B023
+                topics.add_topic(c, name, site.group, actor=PERSON)
+        yield made
+    finally:
+        made.close()
 
 
-def test_consumers_of_many_small_topics_share_them_through_a_join_and_a_leave(managed: Managed) -> None:
-    site = managed.site
-    names = [site.topic, *(f"{site.topic}-{number}" for number in range(SMALL))]
+def names(site: Site, small: int) -> list[str]:
+    return [site.topic, *(f"{site.topic}-{number}" for number in range(small))]
 
-    def totals(*consumers: str) -> Counter[str]:
-        """Consumer → its partitions of all topics, once all are Stable and nobody else has any."""
-        found = Counter[str]()
 
-        def settled() -> bool:
-            found.clear()
-            for name in names:
-                node = stable_node(site.zk.find, site.paths, name)
-                if node is None or not node.assignments:
-                    return False
-                found.update(node.assignments.values())
-            counts = [found[one] for one in consumers]
-            return found.keys() == set(consumers) and max(counts) - min(counts) <= 1
+def shared(site: Site, small: int, consumers: Sequence[str]) -> Held:
+    """Wait until all topics are Stable, exactly these consumers have everything, and counts differ by at most one."""
+    found: Held = {}
 
-        wait_for(settled, f"{', '.join(consumers)} share everything", LIMIT_S)
-        return found
+    def settled() -> bool:
+        found.clear()
+        for name in names(site, small):
+            node = stable_node(site.zk.find, site.paths, name)
+            if node is None or not node.assignments:
+                return False
+            found.update({(name, p): (owner, node.since[p]) for p, owner in node.assignments.items()})
+        counts = totals(found)
+        return counts.keys() == set(consumers) and max(counts.values()) - min(counts.values()) <= 1
 
-    with open_coordinator(site.settings) as c:
-        for name in names[1:]:
-            site.admin.create_topic(name, 1)
-            wait_for(lambda: site.admin.describe([name])[name] is not None, f"a broker knows {name}")  # noqa: B023
-            topics.add_topic(c, name, site.group, actor=PERSON)
-    managed.join("a")
-    with managed.looping():
-        assert totals("a") == {"a": SMALL + 3}
-        managed.join("b")
-        managed.join("c")
-        assert totals("a", "b", "c") == {"a": 5, "b": 5, "c": 5}
-        managed.consumers["c"].close()
-        assert sum(totals("a", "b").values()) == SMALL + 3
+    wait_for(settled, f"{', '.join(consumers)} share everything", LIMIT_S)
+    return found
+
+
+def totals(held: Held) -> Counter[str]:
+    """Consumer → its partitions of all topics."""
+    return Counter(owner for owner, _ in held.values())
+
+
+def test_consumers_of_many_small_topics_share_them_through_a_join_and_a_leave(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka
+) -> None:
+    with shop(zookeeper, kafka, 3, SMALL) as managed:
+        site = managed.site
+        managed.join("a")
+        with managed.looping():
+            assert totals(shared(site, SMALL, "a")) == {"a": SMALL + 3}
+            managed.join("b")
+            managed.join("c")
+            assert totals(shared(site, SMALL, "abc")) == {"a": 5, "b": 5, "c": 5}
+            managed.consumers["c"].close()
+            assert totals(shared(site, SMALL, "ab")).total() == SMALL + 3
+
+
+def test_a_killed_consumer_of_many_small_topics_costs_only_its_own_partitions_a_move(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka
+) -> None:
+    with shop(zookeeper, kafka, 1, SMALL - 1) as managed:
+        site, small = managed.site, SMALL - 1
+        where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
+        doomed = subprocess.Popen(
+            (sys.executable, "-m", "spark_apps.plain", "--consumer", "c", *where, "--sink", os.devnull),
+            cwd=ROOT,
+            env={**os.environ, "COORDINATOR_SESSION_TIMEOUT_S": f"{site.session_timeout_s:g}"},
+        )
+        try:
+            managed.join("a")
+            managed.join("b")
+            wait_for(lambda: site.zk.find(site.paths.member("c")), "c registers", LIMIT_S)
+            with managed.looping():
+                before = shared(site, small, "abc")
+                assert totals(before) == {"a": 4, "b": 4, "c": 4}
+                doomed.kill()
+                survived = shared(site, small, "ab")
+                assert {at for at in before if survived[at] != before[at]} == {
+                    at for at, (owner, _) in before.items() if owner == "c"
+                }
+                managed.join("d")
+                after = shared(site, small, "abd")
+                moved = [at for at in survived if after[at] != survived[at]]
+                assert (totals(after), len(moved)) == ({"a": 4, "b": 4, "d": 4}, 4)
+        finally:
+            doomed.kill()
+            doomed.wait()
