@@ -1,4 +1,4 @@
-"""Every minute: fleets with limits of growth grow and shrink by measured load, or only report the decision."""
+"""Fleets with limits of growth grow and shrink by measured load, or only report the decision. `reconcile` starts the runs."""
 
 from datetime import timedelta
 
@@ -11,14 +11,15 @@ DOCS = """
 ### Autoscale
 For each fleet with limits (`set-growth`): measures rates, lag and the reads of busy consumers, and decides: move partitions, add consumers,
 or drain the cheapest consumer to empty. In shadow mode, the default, the decision is only reported. Nothing is decided on old measurements, while
-a rebalance or a redeployment is not finished, or while consumers start.
+a rebalance or a redeployment is not finished, or while consumers start. `reconcile` starts a run each minute while a fleet has limits;
+without limits there are no runs. A person may start a run at any time.
 """
 
 
 def build(cluster: Cluster) -> DAG:
     """The DAG of one cluster."""
-    minute = timedelta(minutes=1)
-    with cluster_dag(cluster, "autoscale", DOCS, schedule=minute, max_active_runs=1, dagrun_timeout=10 * minute) as dag:
+    limit = timedelta(minutes=10)
+    with cluster_dag(cluster, "autoscale", DOCS, schedule=None, max_active_runs=1, dagrun_timeout=limit) as dag:
         AutoscaleOperator(task_id="look", cluster=cluster.name)
     return dag
 

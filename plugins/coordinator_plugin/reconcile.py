@@ -17,7 +17,7 @@ from coordinator_tasks.core.errors import NoAccess
 from coordinator_tasks.core.text.partition_text import agreed, by_reason, counted
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import idle_consumers
-from coordinator_tasks.service.nodes import fleet
+from coordinator_tasks.service.nodes import fleet, growth_store
 from coordinator_tasks.service.plan import plans_to_approve, transitions
 from coordinator_tasks.service.plan.plans_to_approve import ASK_AGAIN_S
 from coordinator_tasks.service.run import upkeep
@@ -47,7 +47,7 @@ class Approval:
 class Findings:
     """The result: due topics, consumers to launch and their fleets, questions to people (approvals as well), lines for the log, and the audit.
 
-    `writable`: a step of some due topic can be written now.
+    `writable`: a step of some due topic can be written now. `growing`: fleets with limits of growth.
     """
 
     due: tuple[str, ...] = ()
@@ -58,6 +58,7 @@ class Findings:
     approvals: tuple[Approval, ...] = ()
     lines: list[str] = field(default_factory=list)
     audited: Audit = field(default_factory=Audit)
+    growing: tuple[str, ...] = ()
 
 
 def reconcile(c: Coordinator) -> Findings:
@@ -74,6 +75,8 @@ def reconcile(c: Coordinator) -> Findings:
     lines += lag_moments.keep(c, managed)
     lines += idle_consumers.give_up(c, managed)
     missing, fleets, said = _missing(c)
+    lines.extend(said)
+    growing, said = _growing(c)
     lines.extend(said)
     for topic, partitions in unowned.items():
         lines.extend(f"{topic}: nobody reads {said}: {why}" for why, said in by_reason(partitions))
@@ -96,7 +99,7 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
     day = int(now // ASK_AGAIN_S)
     approvals = [Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting]
-    return Findings(due, writable, missing, fleets, asked, in_turn(approvals, now), lines, audited)
+    return Findings(due, writable, missing, fleets, asked, in_turn(approvals, now), lines, audited, growing)
 
 
 def _told(audited: Audit) -> list[str]:
@@ -117,21 +120,32 @@ def _missing(c: Coordinator) -> tuple[tuple[str, ...], tuple[str, ...], list[str
     return missing, fleets, [*problems, *(f"{consumer} is missing" for consumer in missing)]
 
 
+def _growing(c: Coordinator) -> tuple[tuple[str, ...], list[str]]:
+    """Return the fleets with limits of growth, and lines for the log."""
+    try:
+        return tuple(growth_store.growing(c)), []
+    except NoAccess as error:
+        return (), [f"no fleet grows: {error}"]
+
+
 def runs(
     findings: Findings,
     dag_ids: Mapping[str, str],
     *,
     active_rebalances: int,
+    active_autoscales: int = 0,
     launches: Iterable[dict[str, Any]] = (),
     under_way: Callable[[str, str], bool] = lambda _dag_id, _run_id: False,
 ) -> list[dict[str, Any]]:
     """The runs to start, each as arguments of its trigger. A run that is under way finds new work itself, unless it stands still.
 
-    `dag_ids`: this cluster's DAGs by their plain name. `launches`: the runs of fleets. `under_way`: whether a run of this DAG and id has not ended.
+    `dag_ids`: this cluster's DAGs by their plain name. `active_rebalances` and `active_autoscales`: their runs that have not ended. `launches`: the runs of fleets. `under_way`: whether a run of this DAG and id has not ended.
     """
     found: list[dict[str, Any]] = []
     if findings.due and active_rebalances <= (MOST_BESIDE if findings.writable else 0):
         found.append({"trigger_dag_id": dag_ids["rebalance"], "trigger_run_id": None, "conf": {}})
+    if findings.growing and not active_autoscales:
+        found.append({"trigger_dag_id": dag_ids["autoscale"], "trigger_run_id": None, "conf": {}})
     found += launches
     asked = [{"trigger_dag_id": dag_ids["stuck_topic"], **question.plain()} for question in findings.questions]
     asked += [{"trigger_dag_id": dag_ids["approve_plan"], **one.plain()} for one in findings.approvals]

@@ -62,7 +62,7 @@ class ReconcileOperator(ClusterOperator):
             tell_audit(coordinator.paths.cluster, findings.audited)
             self.say(findings.lines or ["everything is as it should be"])
         ti = context["ti"]
-        wanted = {"rebalance": findings.due, "consumers": findings.missing}
+        wanted = {"rebalance": findings.due, "consumers": findings.missing, "autoscale": findings.growing}
         self.say(self._paused(ti, [name for name, work in wanted.items() if work]))
 
         def under_way(dag_id: str, run_id: str) -> bool:
@@ -75,6 +75,7 @@ class ReconcileOperator(ClusterOperator):
             findings,
             self.dag_ids,
             active_rebalances=active_runs(ti, self.dag_ids["rebalance"], now=findings.writable),
+            active_autoscales=ti.get_dr_count(self.dag_ids["autoscale"], states=ACTIVE) if findings.growing else 0,
             launches=launches,
             under_way=under_way,
         )

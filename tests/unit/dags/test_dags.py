@@ -1,5 +1,6 @@
 """Every DAG parses without connections, tells what it is for, and imports no client."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ for file in sorted(Path(sys.argv[1]).glob("*.py")):
         dag.validate()
         found[dag.dag_id] = {
             "tags": sorted(dag.tags), "doc": dag.doc_md or "", "catchup": dag.catchup, "max_active_runs": dag.max_active_runs,
-            "paused": dag.is_paused_upon_creation,
+            "paused": dag.is_paused_upon_creation, "schedule": str(dag.schedule),
             "limit_s": dag.dagrun_timeout.total_seconds() if dag.dagrun_timeout else None,
             "params": {n: {"value": p.value if p.has_value else None, **p.schema} for n in dag.params
                        if (p := dag.params.get_param(n))},
@@ -98,6 +99,11 @@ def test_each_says_what_it_is_for_and_waits_until_somebody_turns_it_on(dags: dic
         assert dag["catchup"] is False, dag_id
         assert dag["paused"] is True, dag_id
         assert "cluster" in dag["params"], dag_id
+
+
+def test_only_the_reconciliation_begins_by_the_clock_so_an_idle_minute_has_one_run(dags: dict[str, Any]) -> None:
+    timed = {dag_id: dag["schedule"] for dag_id, dag in dags.items() if re.fullmatch(r"\d+:\d\d:\d\d", dag["schedule"])}
+    assert timed == {"reconcile": "0:01:00"}
 
 
 def test_every_task_is_tried_again_and_none_uses_the_name_that_airflow_stumbles_over(dags: dict[str, Any]) -> None:

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from coordinator_plugin.reconcile import MAX_TOLD, reconcile, runs
 
+from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.service.nodes import directives, fleet, topics
 from tests.fakes.cluster import PERSON, Cluster
 
@@ -79,3 +81,17 @@ def test_the_log_has_the_first_findings_of_a_large_audit_and_says_how_many_more_
     lines = [line for line in reconcile(shop.coordinator).lines if "KPC-084" in line or "of the audit" in line]
     assert len(lines) == MAX_TOLD
     assert lines[-1] == "3 further findings of the audit: see `audit`"
+
+
+def test_only_a_fleet_with_limits_of_growth_gets_a_run_of_autoscale_and_one_at_a_time(shop: Cluster) -> None:
+    c, dag_ids = shop.coordinator, {"autoscale": "autoscale__eu", "consumers": "consumers__eu"}
+    fleet.set_fleet(c, Fleet("app", "app.py", ("c1",)))
+    assert runs(reconcile(c), dag_ids, active_rebalances=0) == []
+    autoscale.set_growth(c, "app", Limits())
+    findings = reconcile(c)
+    assert findings.growing == ("app",)
+    (run,) = runs(findings, dag_ids, active_rebalances=0)
+    assert run == {"trigger_dag_id": "autoscale__eu", "trigger_run_id": None, "conf": {}}
+    assert runs(findings, dag_ids, active_rebalances=0, active_autoscales=1) == []
+    autoscale.end_growth(c, "app")
+    assert runs(reconcile(c), dag_ids, active_rebalances=0) == []
