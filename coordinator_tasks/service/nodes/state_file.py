@@ -6,7 +6,7 @@ others are not. The file is outside input: every line is checked by the codec of
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,7 +94,7 @@ def take(c: Coordinator, keep: int = KEEP) -> State:
     nodes, left_out, zxid = dict[str, bytes](), dict[str, str](), 0
     records = [one for one in _places(c) if one[0].numbered]
     for kind, folder in records:
-        paths = _paths(c, kind, folder)[-keep:] if keep else []
+        paths = _paths(kind, folder, _names(c, folder))[-keep:] if keep else []
         found = [data for data, _ in _read(c, kind, paths, left_out).values()]
         # Numbered from 0, as an empty folder gives its numbers: the next record gets the number after the last one.
         nodes |= {f"{folder}/{number:0{RECORD_DIGITS}d}": data for number, data in enumerate(found)}
@@ -122,8 +122,12 @@ def _places(c: Coordinator) -> Iterator[tuple[NodeKind, str]]:
             yield kind, kind.folder
 
 
-def _paths(c: Coordinator, kind: NodeKind, folder: str) -> list[str]:
-    return [f"{folder}/{name}" for name in children(c.zk, f"{c.paths.base}/{folder}") if kind.allowed(name)]
+def _names(c: Coordinator, folder: str) -> list[str]:
+    return children(c.zk, f"{c.paths.base}/{folder}")
+
+
+def _paths(kind: NodeKind, folder: str, names: Iterable[str]) -> list[str]:
+    return [f"{folder}/{name}" for name in names if kind.allowed(name)]
 
 
 def _read_together(c: Coordinator, left_out: dict[str, str]) -> dict[str, tuple[bytes, Node]]:
@@ -133,7 +137,7 @@ def _read_together(c: Coordinator, left_out: dict[str, str]) -> dict[str, tuple[
         unread, found = dict[str, str](), dict[str, tuple[bytes, Node]]()
         for kind, folder in _places(c):
             if not kind.numbered:
-                found |= _read(c, kind, _paths(c, kind, folder), unread)
+                found |= _read(c, kind, _paths(kind, folder, _names(c, folder)), unread)
         if number and found == before:
             left_out |= unread
             return found
@@ -299,9 +303,8 @@ def plan(c: Coordinator, state: State, cluster: str = "") -> Plan:
             f"cluster {own!r} is not empty: it has {shown(foreign)}, not as in the file; import into an empty cluster, or "
             f"remove {c.paths.base} in ZooKeeper first if nothing in it is needed"
         )
-    for path, data in state.nodes.items():
-        if path.startswith("config/"):
-            check_other_clusters(c, decode_config(path, data))
+    configs = [decode_config(path, data) for path, data in state.nodes.items() if path.startswith("config/")]
+    check_other_clusters(c, *configs)
     return Plan(state, missing, len(there))
 
 
@@ -321,9 +324,9 @@ def _there(c: Coordinator) -> dict[str, bytes]:
     """Path → data of every node of an exported kind; a node that cannot be read has empty data."""
     found: dict[str, bytes] = {}
     for kind, folder in _places(c):
-        names = children(c.zk, f"{c.paths.base}/{folder}")
+        names = _names(c, folder)
         found |= dict.fromkeys((f"{folder}/{name}" for name in names), b"")
-        found |= {path: data for path, (data, _) in _read(c, kind, _paths(c, kind, folder), {}).items()}
+        found |= {path: data for path, (data, _) in _read(c, kind, _paths(kind, folder, names), {}).items()}
     return found
 
 

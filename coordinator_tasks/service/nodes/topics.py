@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 from coordinator_tasks.core.codecs.codec import decode_config, encode_config
 from coordinator_tasks.core.errors import (
@@ -177,11 +178,10 @@ def _check_readable(c: Coordinator, wanted: TopicConfig) -> None:
         raise Refused(f"topic {wanted.topic!r} cannot have properties: {older}")
 
 
-def check_other_clusters(c: Coordinator, wanted: TopicConfig) -> None:
-    """Raise `TopicConflict` if another cluster of this ZooKeeper manages the topic for the same group, or has not closed it."""
-    for cluster in children(c.zk, ROOT):
-        if cluster == c.paths.cluster or not is_cluster(cluster):
-            continue
+def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:
+    """Raise `TopicConflict` if another cluster of this ZooKeeper manages one of the topics for the same group, or has not closed it."""
+    others = [one for one in children(c.zk, ROOT) if one != c.paths.cluster and is_cluster(one)]
+    for cluster, wanted in product(others, topics):
         found = _find(c.zk, Paths(cluster), wanted.topic)
         # Topic ids are unique over all Kafka clusters.
         if found is None or (found[0].topic_id, found[0].group_id) != (wanted.topic_id, wanted.group_id):

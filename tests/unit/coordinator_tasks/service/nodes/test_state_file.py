@@ -15,7 +15,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused, StoreUnavai
 from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.fleet.upgrade import Phase, Rule, Upgrade
 from coordinator_tasks.core.model import Directive, Ending, Fleet, FleetVersion, Isolation, State
-from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.core.ports import Create, SetData, Watcher
 from coordinator_tasks.service.nodes import fleet, history, state_file, topics
 from coordinator_tasks.service.nodes.action_log import asked, recording
 from coordinator_tasks.service.nodes.directives import put_directive
@@ -190,6 +190,20 @@ def test_a_second_import_changes_nothing() -> None:
     zxid = new.server.zxid
     wanted = state_file.plan(new.coordinator, state_file.decode("f", FILE))
     assert (wanted.missing, new.server.zxid) == ((), zxid)
+
+
+def test_a_look_at_what_an_import_would_write_lists_each_folder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    new, listed, plain = elsewhere(shop()), list[str](), FakeZooKeeper.children
+
+    def noted(zk: FakeZooKeeper, path: str, watch: Watcher | None = None) -> list[str]:
+        if path != new.paths.members:  # the discovery lists them as well
+            listed.append(path)
+        return plain(zk, path, watch)
+
+    monkeypatch.setattr(FakeZooKeeper, "children", noted)
+    state_file.plan(new.coordinator, state_file.decode("f", FILE))
+    assert new.paths.fleets in listed
+    assert sorted(listed) == sorted(set(listed))
 
 
 def registered(site: Site) -> None:
