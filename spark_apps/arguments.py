@@ -28,7 +28,7 @@ HOST, ADDRESS = "host", "address"
 
 
 def _settings_of(run_folder: str) -> str | None:
-    """The settings file that the launcher writes for its consumer."""
+    """Return the settings file that the launcher writes for its consumer."""
     file = RunFolder(Path(run_folder)).settings
     return str(file) if run_folder and file.exists() else None
 
@@ -50,10 +50,12 @@ def _listen(text: str) -> tuple[str, int]:
 
 
 def own_name(word: str, listen: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The host in the URL for `--advertise host` or `--advertise address` of who listens at `listen`; raises `Refused`.
+    """Return the host in the URL for `--advertise host` or `--advertise address`, for a server at `listen`.
 
-    Other hosts cannot resolve the name of a pod. YARN's NodeManager gives its own name to the containers. Where a name has an
-    address of IPv6 too, that comes first, and nobody listens there: `[::]` takes both kinds, `0.0.0.0` only IPv4.
+    Raises `Refused`.
+
+    Other hosts cannot resolve the name of a pod. YARN's NodeManager passes its name to the containers. If a name also
+    has an IPv6 address, clients try IPv6 first, where nobody listens: `[::]` takes both kinds, `0.0.0.0` only IPv4.
     """
     name = socket.gethostname()
     if word == HOST:
@@ -75,7 +77,10 @@ def own_name(word: str, listen: str, environ: Mapping[str, str] = os.environ) ->
 
 
 def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of every consumer. Their names cannot be shortened: the check of a fleet's arguments relies on that."""
+    """Add the arguments of every consumer.
+
+    Abbreviations are off: the check of a fleet's arguments relies on full names.
+    """
     parser.allow_abbrev = False
     parser.add_argument("--consumer", required=True, help="the stable id of this consumer")
     parser.add_argument("--cluster", help="the cluster of consumers it belongs to")
@@ -135,7 +140,7 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ConsumerSettings:
-    """The settings of this consumer; raises `Refused` with the name of the setting that is missing or wrong."""
+    """Return the settings of this consumer; raises `Refused` with the name of a missing or wrong setting."""
     overrides = {
         "SETTINGS": given.settings or _settings_of(given.run_folder),
         "CLUSTER": given.cluster,

@@ -52,15 +52,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How a consumer's queries run.
+    """Settings of a consumer's queries.
 
-    `options`: of the data source, for every topic; `pipeline`: handed to `build`; `checkpoints`: the folder for this
-    process's checkpoints (empty = a temporary one; with executors on other hosts, one that the driver reaches);
-    `kafka_file`: where executors find Kafka's secret settings; `idempotent_sink` allows speculative execution;
-    `state_stays_behind` allows queries that keep state between batches, which does not move with a partition;
-    `warm_up`: run a few empty batches before the registration, so that the first partitions do not wait for a cold Spark;
-    a consumer whose executors cannot read such a batch does not register.
-    `hooks`: a listener and interceptors for all topics. Raises `BadOption` for the option that names a topic.
+    `options`: of the data source, for every topic; `pipeline`: passed to `build`; `checkpoints`: the folder for this
+    process's checkpoints (empty = a temporary folder; with executors on other hosts, the driver must reach the folder);
+    `kafka_file`: path of Kafka's secret settings on the executors; `idempotent_sink` allows speculative execution;
+    `state_stays_behind` allows queries that keep state between batches, although state does not move with a partition;
+    `warm_up`: run a few empty batches before the registration, so that the first partitions do not wait for a cold
+    Spark; a consumer whose executors cannot read such a batch does not register. `hooks`: a listener and interceptors
+    for all topics. Raises `BadOption` for the option that names a topic.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The topics of a function: one name, a regular expression, or all."""
+    """The topics of a function: a name, a regular expression, or all."""
 
     build: Build
     name: str = ""
@@ -91,7 +91,7 @@ class Pipeline:
 
 
 class Consumer(TopicReaders[TopicQuery]):
-    """The one consumer of this process; see the module. Implements `agent.topics.Topics`."""
+    """The only consumer of this process; see the module. Implements `agent.topics.Topics`."""
 
     def __init__(self, spark: SparkSession, settings: ConsumerSettings, how: SparkSettings | None = None) -> None:
         super().__init__()
@@ -146,7 +146,10 @@ class Consumer(TopicReaders[TopicQuery]):
         self._ending.close()
 
     def _bind_to_nobody(self) -> None:
-        """The agent is over. A JVM that hangs keeps the session in ZooKeeper, and with it the registration, no longer than `END_S`."""
+        """Unbind the source after the agent's end.
+
+        A hanging JVM delays the end of session and registration by at most `END_S`.
+        """
         asking = Asking("spark-end")
         asking.ask(lambda: source.register(self._spark, None), END_S)
         asking.close()
@@ -154,7 +157,7 @@ class Consumer(TopicReaders[TopicQuery]):
     def pipeline(self, name: str = "", build: Build | None = None, *, pattern: str = "", default: bool = False) -> None:
         """Set the function for the topic `name`, for topics that match `pattern`, or for all others (`default`).
 
-        `build(stream, settings)` gets the stream with Kafka's columns and those of the assignment, and returns a
+        `build(stream, settings)` gets the stream with Kafka's columns and the assignment's columns, and returns a
         `DataStreamWriter`. Raises `Refused`.
         """
         if build is None or sum((bool(name), bool(pattern), default)) != 1:
@@ -179,7 +182,7 @@ class Consumer(TopicReaders[TopicQuery]):
             return self._serve(self._process)
 
     def _registered(self) -> tuple[str, ...]:
-        """The topics for the registration: those with a pipeline, limited to those of the settings."""
+        """Return the topics to register: topics with a pipeline, within the limits of the settings."""
         names = [one.name for one in self._pipelines if one.name]
         patterns = [one.pattern for one in self._pipelines if one.pattern]
         return registered(self._settings.topics, names, patterns, default=ANY in patterns)
@@ -200,7 +203,7 @@ class Consumer(TopicReaders[TopicQuery]):
     # agent.topics.Topics ---------------------------------------------------------------------------------------------
 
     def appeared(self, topic: str, node: TopicNode) -> str:
-        """Start the query of a topic that a pipeline matches."""
+        """Start the query of a topic with a matching pipeline."""
         process, server = self._process, self._server
         found = next((one for one in self._pipelines if one.matches(topic)), None)
         if found is None:
@@ -220,7 +223,7 @@ class Consumer(TopicReaders[TopicQuery]):
         return ""
 
     def _cores(self) -> int:
-        """How many tasks Spark runs at once, as it said last: the agent waits `END_S` for a JVM that does not answer."""
+        """Return Spark's parallelism as last known: the agent waits `END_S` for a JVM that does not answer."""
         with suppress(*SPARK_ERRORS):  # the queries notice the end of Spark itself
             self._parallelism = (
                 self._asking.ask(lambda: self._spark.sparkContext.defaultParallelism, END_S) or self._parallelism
@@ -251,7 +254,7 @@ class Consumer(TopicReaders[TopicQuery]):
         return problem
 
     def trouble(self) -> str:
-        """The sentence that the application has no executors, or that a query does not start; empty while all is well."""
+        """Return a sentence if the application has no executors or a query does not start; else an empty text."""
         busy = any(
             one.runner.see(lambda ownership: ownership.batches.outstanding is not None) for one in self._topics.values()
         )

@@ -1,4 +1,4 @@
-"""Errors of reading, by who handles them. A wrong option is `Refused`, as everywhere."""
+"""Errors of reading, by handler. A wrong option is `Refused`, as everywhere."""
 
 import re
 

@@ -39,7 +39,7 @@ LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 after a clean leave, 1 when the consumer had to leave, 2 when it could not start."""
+    """Return the exit code: 0 after a clean leave, 1 after a forced leave, 2 after a failed start."""
     given = _parse(arguments)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
@@ -99,7 +99,7 @@ def _log_level(text: str) -> str:
 
 
 def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
-    """Name, pattern and place of each pipeline; without name and pattern it is the default."""
+    """Return name, pattern and place of each pipeline; the default pipeline has neither name nor pattern."""
     found = [(key, "", place) for key, place in once("--pipeline", map(_with_place, given.pipeline)).items()]
     found += [("", key, place) for key, place in once("--pattern", map(_with_place, given.pattern)).items()]
     if given.default:
@@ -131,7 +131,7 @@ def _hooks(given: argparse.Namespace) -> Hooks:
 def _how(given: argparse.Namespace, site: Settings) -> SparkSettings:
     kafka = RunFolder(Path(given.run_folder)).kafka
     return SparkSettings(
-        options=once("--option", map(_pair, given.option), str.lower),  # as Spark takes them
+        options=once("--option", map(_pair, given.option), str.lower),  # case does not matter, as in Spark
         pipeline=with_addresses({**_from_environment(os.environ), **once("--set", map(_pair, given.set))}, site),
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
@@ -147,9 +147,9 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_addresses(given: Mapping[str, str], site: Settings) -> dict[str, str]:
-    """The settings of the pipelines, with the site's address in place of the name of a database or registry.
+    """Return the pipelines' settings, with the site's address in place of the name of a database or registry.
 
-    A named registry gets the log-in of its own address: one that is given beside the name is for another.
+    A named registry gets the log-in of the site's address: a separately given log-in is for another registry.
     """
     found = dict(given)
     if address := site.databases.get(given.get(DATABASE, "")):

@@ -1,4 +1,4 @@
-"""Values of a command line that several programs check in the same way."""
+"""Values of command lines, checked in the same way by several programs."""
 
 import argparse
 import sys
@@ -10,9 +10,9 @@ from coordinator_tasks.core.errors import Refused
 
 
 def once(argument: str, pairs: Iterable[tuple[str, str]], same: Callable[[str], str] = str) -> dict[str, str]:
-    """The pairs of an option that may be given several times, by name; raises `Refused` for a name that comes twice.
+    """Return the pairs of a repeatable option by name; raises `Refused` for a repeated name.
 
-    `same`: name → what is equal for two ways of writing it, such as `str.lower`.
+    `same`: name → a key that is equal for equivalent names, such as `str.lower`.
     """
     found: dict[str, str] = {}
     names: set[str] = set()
@@ -25,12 +25,12 @@ def once(argument: str, pairs: Iterable[tuple[str, str]], same: Callable[[str], 
 
 
 def seconds(text: str) -> float:
-    """The type of an option that is a time a thread can wait for."""
+    """Parse an option's time, short enough for a thread to wait."""
     return _number(text, threading.TIMEOUT_MAX, "is no time; give a number of seconds from 0 on, such as 30")
 
 
 def capacity(text: str) -> float:
-    """The type of an option that is a consumer's capacity."""
+    """Parse an option's capacity of a consumer."""
     return _number(text, sys.float_info.max, "is no capacity; give a number from 0 on, such as 2")
 
 

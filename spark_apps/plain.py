@@ -1,8 +1,8 @@
-"""A consumer without Spark: the same agent and protocol, with its own Kafka client and a function as the sink.
+"""A consumer without Spark: the same agent and protocol, with a Kafka client and a function as the sink.
 
     python -m spark_apps.plain --consumer a --cluster c --zookeeper host:2181 --kafka host:9092 --sink rows.jsonl
 
-Tests and benchmarks use it. It also shows what a consumer needs beside the agent.
+Used by tests and benchmarks. It also shows the parts of a consumer beside the agent.
 """
 
 import argparse
@@ -48,7 +48,7 @@ from spark_apps.records.fetching import built
 from spark_apps.topic_readers import TopicReader, TopicReaders, make_runner
 
 POLL_S = 0.01
-STARTING_POLL_S, STARTING_S = 0.003, 0.1  # short polls while partitions start, and for so long after that
+STARTING_POLL_S, STARTING_S = 0.003, 0.1  # short polls while partitions start, and for `STARTING_S` after that
 ENDS_EVERY_S = 1.0
 WARM_UP_TIMEOUT_S = 5.0
 JOIN_TIMEOUT_S = 30.0
@@ -61,14 +61,14 @@ log = logging.getLogger(__name__)
 
 Record: TypeAlias = tuple[Range, Message]
 Sink: TypeAlias = Callable[[str, Sequence[Record]], None]
-"""Takes a topic and the records of one batch, each with its range. The records have passed when it returns."""
+"""Takes a topic and the records of a batch, each with its range. The records have passed when the function returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where records go: to a function, or for exactly once to a store of rows and positions.
+    """Destination of records: a function, or for exactly once a store of rows and positions.
 
-    `writes`: these datasets, for OpenLineage.
+    `writes`: the datasets for OpenLineage.
     """
 
     sink: Sink | None = None
@@ -92,15 +92,15 @@ class Output:
 
 
 class PlainTopic(TopicReader):
-    """Reads one topic in its own thread.
+    """Reads one topic in a thread.
 
-    The client fetches ahead from every ready partition. Each batch holds the fetched records, and passes through the sink.
-    When a partition may not be read, its fetched records are dropped, and fetched again later from its position. An error
-    of one partition stops no other one, nor does the sink's: `agent.ownership.failing` says what is tried again when.
+    The client fetches ahead from every ready partition. Each batch holds the fetched records, and passes through the
+    sink. When a partition may not be read, its fetched records are dropped, and fetched again later from its position.
+    An error of a partition or of the sink stops no other partition: `agent.ownership.failing` decides the retries.
     """
 
     def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], output: Output) -> None:
-        """Raises `BadSettings` for what its Kafka client does not take."""
+        """Raises `BadSettings` for settings that the Kafka client refuses."""
         super().__init__(runner)
         self._output = output
         self._stop = threading.Event()
@@ -108,12 +108,12 @@ class PlainTopic(TopicReader):
         self._settings = {**DEFAULTS, **node.properties, **kafka, **FIXED, "group.id": node.group_id}
         self._kafka = built(lambda: Consumer(self._settings, logger=LIBRARY_LOG))
         self._assigned: dict[int, int] = {}  # partition -> epoch of its holding when it was assigned
-        self._again_at: dict[int, float] = {}  # partition that Kafka refused -> when to ask for it again
+        self._again_at: dict[int, float] = {}  # partition that Kafka refused -> time of the retry
         self._batch = 0
         self._ends_at = 0.0
         self._starting_until = 0.0
         self._stuck_at = 0.0
-        self._heard: set[int] = set()  # partitions that have brought something since they were assigned
+        self._heard: set[int] = set()  # partitions with any message since they were assigned
         self._polled_at = -inf
         # Stalled partition -> its position, and when it was first seen there.
         self._waiting: dict[int, tuple[int, float]] = {}
@@ -146,7 +146,7 @@ class PlainTopic(TopicReader):
                     self.runner.edit(lambda ownership: ownership.failing.reading_began())
                     failed = False
                 self._read()
-            except BaseException as error:  # the edge of a thread: what fails is this topic, and no other one
+            except BaseException as error:  # the edge of a thread: only this topic fails
                 failed = True
                 log.exception("reading topic %s failed", self.runner.topic)
                 self._stop.wait(self._failed(error))
@@ -218,9 +218,9 @@ class PlainTopic(TopicReader):
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 
     def _had_time(self, since: float, now: float) -> bool:
-        """Whether a poll has emptied the client since then, or it has lasted longer than a slow sink explains.
+        """Return whether a poll has emptied the client since then, or the time exceeds a slow sink's.
 
-        Each client has twice the time of all before it: one that skips aborted records begins with them again.
+        Each client has twice the time of all before it: a client that skips aborted records begins with them again.
         """
         began = max(since, self._replaced_at)
         idle = self._polled_at >= began + STUCK_S / 2 or now >= began + SLOW_SINK_STUCK_S
@@ -228,7 +228,7 @@ class PlainTopic(TopicReader):
 
     @staticmethod
     def _stalled(ownership: TopicOwnership) -> dict[int, int]:
-        """Partition → position of those that do not move while Kafka still tells the ends of their logs."""
+        """Return partition → position of stalled partitions while Kafka still reports the ends of their logs."""
         now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, ownership.holdings.ready()
         stalled = {p: ready[p] for p in ownership.batches.stalled(STUCK_S)}
         return {
@@ -244,12 +244,12 @@ class PlainTopic(TopicReader):
 
     @property
     def _poll_s(self) -> float:
-        """The time limit of a poll. While partitions start it is short, so that none waits for a poll to end."""
+        """Return the time limit of a poll; short while partitions start, so that no start waits for a poll."""
         return STARTING_POLL_S if time.monotonic() < self._starting_until else POLL_S
 
     @staticmethod
     def _ready(ownership: TopicOwnership) -> dict[int, tuple[int, int]]:
-        # A position that was just released was just read; any other one is compared with the log first.
+        # A position that was just released was just read; any other position is first compared with the log.
         known = {
             p: h
             for p, h in ownership.batches.readable().items()
@@ -269,7 +269,7 @@ class PlainTopic(TopicReader):
                 refused[partition] = error
                 continue
             if partition is None or offset is None or partition in refused:
-                continue  # behind damaged records the next ones come as if there were no gap
+                continue  # after damaged records the next records come as if there were no gap
             # At the end, the position is behind control records, which are no messages.
             ends[partition] = max(ends.get(partition, 0), offset + (error is None))
             if error is None:
@@ -280,13 +280,16 @@ class PlainTopic(TopicReader):
             passed = not ranges or self._pass(ranges, came)
             whole = {p for p, one in ranges.items() if passed and one.end == ends[p]}
             left = (left | ranges.keys()) - whole
-        # Records that came and have not passed would be missing in the next range: fetch them again.
+        # Received records that have not passed would be missing in the next range: fetch them again.
         self._drop(left)
         if refused:
             self._wait_for(refused)
 
     def _wait_for(self, refused: Mapping[int, KafkaError]) -> None:
-        """Ask for these again later; the agent compares their positions with the log, and stops those that are not in it."""
+        """Retry these partitions later.
+
+        The agent compares their positions with the log, and stops partitions outside of it.
+        """
         self._drop(refused.keys())
         self._again_at |= dict.fromkeys(refused, time.monotonic() + AGAIN_S)
         self.runner.edit(
@@ -323,7 +326,7 @@ class PlainTopic(TopicReader):
         held = ownership.batches.readable().items()
         ready = {p: h for p, h in held if p in ends and self._assigned.get(p) == h.token.epoch}
         for partition, one in ready.items():
-            if partition in self._heard:  # all that had come by the last poll was handed out
+            if partition in self._heard:  # all records of the last poll were handed out
                 one.passes.empty(self._polled_at)
             elif ends[partition] <= one.position:
                 one.passes.empty(time.monotonic())
@@ -341,7 +344,7 @@ class PlainTopic(TopicReader):
 
 
 def _apart(ownership: TopicOwnership, partitions: Collection[int]) -> list[Collection[int]]:
-    """The partitions in groups: what has failed before is tried by itself, after the others."""
+    """Return the partitions in groups: failed groups are tried alone, after the others."""
     failed = ownership.failing.due()
     others = [p for p in partitions if not any(p in group for group in failed)]
     groups = [others, *([p for p in partitions if p in group] for group in failed)]
@@ -358,7 +361,7 @@ FIXED = {
 
 
 class PlainTopics(TopicReaders[PlainTopic]):
-    """Implements `topics.Topics`: a reader for every topic that the consumer wants."""
+    """Implements `topics.Topics`: a reader for every wanted topic."""
 
     def __init__(self, process: Process, output: Output) -> None:
         super().__init__()
@@ -371,7 +374,7 @@ class PlainTopics(TopicReaders[PlainTopic]):
         runner.agree(self._output.delivery, self._output.store, self._output.hooks)
         try:
             self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output)
-        except BadSettings as error:  # nobody can read this topic here: the consumer leaves with the reason
+        except BadSettings as error:  # this topic is unreadable here: the consumer leaves with the reason
             runner.close()
             self._refused = f"topic {topic}: {error}"
             return self._refused
@@ -395,7 +398,7 @@ class PlainConsumer:
         self.process: Process | None = None
 
     def run(self) -> int:
-        """Serve until the consumer has left; its exit code. Raises `CoordinatorError`s of the start."""
+        """Serve until the consumer has left; return the exit code. Raises `CoordinatorError`s of the start."""
         if not self._settings.topics:
             log.warning(
                 "no topics are given, so this consumer takes every topic of the cluster; give --topics=orders,clicks-.*"
@@ -430,8 +433,8 @@ def _table(topic: str, records: Sequence[Record]) -> pa.Table:
 class FileSink:
     """Writes one JSON line per record: the consumer, the epoch and the time. Flushes with every batch.
 
-    A process that is killed while it writes may leave the beginning of a line. The next one ends that line before its own first
-    one, and reads its record again. Raises `Refused` for a file that cannot be written.
+    A process killed during a write may leave the beginning of a line. The next process ends this line before its own
+    first line, and reads the record again. Raises `Refused` for an unwritable file.
     """
 
     def __init__(self, path: str, consumer: str) -> None:
@@ -468,7 +471,7 @@ class FileSink:
 
 
 def _is_torn(file: Path) -> bool:
-    """Whether its last line has no end."""
+    """Return whether the file's last line has no end."""
     if not file.is_file() or not file.stat().st_size:
         return False
     with file.open("rb") as opened:
@@ -477,7 +480,7 @@ def _is_torn(file: Path) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 after a clean leave, 1 when the consumer had to leave, 2 when it could not start."""
+    """Return the exit code: 0 after a clean leave, 1 after a forced leave, 2 after a failed start."""
     parser = argparse.ArgumentParser(prog="python -m spark_apps.plain", description="A consumer without Spark.")
     add_consumer_arguments(parser)
     parser.add_argument("--sink", default="-", help="a file for one JSON line per record; - for standard output")

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicReader(ABC):
-    """Reads one topic; `problem` says why it has ended, and is empty while it reads."""
+    """Reads one topic; `problem` is the reason of its end, empty while it reads."""
 
     def __init__(self, runner: TopicRunner) -> None:
         self.runner = runner
@@ -24,7 +24,7 @@ class TopicReader(ABC):
 
     @abstractmethod
     def end(self) -> bool:
-        """Finish the batch under way and end; False if it does not end in time."""
+        """Finish the batch under way and end; False if late."""
 
     def halt(self) -> None:
         """End the reading; a batch that does not end in time still counts as running."""
@@ -51,11 +51,11 @@ class TopicReaders(Generic[R]):
         self._lineage: Lineage | None = None
 
     def names(self) -> Collection[str]:
-        """The topics that have a reader."""
+        """Return the topics with a reader."""
         return tuple(self._topics)
 
     def tell_lineage(self, process: Process, runner: TopicRunner, outputs: Sequence[Dataset]) -> None:
-        """The reading of a topic begins, and writes these datasets."""
+        """The reading of a topic begins, with these output datasets."""
         self._lineage = process.lineage
         if self._lineage is not None:
             group, brokers = runner.group, process.settings.site.kafka["bootstrap.servers"]

@@ -7,29 +7,32 @@ from coordinator_tasks.core.text.partition_text import cut
 TRACEBACK = "Traceback (most recent call last):"
 _THREAD = 'Exception in thread "main" '
 _SAID = ("error: ", "Error: ", _THREAD)
-"""How our commands, Spark and the JVM begin the line with the reason of their end."""
+"""Line beginnings with which our commands, Spark and the JVM give the reason of their end."""
 _LEFT = " has left: "
-"""In the line in which a consumer says why it had to leave (`agent.process`)."""
+"""In the line with a consumer's reason for a forced leave (`agent.process`)."""
 _CALLING = "An error occurred while calling "
-"""Py4J's words for any error of the JVM, which stands in the next line."""
+"""Py4J's words for any error of the JVM, in the line before the error."""
 _CAUSES = (": ", "Caused by: ")
 MOST_CHARS = 1_000
 
 
 def reason(error: BaseException) -> str:
-    """The cause in Spark's text: the error of its last Python traceback, or the JVM's deepest cause, or its first line."""
+    """Return the cause in Spark's text.
+
+    The error of its last Python traceback, or the JVM's deepest cause, or its first line.
+    """
     lines = str(error).splitlines()
     first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
     return cut(_last(lines, with_sentences=False, from_jvm=True) or first, MOST_CHARS)
 
 
 def last_error(log: str) -> str:
-    """The last error in a log: the end of a traceback, or the line in which a program says why it ends."""
+    """Return the last error in a log: the end of a traceback, or a program's line with the reason of its end."""
     return cut(_last(log.splitlines(), with_sentences=True), MOST_CHARS)
 
 
 def _last(lines: Iterable[str], *, with_sentences: bool, from_jvm: bool = False) -> str:
-    """`from_jvm`: whether a stack of the JVM is under way, whose causes come one after the other, the deepest last."""
+    """`from_jvm`: the text continues a stack of the JVM; its causes follow each other, the deepest last."""
     found, inside = "", False
     for line in lines:
         if line.endswith(TRACEBACK):

@@ -1,4 +1,4 @@
-"""The problems that a consumer reports: the latest sentence for each matter, until it is cleared."""
+"""A consumer's reported problems: the latest sentence for each matter, until cleared."""
 
 from collections.abc import Hashable
 
@@ -12,7 +12,7 @@ class Reports:
         self._texts: dict[Hashable, str] = {}
 
     def add(self, matter: Hashable, text: str) -> bool:
-        """Say it; True if that is news."""
+        """Store the sentence; return True if new."""
         if self._texts.get(matter) == text:
             return False
         self._texts.pop(matter, None)

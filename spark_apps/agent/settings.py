@@ -5,26 +5,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How a consumer paces what it asks of Kafka for one topic.
+    """Paces a consumer's requests to Kafka for one topic, in seconds.
 
     - `look_s`: the committed offsets are fetched at least this often; `fresh_s`: no commit on an older fetch.
-    - `cool_down_s`: a commit that took longer than `fresh_s` may have written over a newer owner's entry. For this long
+    - `cool_down_s`: a commit that took longer than `fresh_s` may have overwritten a newer owner's entry. For this long
       nothing more is committed: the newer owner fetches, and writes its entry again.
     - `commit_timeout_s`: a request to Kafka is given up after this; its outcome is then unknown.
-    - `guard_s`: a guarded start commit has to stay our own for longer than this. It is longer than any commit of the site
-      can be under way.
-    - `guard_look_s`: a guarded start is looked at this often.
-    - `commit_s`, plus `commit_each_s` for each partition: the pause between commits that nobody waits for.
+    - `guard_s`: a guarded start commit has to stay our own for longer than this. No commit of the site can be under way for
+      longer.
+    - `guard_look_s`: the pause between two fetches of a guarded start.
+    - `commit_s`, plus `commit_each_s` for each partition: the pause between unhurried commits.
     - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
     - `give_up_s`: a partition stops if its commits, or the fetches before them, fail for this long.
     - `measure_s`, plus `measure_each_s` for each partition: the least pause between two requests for the log's ends.
       `ends_s`: the longest pause, also while no batch is planned.
     - `id_each_s`, for each partition of the topic: the pause between two requests for the topic's id. A new ownership asks at
       once, unless it begins with a release and Kafka has told the id within `id_fresh_s`.
-    - `together_s`: a release waits this long for others that only wait for their commit, to be written with them.
+    - `together_s`: a release waits this long for releases that only wait for their commit, for a joint write.
     - `bounds_s`: how often positions are compared with the log. A position behind the log's end counts only after `ahead_s`:
-      a new leader may know less for a moment.
-    - `retry_s` to `retry_max_s`: the pause after a failed request; it doubles with each further failure.
+      a new leader may lag for a moment.
+    - `retry_s` to `retry_max_s`: the pause after a failed request, doubled with each further failure.
     """
 
     look_s: float = 0.9
@@ -51,12 +51,14 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How batches are paced: one as soon as the last has passed, but at most every `batch_interval_s`, with at most `max_offsets`.
+    """Pacing of batches.
 
-    `parallelism`: the most tasks of a batch; a `Consumer` takes the number of Spark's cores. `min_offsets`: a batch waits for
-    so many, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and `max_records_per_task` cut the
-    ranges of partitions into more tasks. `handoff_batch_s`: the time that a batch shall take while partitions come to us;
-    after `handoff_s` without them batches have their usual size again.
+    The next starts as soon as the last has passed, at most every `batch_interval_s`, with at most `max_offsets`.
+
+    `parallelism`: maximum tasks of a batch; a `Consumer` takes the number of Spark's cores. `min_offsets`: a batch
+    waits for this many offsets, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and
+    `max_records_per_task` cut the ranges of partitions into more tasks. `handoff_batch_s`: intended duration of a batch
+    while partitions come to us; after `handoff_s` without new partitions batches return to their usual size.
     """
 
     batch_interval_s: float = 0.0
@@ -85,7 +87,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which consumer this is: `incarnation` is drawn once per process start and kept over sessions."""
+    """A consumer's identity: `incarnation` is drawn once per process start and kept over sessions."""
 
     consumer: str
     cluster: str

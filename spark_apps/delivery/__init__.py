@@ -1,10 +1,10 @@
-"""How often a record reaches the sink, and the interface of a sink for exactly once.
+"""Delivery semantics, and the interface of a sink for exactly once.
 
-At least once: the offsets are committed after the sink. At most once: before it. Exactly once: the sink changes rows and
-positions in one transaction, so its positions decide and Kafka's follow.
+At least once: the offsets are committed after the sink. At most once: before the sink. Exactly once: the sink changes
+rows and positions in one transaction, so its positions decide and Kafka's follow.
 
-Another store implements `TransactionalSink`. `database_sink.DatabaseSink` is the one for SQLite and PostgreSQL, and
-`docs/delivery.md` describes one for a table format.
+Another store implements `TransactionalSink`. `database_sink.DatabaseSink` implements it for SQLite and PostgreSQL, and
+`docs/delivery.md` describes a sink for a table format.
 """
 
 import re
@@ -38,7 +38,10 @@ class SinkUnavailable(Unavailable):
 
 
 def sink_is_away(error: str) -> bool:
-    """Whether this line, an error's kind and text, is about a `SinkUnavailable`. Spark gives the driver no more than that."""
+    """Return whether this line, an error's kind and text, is about a `SinkUnavailable`.
+
+    Spark gives the driver only this line.
+    """
     return re.search(r"\bSinkUnavailable: ", error) is not None
 
 
@@ -54,7 +57,7 @@ class PositionMoved(CoordinatorError):
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Whose positions: those of one topic in one cluster of consumers, and the consumer that asks."""
+    """Owner of positions: one topic in one cluster of consumers, and the requesting consumer."""
 
     cluster: str
     topic: str
@@ -64,21 +67,24 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The sink's entry of a partition: everything before `offset` is in it; `None` = claimed, nothing written."""
+    """The sink's entry of a partition: all earlier offsets are written; `None` = claimed, nothing written."""
 
     token: Token
     consumer: str
     offset: int | None = None
 
     def refuses(self, token: Token, consumer: str) -> bool:
-        """Whether this entry refuses `token`. Of two that seem to have acquired at one epoch, the later one stops."""
+        """Return whether this entry refuses `token`.
+
+        If two consumers seem to have acquired at the same epoch, the later stops.
+        """
         ours = token == self.token and token.generation == self.token.generation and consumer == self.consumer
         return self.token >= token and not ours
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The offsets that a batch adds to a partition: `start` (inclusive) to `end` (exclusive), under a holding."""
+    """A batch's offsets of one partition: `start` (inclusive) to `end` (exclusive), under a holding."""
 
     token: Token
     start: int
@@ -89,17 +95,18 @@ class TransactionalSink(Protocol):
     """A store of rows with a position per (cluster, topic, partition). Each method is one transaction."""
 
     def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> Mapping[int, Standing]:
-        """Store these tokens, except where an entry `refuses` them, and return the entries after that.
+        """Store these tokens, except where an entry `refuses` them; return the resulting entries.
 
-        A stored offset is kept, unless it is of another topic id, or its token has an epoch below the partition's one in
-        `forget` (a person has moved the offset later). After the return, no `write` under an older token succeeds. Raises
-        `SinkUnavailable`, after a second at most: the topic's other partitions wait for the return. It is tried again.
+        A stored offset is kept, unless it has another topic id, or its token has an epoch below the partition's epoch
+        in `forget` (a person has moved the offset later). After the return, no `write` under an older token succeeds.
+        Raises `SinkUnavailable`, after a second at most: the topic's other partitions wait for the return. The claim is
+        retried.
         """
 
     def write(self, writer: Writer, steps: Mapping[int, Step], rows: "pa.Table") -> Mapping[int, Standing]:
         """Add the rows and move the positions to the ends of the steps, both or nothing; durable on return.
 
-        Rows and steps may be empty: Spark begins a query with an empty batch if there is nothing to read yet.
-        Returns the partitions whose entries have another token: their rows (column `partition`) are left out.
-        Raises `PositionMoved` when a position is not the step's start or rows have no step, and any error of the store.
+        Rows and steps may be empty: Spark begins a query with an empty batch if there is nothing to read yet. Returns
+        the partitions whose entries have another token: their rows (column `partition`) are left out. Raises
+        `PositionMoved` when a position is not the step's start or rows have no step, and any error of the store.
         """

@@ -27,8 +27,8 @@ _ADD_AUDIT = f"INSERT INTO audit VALUES ({', '.join('?' for _ in AUDIT_COLUMNS)}
 class AuditSink:
     """Every processing of every record, duplicates included: append-only, without a key.
 
-    One SQLite file per consumer and incarnation in `folder`, so writers never wait for each other, and a killed one
-    leaves whole batches only. `processed_at` is when the batch was written, in seconds since 1970.
+    One SQLite file per consumer and incarnation in `folder`, so writers never wait for each other, and a killed writer
+    leaves whole batches only. `processed_at` is the time of the batch's write, in seconds since 1970.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,12 +1,12 @@
 """The database of a sink, and `RowSink` for `foreachBatch`: rows with topic, partition and offset as their key.
 
 The batch is collected to the driver and written there in one transaction; when the function returns, the rows are
-durable. So a batch has to fit into the driver: set `maxOffsetsPerTrigger`. For parallel writes by executors, use Spark's
-own writers inside `foreachBatch`.
+durable. So a batch has to fit into the driver: set `maxOffsetsPerTrigger`. For parallel writes by executors, use
+Spark's writers inside `foreachBatch`.
 
-A database is named by `sqlite:///path` or `postgresql://user@host/name`. A PostgreSQL password does not belong into
-that text: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`. Of the parameters of its URL only harmless ones are taken:
-libpq has others that load a library, read a file of services, or send the password of one host to another.
+A database is named by `sqlite:///path` or `postgresql://user@host/name`. A PostgreSQL password does not belong into the
+URL: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`. Only harmless parameters of a PostgreSQL URL are
+taken: other parameters of libpq load a library, read a file of services, or send the password of one host to another.
 """
 
 import math
@@ -28,7 +28,7 @@ from spark_apps.delivery import SinkUnavailable
 SQLITE = fleet_values.SQLITE
 SQLITE_HEADER = b"SQLite format 3\0"
 SQLITE_APPLICATION = slice(68, 72)
-"""Where a header has the number of the program that the file belongs to; 0 = it names none, as those made here."""
+"""Place of the application number in a file's header; 0 = no application, as in our files."""
 POSTGRESQL = ("postgresql://", "postgres://")
 BUSY_TIMEOUT_S = 30.0
 POSTGRESQL_CONNECTION = {
@@ -48,7 +48,10 @@ POSTGRESQL_PARAMETERS = frozenset(
     }
 )
 POSTGRESQL_FILES = frozenset({"sslcert", "sslcrl", "sslkey", "sslrootcert"})
-"""Parameters that are paths from the root; with a colon libpq would take a key for one of an engine, and load its library."""
+"""Parameters that are absolute paths.
+
+With a colon libpq would take a key for an engine's key, and load the engine's library.
+"""
 POSTGRESQL_SESSION = {
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
@@ -56,19 +59,22 @@ POSTGRESQL_SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-"""A writer that stops in the middle of a transaction, or whose host is gone, does not lock its rows for hours."""
+"""A writer that stops within a transaction, or loses its host, must not lock its rows for hours."""
 KEY = {"topic": "TEXT", "partition": "INTEGER", "offset": "BIGINT"}
 """The place of a record in Kafka: the key of every idempotent row."""
 
 MOST_CHARS = 200
-"""Of a statement in an error."""
+"""Maximum characters of a statement in an error."""
 _WHOLE = frozenset({"SMALLINT", "INTEGER", "INT", "BIGINT"})
 
 _SQLITE_PRIMARY = 0xFF
-"""The bits of an extended error code that are its primary code."""
+"""The bits of an extended error code with the primary code."""
 _SQLITE_AWAY = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 _POSTGRESQL_ENDS = frozenset({"57P01", "57P02", "57P03"})
-"""A server that shuts down, has crashed, or still starts. Class 08 is the connection; an error at connecting has no code."""
+"""A server that shuts down, has crashed, or still starts.
+
+Class 08 is the connection; an error at connecting has no code.
+"""
 
 Row = Sequence[Any]
 
@@ -86,24 +92,24 @@ class Cursor(Protocol):
         """All rows of a query."""
 
     def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query; nobody else changes them before the transaction has ended."""
+        """Return all rows of a query, locked until the end of the transaction."""
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Add many rows in the database's quickest way; a row whose key exists is an error."""
 
     def exclusively(self, matter: str) -> None:
-        """Hold the lock of this name until the transaction has ended; others wait for it."""
+        """Hold the lock of this name until the end of the transaction; others wait."""
 
 
 class Database:
     """One connection, made at the first use; one transaction at a time, from any thread.
 
-    `lock_wait_s`: how long a statement waits for the locks of others; `None` = 30 s with SQLite, 10 s with PostgreSQL.
+    `lock_wait_s`: how long a statement waits for locks; `None` = 30 s with SQLite, 10 s with PostgreSQL.
     """
 
     def __init__(self, url: str, lock_wait_s: float | None = None) -> None:
         if not url.startswith((SQLITE, *POSTGRESQL)):
-            scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)  # all else may hold a password
+            scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)  # the rest of the URL may hold a password
             place = f" at '{scheme[0]}'" if scheme else ""
             raise Refused(
                 f"a database{place} is neither {SQLITE}path nor postgresql://user@host/name; give such an address, or a NAME that "
@@ -158,16 +164,16 @@ class Database:
         return Database(self._url, lock_wait_s)
 
     def is_driver_error(self, error: Exception) -> bool:
-        """Whether this error comes from the database or its connection."""
+        """Return whether this error comes from the database or its connection."""
         return isinstance(error, _driver_error(self._url))
 
     def close(self) -> None:
-        """End the connection; the next transaction makes a new one."""
+        """Close the connection; the next transaction makes a new connection."""
         with self._lock:
             self._drop()
 
     def _drop(self) -> None:
-        """Close a broken connection, so that the next transaction makes a new one."""
+        """Close a broken connection, so that the next transaction makes a new connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -178,9 +184,9 @@ _idle: dict[str, list[Database]] = {}
 
 @contextmanager
 def borrowed(url: str) -> Iterator[Database]:
-    """A database that nobody else of this process uses until the block ends.
+    """Yield a database for exclusive use in this process until the block ends.
 
-    A pipeline is not told when its query ends: the next block has the connection.
+    A pipeline does not learn of its query's end: the next block gets the connection.
     """
     idle = _idle.setdefault(url, [])
     try:
@@ -218,7 +224,7 @@ class _Cursor:
         self.executemany(f'INSERT INTO "{table}" ({_names(columns)}) VALUES ({marks})', rows)  # noqa: S608 (our own names)
 
     def exclusively(self, matter: str) -> None:
-        """It is."""
+        """Do nothing: SQLite's transactions are exclusive."""
 
     def _marked(self, statement: str) -> str:
         return statement
@@ -266,7 +272,7 @@ def _driver_error(url: str) -> type[Exception]:
 
 
 def _is_away(error: Exception) -> bool:
-    """Whether the server or the file cannot be reached; a statement that fails, or waits for a lock, is another matter."""
+    """Return whether the server or the file is unreachable; failed statements and lock time-outs do not count."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _SQLITE_PRIMARY in _SQLITE_AWAY
     import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
@@ -277,12 +283,12 @@ def _is_away(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of the error's text, or its kind if it has none."""
+    """Return the first line of the error's text, or the error's kind if empty."""
     return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _check_parameters(url: str) -> None:
-    """Raise `Refused`, which names the parameter and no value."""
+    """Raise `Refused`, naming the parameter and no value."""
     import psycopg  # noqa: PLC0415 (only sites with PostgreSQL need its client)
 
     try:
@@ -312,7 +318,7 @@ def _connect(url: str, lock_wait_s: float | None) -> Any:
             server.execute(f"SET {name} = '{value}'")
         server.commit()
         return server
-    path = Path(url.removeprefix(SQLITE)).absolute()  # errors name it, and a launched consumer runs in /
+    path = Path(url.removeprefix(SQLITE)).absolute()  # errors name the path, and a launched consumer runs in /
     path.parent.mkdir(parents=True, exist_ok=True)
     _check_file(path)
     timeout_s = BUSY_TIMEOUT_S if lock_wait_s is None else lock_wait_s
@@ -327,11 +333,14 @@ def _connect(url: str, lock_wait_s: float | None) -> Any:
 
 
 def _check_file(path: Path) -> None:
-    """Raise `Refused` for a file that is there and is no SQLite database, or one of another program: nothing is written over it."""
+    """Raise `Refused` for an existing file that is no SQLite database, or belongs to another program.
+
+    It is not overwritten.
+    """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise Refused(f"{path} is no regular file, so it can be no SQLite database; name a file that does not exist")
     header = b""
-    with suppress(OSError), path.open("rb") as file:  # SQLite says why it cannot be opened
+    with suppress(OSError), path.open("rb") as file:  # SQLite reports why the file cannot be opened
         header = file.read(SQLITE_APPLICATION.stop)
     if header and (not header.startswith(SQLITE_HEADER) or any(header[SQLITE_APPLICATION])):
         raise Refused(f"{path} is there and is no SQLite database of a pipeline; name a file that does not exist")
@@ -340,8 +349,8 @@ def _check_file(path: Path) -> None:
 class RowSink:
     """Rows keyed by (topic, partition, offset), or a longer `key`: writing a record again changes nothing.
 
-    `columns` are the further columns, name → SQL type. `unique` names one or several of them as a second key of records:
-    the first row of a value stays, later ones with it change nothing; nulls are never equal.
+    `columns` are the further columns, name → SQL type. `unique` names columns as a second key of records: the first row
+    of a value stays, later rows with the value change nothing; nulls are never equal.
     """
 
     def __init__(
@@ -367,7 +376,7 @@ class RowSink:
 
     def write(self, cursor: Cursor, rows: Iterable[Row]) -> None:
         """Add rows, values in the order of `columns`; a row whose key exists changes nothing."""
-        # In one order of the second keys: two writers of the same ones would wait for each other.
+        # In a fixed order of the second keys: two writers of the same keys would wait for each other.
         ordered = sorted(rows, key=self._second_key) if self._unique else rows
         cursor.executemany(self._insert, map(self._lossless, ordered))
 
@@ -377,12 +386,12 @@ class RowSink:
     def append(self, cursor: Cursor, rows: Iterable[Row]) -> None:
         """Add rows that cannot exist yet, several times quicker; a row whose key exists is an error.
 
-        With exactly once they cannot, until offsets are reset to earlier ones, or the topic is created again.
+        With exactly once, rows cannot exist yet until offsets are reset to earlier ones, or the topic is created again.
         """
         cursor.load(self.table, list(self.columns), map(self._lossless, rows))
 
     def _lossless(self, row: Row) -> Row:
-        """The row; raises `Refused` for a number that PostgreSQL would round to a whole one without a word."""
+        """Return the row; raises `Refused` for a number that PostgreSQL would silently round."""
         for place in self._whole:
             value = row[place]
             if isinstance(value, float | Decimal) and not (math.isfinite(value) and value == int(value)):

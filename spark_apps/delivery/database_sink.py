@@ -1,11 +1,11 @@
 """Exactly once into SQLite or PostgreSQL: rows and positions in one transaction of the same database.
 
-The table `consumer_positions` has a row per (cluster, topic, partition): the offset before which everything is in the
-database, and the token of the writer. A writer first locks the rows of its batch's partitions, so they stay the same until
-its transaction has ended. A process that dies in between leaves nothing.
+The table `consumer_positions` has a row per (cluster, topic, partition): the offset up to which the database has all
+records, and the token of the writer. A writer first locks the rows of its batch's partitions until the end of its
+transaction. A process that dies in between leaves nothing.
 
-All rows go through the driver's one connection: executors would write in other transactions. If the positions of a topic
-are deleted, it continues at Kafka's committed offsets.
+All rows go through the driver's connection: executors would write in other transactions. If the positions of a topic
+are deleted, the topic continues at Kafka's committed offsets.
 """
 
 import threading
@@ -22,7 +22,7 @@ from spark_apps.delivery.database import Cursor, Database, first_line
 
 TABLE = "consumer_positions"
 CLAIM_WAIT_S = 1.0
-"""So long a claim waits for a writer, and is then tried again: meanwhile its consumer does nothing else for the topic."""
+"""Seconds that a claim waits for a writer before the retry: meanwhile its consumer does nothing else for the topic."""
 _CREATE = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
     cluster TEXT, topic TEXT, "partition" INTEGER, topic_id TEXT NOT NULL, "offset" BIGINT,
@@ -48,7 +48,7 @@ class DatabaseSink:
 
     def __init__(self, database: Database, prepare: Prepare, store: Store) -> None:
         self._database = database
-        # A claim does not wait for the batch that is being written. The first one makes tables, while nothing else is held.
+        # A claim does not wait for the batch being written. The first claim makes tables, while nothing else is held.
         self._first_claim, self._claims = database.another(), database.another(CLAIM_WAIT_S)
         self._prepare = prepare
         self._store = store
@@ -115,7 +115,7 @@ class DatabaseSink:
         with self._lock:
             if self._prepared:
                 return
-        cursor.exclusively(TABLE)  # two consumers that start at once would both create them
+        cursor.exclusively(TABLE)  # two consumers that start at once would both create the tables
         cursor.execute(_CREATE)
         self._prepare(cursor)
 
@@ -137,7 +137,7 @@ def without(rows: pa.Table, partitions: Collection[int]) -> pa.Table:
 
 
 def _standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, Standing]]:
-    """Topic id and entry of these partitions; their rows are locked, in order, until the transaction ends."""
+    """Return topic id and entry of these partitions; their rows are locked, in order, until the transaction ends."""
     marks = ", ".join("?" for _ in partitions)
     where = f'WHERE cluster = ? AND topic = ? AND "partition" IN ({marks}) ORDER BY "partition"'
     rows = cursor.query_locked(f"{_FIND} {where}", (writer.cluster, writer.topic, *sorted(partitions)))

@@ -18,23 +18,24 @@ log = logging.getLogger(__name__)
 class ConsumerRebalanceListener:
     """Called when partitions begin and end; `offsets` are partition → offset. Override the methods that you need.
 
-    An exception is logged and reported, and changes nothing. A partition is neither started nor released before the call
-    about it has returned.
+    An exception is logged and reported, and changes nothing. A partition is neither started nor released before its
+    call has returned.
     """
 
     def on_partitions_assigned(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, int] | None:  # noqa: ARG002
-        """These partitions begin at these offsets; return other offsets for those that are to begin elsewhere.
+        """These partitions begin at these offsets; return other offsets for partitions with another start.
 
         With exactly once the sink's position counts: other offsets are ignored and reported.
         """
         return None
 
     def on_partitions_revoked(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """These partitions end here: everything before the offset has passed the sink; the release follows this call."""
+        """These partitions end here: all earlier offsets have passed the sink; the release follows this call."""
 
     def on_partitions_lost(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """These partitions are lost (fenced or isolated); others may already run them. Calls `revoked` by default, as in
-        Kafka.
+        """These partitions are lost (fenced or isolated); other consumers may already run them.
+
+        Calls `revoked` by default, as in Kafka.
         """
         self.on_partitions_revoked(topic, offsets)
 
@@ -43,7 +44,7 @@ class ConsumerInterceptor:
     """Gets records and committed offsets. An exception is logged, and the call then has no effect."""
 
     def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:  # noqa: ARG002
-        """The records for the query: the same columns, changed or fewer rows. It is pickled and runs on the executors."""
+        """Return the records for the query: the same columns, changed or fewer rows. Pickled, and run on the executors."""
         return batch
 
     def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None:
@@ -66,7 +67,7 @@ class Hooks:
 
     @property
     def consuming(self) -> tuple[ConsumerInterceptor, ...]:
-        """The interceptors that the executors need."""
+        """Return the interceptors for the executors."""
         return tuple(one for one in self.interceptors if type(one).on_consume is not ConsumerInterceptor.on_consume)
 
     @property

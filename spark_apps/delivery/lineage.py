@@ -1,10 +1,11 @@
-"""Tells OpenLineage which topic a consumer reads, and which datasets it writes.
+"""Reports to OpenLineage the topics that a consumer reads, and the datasets that it writes.
 
-On where the process has OpenLineage's own settings: variables `OPENLINEAGE_...`, or the file that `OPENLINEAGE_CONFIG` names; a launch by
-Airflow writes that file from Airflow's section `[openlineage]`. It needs the package `openlineage-python`.
+Active where the process has OpenLineage's settings: variables `OPENLINEAGE_...`, or the file named by
+`OPENLINEAGE_CONFIG`; a launch by Airflow writes this file from Airflow's section `[openlineage]`. Needs the package
+`openlineage-python`.
 
-A job is a topic of a group; a run is its reading by one incarnation, from the query's start to its end. Events go to the site in a thread
-of their own: no hand-off waits for them, and one that is not taken is logged and left out.
+A job is a topic of a group; a run is a reading of the topic by one incarnation, from the query's start to its end. A
+separate thread sends the events: no hand-off waits, and a refused event is logged and dropped.
 """
 
 import logging
@@ -45,7 +46,7 @@ Outputs = Callable[[Mapping[str, str]], Iterable[Dataset]]
 
 
 def writes_to(outputs: Outputs) -> Callable[[F], F]:
-    """For a pipeline's function: the datasets that it writes, by its settings."""
+    """Declare the datasets of a pipeline's function, computed from its settings."""
 
     def note(build: F) -> F:
         build.outputs = outputs  # type: ignore[attr-defined]
@@ -55,7 +56,7 @@ def writes_to(outputs: Outputs) -> Callable[[F], F]:
 
 
 def outputs_of(build: object, settings: Mapping[str, str]) -> tuple[Dataset, ...]:
-    """What a pipeline says that it writes; none if it says nothing."""
+    """Return the declared outputs of a pipeline, if any."""
     outputs: Outputs | None = getattr(build, "outputs", None)
     try:
         return () if outputs is None else tuple(outputs(settings))
@@ -65,13 +66,13 @@ def outputs_of(build: object, settings: Mapping[str, str]) -> tuple[Dataset, ...
 
 
 def topic_dataset(brokers: str, topic: str) -> Dataset:
-    """A topic at the first of its brokers by name, so that all consumers name it alike."""
+    """Return a topic's dataset at the first of its brokers by name, so that all consumers use the same name."""
     first = min(one.strip().rpartition("://")[2] for one in brokers.split(","))
     return Dataset(f"kafka://{first}", topic)
 
 
 def table_dataset(url: str, table: str) -> Dataset:
-    """A table of a database as sinks name it: `sqlite:///path` or `postgresql://user@host/name`, also with several hosts."""
+    """Return the dataset of a sink's table: `sqlite:///path` or `postgresql://user@host/name`, also with several hosts."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return Dataset("file", f"{Path(url.partition('///')[2]).absolute()}#{table}")
@@ -92,14 +93,14 @@ def file_dataset(path: str | Path) -> Dataset:
 
 
 def is_on(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the process has OpenLineage's settings, and they do not disable it."""
+    """Return whether the process has OpenLineage's settings, not disabled."""
     given = any(name.startswith(PREFIX) and name not in (DISABLED, NAMESPACE) for name in environ)
     return given and environ.get(DISABLED, "").strip().lower() != "true"
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who reads: facts of a run."""
+    """The reading consumer: facts of a run."""
 
     cluster: str
     consumer: str
@@ -115,7 +116,7 @@ class _Run:
 
 
 class Lineage:
-    """Tells the beginnings and the ends of a consumer's runs, from any thread. `emit` may block; nobody waits for it."""
+    """Reports the begins and ends of a consumer's runs, from any thread. `emit` may block without delaying others."""
 
     def __init__(self, reader: Reader, emit: Callable[[Any], None], namespace: str) -> None:
         self._reader = reader
@@ -129,7 +130,7 @@ class Lineage:
         self._thread.start()
 
     def began(self, topic: str, group: str, brokers: str, outputs: Sequence[Dataset]) -> None:
-        """The reading of a topic begins; one that has begun already goes on, with these outputs."""
+        """The reading of a topic begins; a reading under way continues, with these outputs."""
         new_number = import_module("openlineage.client.uuid").generate_new_uuid
         with self._lock:
             known = self._runs.get(topic)
@@ -139,14 +140,14 @@ class Lineage:
             self._tell("START" if known is None else "RUNNING", run)
 
     def ended(self, topic: str, problem: str = "") -> None:
-        """It is over, by a problem or as asked; a topic that has not begun is none."""
+        """The reading has ended, by a problem or as requested; a topic without a run is ignored."""
         with self._lock:
             run = self._runs.pop(topic, None)
             if run is not None:
                 self._tell("FAIL" if problem else "COMPLETE", run, problem)
 
     def close(self) -> None:
-        """End what has not ended, and send what waits, within `FLUSH_S`."""
+        """End the open runs, and send the queued events, within `FLUSH_S`."""
         for topic in tuple(self._runs):
             self.ended(topic)
         self._closed.set()
@@ -171,7 +172,7 @@ class Lineage:
 
 
 def opened(reader: Reader, environ: Mapping[str, str] = os.environ) -> Lineage | None:
-    """The lineage of this process; `None` where it is off, or where it is on and cannot be told (then the log says why)."""
+    """Return the lineage of this process; `None` if off, or on but unusable (the log then says why)."""
     if not is_on(environ):
         return None
     try:

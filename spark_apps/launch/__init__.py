@@ -1,1 +1,1 @@
-"""Consumers as processes that outlive their launcher's caller."""
+"""Consumers as processes that outlive the launcher's caller."""

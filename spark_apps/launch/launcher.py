@@ -1,4 +1,4 @@
-"""Starts a consumer that outlives the caller: `python -m spark_apps.launch.launcher --consumer ID --cluster NAME -- COMMAND...`.
+"""Starts a consumer that outlives the caller.
 
 The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher runs in a session of its own,
 independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all its
@@ -8,7 +8,16 @@ once; while ZooKeeper is down, it tries again for `--report-limit` seconds. If t
 Python does that (`--report`): modules of two releases do not go together. If a consumer was asked to stop or announces its
 leave, and still runs after `--stop-limit` seconds, the launcher kills it with all its processes.
 
-A second launch while the first one lives changes nothing (`started` is false). See `run_folder` for the files.
+The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher runs in its own session,
+independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all
+its processes. If only some of them die, the launcher ends the rest: half a consumer is worse than no consumer. Then it
+writes `ended[incarnation] = reaped` into ZooKeeper, with the reason, so that others get the partitions of a killed
+consumer at once; while ZooKeeper is down, it retries for `--report-limit` seconds. If the installation was upgraded
+meanwhile, a new Python process writes the end (`--report`): modules of two releases do not go together. If a consumer
+was asked to stop or announces its leave, and still runs after `--stop-limit` seconds, the launcher kills it with all
+its processes.
+
+A second launch while the first lives changes nothing (`started` is false). See `run_folder` for the files.
 """
 
 import argparse
@@ -52,7 +61,7 @@ PROGRAM = (sys.executable, "-m", LOGGER)
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What to launch.
+    """A consumer to launch.
 
     `stop_limit_s`: from a stop, or the announced leave of the consumer, to the end of all its processes;
     `report_limit_s`: how long the launcher tries to write the end into ZooKeeper.
@@ -81,7 +90,7 @@ class ConsumerState:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Launch and return 0, or say in one line why not and return 2."""
+    """Launch and return 0, or print the problem in one line and return 2."""
     try:
         request, only_report = _parse(sys.argv[1:] if arguments is None else arguments)
         if only_report:
@@ -101,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def launch(request: LaunchRequest) -> dict[str, object]:
-    """Start the launcher as a daemon and return its answer; raises `Refused` if it cannot start the command."""
+    """Start the launcher as a daemon and return its answer; raises `Refused` if the command cannot start."""
     request.folder.make()
     reader, writer = os.pipe()
     if (first := os.fork()) == 0:
@@ -120,7 +129,7 @@ def launch(request: LaunchRequest) -> dict[str, object]:
 
 
 def _stand_alone(request: LaunchRequest, writer: int) -> None:
-    """Runs in the forked child: a new session, one more fork so that it can never get a terminal, and the work."""
+    """Run in the forked child: a new session, another fork so that it can never get a terminal, and the work."""
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
@@ -183,9 +192,9 @@ def _run(request: LaunchRequest, writer: int) -> int:
 
 
 def _report_apart(request: LaunchRequest) -> int:
-    """Let a new Python report the end, with the modules that are installed now. A stop comes to this process, and not to that one.
+    """Let a new Python process report the end, with the installed modules. A stop comes to this process only.
 
-    It takes a tenth of a second, for which a partition has no owner: not the usual way.
+    The new process takes a tenth of a second without an owner of the partitions: not the usual way.
     """
     base = str(request.folder.path.parent.parent)
     command = [
@@ -203,7 +212,7 @@ def _report_apart(request: LaunchRequest) -> int:
 
 
 def _begin(folder: RunFolder) -> bool:
-    """Lock the folder for this process's life, and log there from now on; False if another launcher has it. Raises `OSError`."""
+    """Lock the folder for this process's life, and log there; False if another launcher has the lock. Raises `OSError`."""
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -229,7 +238,7 @@ def supervise(request: LaunchRequest, state: ConsumerState) -> int:
 
 
 def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
-    """Why the rest of the processes has to be ended; empty = let it run. Passes a stop on to the consumer."""
+    """Return why the remaining processes must end; empty = let them run. Passes a stop on to the consumer."""
     driver = state.driver = state.driver or process_tree.python_with(str(request.folder.path))
     if state.stop_asked_s:
         if not state.passed_on:
@@ -249,7 +258,7 @@ def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
     if state.root_pid in state.codes:
         return "the main process has ended: ending the other processes of the consumer"
     if driver and not process_tree.is_living(driver):
-        # Spark's JVM ends by itself after its driver; only a JVM that does not is ended.
+        # Spark's JVM usually ends after its driver; only a surviving JVM is ended.
         state.driver_gone_s = state.driver_gone_s or now_s
         if now_s - state.driver_gone_s > DRIVER_GRACE_S:
             return "the consumer's own process has ended, and others still run: ending them"
@@ -257,7 +266,7 @@ def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
 
 
 def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
-    """Why a consumer ended: how, and its own reason or the last error in its log; empty after a clean leave."""
+    """Return how a consumer ended, with its reason or the last error in its log; empty after a clean leave."""
     if code == 0:
         return ""
     number = -code if code < 0 else code - 128  # a shell or spark-submit adds 128 to the number of a signal
@@ -354,11 +363,14 @@ def _lock_owner(request: LaunchRequest) -> int:
 
 
 _fields: dict[str, str] = {}
-"""Of each line, which is JSON then; empty = lines are text."""
+"""Fields of each JSON line; empty = lines are text."""
 
 
 def _know(request: LaunchRequest) -> None:
-    """Write lines as the consumer's settings say. Without `coordinator_tasks.logs`, so that the launcher stays small."""
+    """Set the log format from the consumer's settings.
+
+    Without `coordinator_tasks.logs`, so that the launcher stays small.
+    """
     if request.folder.log_format() == "json":
         _fields.update(cluster=request.cluster, consumer=request.consumer)
 
@@ -368,12 +380,12 @@ def _say(text: str) -> None:
     line = f"{stamp} launcher {visible_line(text)}"
     if _fields:
         line = json.dumps({"event": text, **_fields, "level": "info", "logger": LOGGER, "timestamp": stamp})
-    with contextlib.suppress(OSError):  # a full disk: what it says is lost, and the consumer is still supervised
+    with contextlib.suppress(OSError):  # a full disk: the log line is lost, and the consumer is still supervised
         print(line, file=sys.stderr, flush=True)
 
 
 def _parse(arguments: Sequence[str]) -> tuple[LaunchRequest, bool]:
-    """What to launch, and whether only its end is to be reported."""
+    """Return the launch request, and whether only its end is to be reported."""
     parser = argparse.ArgumentParser(
         prog="python -m spark_apps.launch.launcher", description=(__doc__ or "").splitlines()[0]
     )

@@ -1,14 +1,15 @@
-"""Launches missing consumers of the fleets on its own host, where Airflow's workers cannot.
+"""Launches missing consumers of the fleets on this host, where Airflow's workers cannot.
 
     python -m spark_apps.launch.launcher_service --base FOLDER --master spark://host:7077 [--app NAME ...] [--conf NAME=VALUE ...]
 
-A process that Airflow starts in a container dies with that container; this service outlives it. It reads the fleet in
-ZooKeeper, and starts the missing consumers through `spark_apps.launch.launcher`. A live id gets no second launch (by the
-launcher's lock on this host, by the incarnation everywhere). A draining or isolated consumer is not launched. The pause
-grows after each launch without a registration. Settings come from `coordinator_tasks.settings`.
+A process that Airflow starts in a container dies with the container; this service outlives it. The service reads the
+fleet in ZooKeeper, and starts the missing consumers through `spark_apps.launch.launcher`. A live id gets no second
+launch (by the launcher's lock on this host, by the incarnation everywhere). A draining or isolated consumer is not
+launched. The pause grows after each launch without a registration. Settings come from `coordinator_tasks.settings`.
 
-On SIGTERM it passes the stop on to the consumers on this host, and waits for their clean leave; with `--leave-running`
-they stay. It touches `FOLDER/launcher_service.alive` in every round and with every launch, for a health check.
+On SIGTERM the service passes the stop on to the consumers on this host, and waits for their clean leave; with
+`--leave-running` they stay. It touches `FOLDER/launcher_service.alive` in every round and with every launch, for a
+health check.
 """
 
 import argparse
@@ -51,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What is launched here and how. `apps` empty = all; `conf` goes before that of the fleet."""
+    """Launch settings of this host. `apps` empty = all; `conf` goes before the fleet's."""
 
     base: Path
     master: str
@@ -74,7 +75,7 @@ class Attempts:
         return now_s >= self.next_at.get(consumer, 0.0)
 
     def launched(self, consumer: str, now_s: float) -> float:
-        """Note a launch; returns the pause before the next one."""
+        """Note a launch; return the pause before the next launch in seconds."""
         count = self.counts.get(consumer, 0)
         pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * (1 << min(count, 10)))
         self.counts[consumer], self.next_at[consumer] = count + 1, now_s + pause_s
@@ -88,7 +89,7 @@ class Attempts:
         self.said = frozenset(problems)
 
     def forget(self, present: Sequence[str]) -> None:
-        """Reset the pause of the consumers that are registered."""
+        """Reset the pause of registered consumers."""
         for consumer in present:
             self.counts.pop(consumer, None)
             self.next_at.pop(consumer, None)
@@ -96,13 +97,13 @@ class Attempts:
 
 @dataclass(slots=True)
 class Alive:
-    """The file for a health check. On a disk that takes nothing, that check fails, and no consumer ends at once for it."""
+    """The file for a health check. On a full disk the check fails, but no consumer ends at once."""
 
     path: Path
     said: str = ""
 
     def show(self) -> str:
-        """Touch the file; returns why it cannot be, empty = it can."""
+        """Touch the file; return the problem, if any."""
         try:
             self.path.touch()
         except OSError as error:
@@ -110,7 +111,7 @@ class Alive:
         return ""
 
     def show_on(self) -> None:
-        """The same later: a problem is logged once, as long as it lasts."""
+        """Touch the file later; a lasting problem is logged once."""
         problem = self.show()
         if problem and problem != self.said:
             log.warning("%s; correct the folder's rights or its disk, a health check fails meanwhile", problem)
@@ -125,7 +126,7 @@ def look(
     now_s: float,
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[str, ...]:
-    """Launch the missing consumers once, until it is `stopped`; returns their ids.
+    """Launch the missing consumers once, until `stopped`; return their ids.
 
     Raises the `Unavailable` kinds: then nothing was launched.
     """
@@ -156,9 +157,9 @@ def look(
 
 
 def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> None:
-    """Start one consumer through the launcher; raises `Refused`."""
+    """Start a consumer through the launcher; raises `Refused`."""
     folder.make()
-    (host.base / ALIVE).touch()  # a round with many launches may last longer than a health check waits
+    (host.base / ALIVE).touch()  # a round with many launches may last longer than the health check's limit
     plain = for_consumers(plain_settings(settings))
     write_private(folder.settings, plain)
     write_private(folder.kafka, plain["kafka"])
@@ -173,7 +174,7 @@ def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> No
             timeout=LAUNCHER_LIMIT_S,
             check=False,
         )
-    except subprocess.TimeoutExpired:  # its text has the whole command
+    except subprocess.TimeoutExpired:  # the error's text has the whole command
         raise Refused(
             f"the launcher took longer than {LAUNCHER_LIMIT_S:g} s, and was ended: look at this host's load"
         ) from None
@@ -184,7 +185,7 @@ def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> No
 
 
 def command(one: Launch, folder: RunFolder, host: Host, cluster: str) -> list[str]:
-    """The launcher's command line around that of spark-submit; it holds no secret."""
+    """Return the launcher's command line around spark-submit's; no secrets inside."""
     conf = {**host.conf, **one.conf}
     return [
         *(sys.executable, "-m", "spark_apps.launch.launcher", "--cluster", cluster, "--consumer", one.consumer),
@@ -200,7 +201,7 @@ def command(one: Launch, folder: RunFolder, host: Host, cluster: str) -> list[st
 def environment(
     one: Launch, folder: RunFolder, cluster: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """This process's environment without its secrets, and with the names of the files that hold them."""
+    """Return this process's environment without its secrets, and with the names of the secret files."""
     kept = {name: value for name, value in environ.items() if not name.startswith(PRIVATE_PREFIXES)}
     return {
         **kept,
@@ -213,12 +214,12 @@ def environment(
 
 
 def running(folder: RunFolder) -> bool:
-    """Whether a live launcher holds the lock of this folder. A lock file that others can write does not count."""
+    """Return whether a live launcher holds the folder's lock. A lock file writable by others does not count."""
     if folder.problem():
         return False
     try:
         handle = os.open(folder.lock, os.O_RDWR)
-    except OSError:  # a file beside the run folders, or a lock that is not ours: a launch says so
+    except OSError:  # a file beside the run folders, or another user's lock: a launch reports it
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -232,9 +233,9 @@ def running(folder: RunFolder) -> bool:
 
 
 def stop_all(host: Host, cluster: str) -> list[str]:
-    """Pass a stop on to every consumer on this host and wait for their ends; returns those that still run."""
+    """Pass a stop on to every consumer on this host and wait for their ends; return the consumers still running."""
     folders: dict[str, RunFolder] = {}
-    with suppress(OSError):  # nothing was launched in a folder that is not there, or not ours
+    with suppress(OSError):  # no launches in a missing folder, or in another user's folder
         folders = {path.name: RunFolder(path) for path in sorted((host.base / cluster).iterdir())}
     left = {consumer: folder for consumer, folder in folders.items() if running(folder)}
     for folder in left.values():
@@ -248,7 +249,7 @@ def stop_all(host: Host, cluster: str) -> list[str]:
 
 
 def pause(stop: threading.Event) -> None:
-    """Until the next round, or a stop. Collects the launchers that have ended: the first process of a container is their parent."""
+    """Wait for the next round, or a stop. Reaps ended launchers: the first process of a container is their parent."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -258,9 +259,9 @@ def pause(stop: threading.Event) -> None:
 def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
     """Launch missing consumers at intervals until `stop`.
 
-    Launch nothing while ZooKeeper or the registry does not answer, or a needed node cannot be read; log that once.
-    Raises what refuses the first session, and `Refused` for a base folder that takes no file; later it waits, because in a
-    container all consumers would end with it.
+    Launch nothing while ZooKeeper or the registry does not answer, or a needed node is unreadable; log the problem
+    once. Raises the first session's refusal, and `Refused` for an unwritable base folder; later problems only delay,
+    because in a container all consumers would end with the service.
     """
     make_folder(host.base)
     alive = Alive(host.base / ALIVE)
@@ -318,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def why_left(folder: RunFolder) -> str:
-    """What is still to be done for a consumer at the end of the service."""
+    """Return what is still to do for a consumer at the end of the service."""
     name = folder.path.name
     if folder.exit_code() is None:
         return f"{name} has not ended; its launcher still waits for it, see {folder.log}"

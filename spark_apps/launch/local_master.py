@@ -1,4 +1,4 @@
-"""A driver that runs the tasks itself listens on loopback alone: Spark's UI asks nobody who they are.
+"""A driver that runs the tasks itself listens on loopback alone: Spark's UI has no authentication.
 
 Executors on other hosts have to reach their driver, and Spark has one setting for the addresses of both.
 """
@@ -12,10 +12,10 @@ MASTER = "--master"
 
 
 def is_local_master(master: str) -> bool:
-    """Whether a driver with this master has no executors beside it."""
+    """Return whether a driver with this master runs without executors."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def submits_locally(command: Sequence[str]) -> bool:
-    """Whether this spark-submit starts such a driver."""
+    """Return whether this spark-submit starts a local driver."""
     return any(name == MASTER and is_local_master(value) for name, value in pairwise(command))

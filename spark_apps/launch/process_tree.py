@@ -21,7 +21,7 @@ def become_subreaper() -> None:
 
 
 def living() -> list[psutil.Process]:
-    """All live processes below this one."""
+    """Return all live processes below this process."""
     try:
         found = psutil.Process().children(recursive=True)
     except psutil.NoSuchProcess:
@@ -30,12 +30,12 @@ def living() -> list[psutil.Process]:
 
 
 def is_living(process: psutil.Process) -> bool:
-    """Whether this process lives. Another process with the same id does not count. Reads one process, not all."""
+    """Return whether this process lives; a new process with the same id does not count. Reads one process, not all."""
     return process.is_running() and _alive(process)
 
 
 def python_with(argument: str) -> psutil.Process | None:
-    """The first Python process below this one that has `argument` among its arguments."""
+    """Return the first Python process below this process with `argument` among its arguments."""
     for process in living():
         try:
             program, *arguments = process.cmdline() or [""]
@@ -47,7 +47,7 @@ def python_with(argument: str) -> psutil.Process | None:
 
 
 def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to one process below this one; False if it is not there."""
+    """Send a signal to a process below this process; False if absent."""
     for process in living():
         if process.pid == pid:
             return _send(process, number)
@@ -55,13 +55,13 @@ def send(pid: int, number: signal.Signals) -> bool:
 
 
 def send_all(number: signal.Signals) -> None:
-    """Send a signal to every process below this one."""
+    """Send a signal to every process below this process."""
     for process in living():
         _send(process, number)
 
 
 def reap(codes: dict[int, int]) -> bool:
-    """Collect the ended children, their exit codes into `codes` by pid; False when no child is left."""
+    """Collect ended children, their exit codes into `codes` by pid; False when no child is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

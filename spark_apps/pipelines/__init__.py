@@ -1,8 +1,8 @@
-"""Pipelines for the consumer application; each one is a function `build`.
+"""Pipelines for the consumer application; each is a function `build`.
 
-`build(stream, settings)` gets the stream of one topic, with the columns of the assignment, and the application's settings.
-It returns the writer; the application adds the checkpoint and starts it. A writer delivers at least once; for the other
-ways, return `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`).
+`build(stream, settings)` gets the stream of one topic, with the columns of the assignment, and the application's
+settings. It returns the writer; the application adds the checkpoint and starts the writer. A writer delivers at least
+once; for the other ways, return `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`).
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ FILE_SINKS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """A pipeline returns it in place of a writer: rows with a column `partition`, and their sink."""
+    """Returned by a pipeline instead of a writer: rows with a column `partition`, and their sink."""
 
     rows: DataFrame
     sink: TransactionalSink
@@ -29,7 +29,7 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class AtMostOnce:
-    """A pipeline returns it in place of a writer: its batches may be lost, and never come twice."""
+    """Returned by a pipeline instead of a writer: its batches may be lost, and never come twice."""
 
     writer: DataStreamWriter
 
@@ -39,10 +39,10 @@ Build: TypeAlias = Callable[[DataFrame, Mapping[str, str]], Output]
 
 
 def check_writer(writer: DataStreamWriter) -> None:
-    """Raise `Refused` for what is no writer, and for one that would lose records: one of Spark's own file sink.
+    """Raise `Refused` for anything but a writer, and for Spark's file sink, which would lose records.
 
-    That sink drops a batch whose number it has seen. Our numbers begin at 0 with every start of a consumer, so it would
-    drop the first batches after a restart.
+    The file sink drops a batch whose number it has seen. Our numbers begin at 0 with every start of a consumer, so the
+    sink would drop the first batches after a restart.
     """
     if not isinstance(writer, DataStreamWriter):
         raise Refused(

@@ -1,4 +1,7 @@
-"""Puts the types that a schema of Avro takes from other schemas into its own text: Spark's functions know one text alone."""
+"""Inserts the types that an Avro schema references in other schemas into its text.
+
+Spark's functions know one text alone.
+"""
 
 import json
 from collections.abc import Iterable
@@ -45,7 +48,7 @@ def _collect(schema: Any, types: dict[str, Any]) -> None:
 
 
 def _defined(schema: Any, types: dict[str, Any], known: set[str]) -> Any:
-    """The schema with the definitions of `types` at their first use; `known` are those that stand before it."""
+    """Return the schema with the definitions of `types` at their first use; `known`: already defined types."""
     if isinstance(schema, str):
         return _defined(types[schema], types, known) if schema in types and schema not in known else schema
     if isinstance(schema, list):

@@ -1,7 +1,7 @@
 """Reads a record as one JSON document to its last character.
 
-Spark's `from_json` reads the first document of a text, in each of its modes, and says nothing of what follows: a second
-event, or half of one, would be lost while its offset is committed.
+Spark's `from_json` reads the first document of a text, in each of its modes, and silently ignores the rest: a second
+event, or half an event, would be lost while its offset is committed.
 """
 
 import secrets
@@ -12,28 +12,28 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructType
 
 _AROUND, _END, _CORRUPT = (f"_{word}_{secrets.token_hex(8)}" for word in ("around", "end", "corrupt"))
-"""No record has these names: what stands behind its document cannot end the array, and then look like the end of ours."""
+"""No record has these names: text behind a record's document cannot imitate the end of our array."""
 NO_VALUE, NO_DOCUMENT, MORE = "no value", "not a JSON document of this shape", "there is more behind its JSON document"
 
 
 def document(text: Column, schema: str) -> Column:
-    """The text as a struct of `document`, with the fields of the schema, and `problem`: why it is null, or null.
+    """Return the text as a struct of `document`, with the fields of the schema, and `problem`: why it is null, or null.
 
-    A field of another type than the schema says is a problem too. Of a name that stands twice, the last value counts.
+    A field of another type than the schema's is a problem too. Of a repeated name the last value counts.
     """
     shape = cast(StructType, StructType.fromDDL(schema))
     inner = StructType([*shape.fields]).add(_END, BooleanType())
     outer = StructType().add(_AROUND, ArrayType(inner)).add(_CORRUPT, StringType())
     around = F.concat(F.lit(f'{{"{_AROUND}":['), text, F.lit(f',{{"{_END}":true}}]}}'))
-    # The array is for Spark to parse once what is used several times.
+    # The array makes Spark parse once a text that is used several times.
     found = F.array(F.from_json(around, outer, {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}))
     return F.transform(found, lambda one: _judged(text, one, shape))[0]
 
 
 def lines(text: Column) -> Column:
-    """The lines of a text that are not blank, for records with one JSON document in each line.
+    """Return the lines of a text that are not blank, for records with one JSON document per line.
 
-    `posexplode_outer` makes a row of each, and one with a null of a text that has none.
+    `posexplode_outer` makes a row of each line, and a row with a null for a text without lines.
     """
     return F.filter(F.split(text, r"\r?\n"), lambda line: F.trim(line) != "")
 
@@ -50,7 +50,7 @@ def _judged(text: Column, one: Column, shape: StructType) -> Column:
 
 
 def _begins(text: Column, shape: StructType) -> Column:
-    """Whether a text begins with a document; asked only of a text that is none."""
+    """Return whether a text begins with a document; used only for a text that is no document."""
     corrupt = StructType([*shape.fields]).add(_CORRUPT, StringType())
     first = F.from_json(text, corrupt, {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"})
     return first.isNotNull() & first[_CORRUPT].isNull()

@@ -1,8 +1,8 @@
 """The sample: order events in JSON become rows and revenue per product and minute. Malformed events are kept apart.
 
-An event: `{"order_id": "A-17", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}`.
-Each batch goes into one database in one transaction. The key of an event is its place in Kafka, and only new events count
-towards the revenue, so a batch that is processed again changes nothing.
+An event: `{"order_id": "A-17", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at":
+"2026-11-21T08:15:30Z"}`. Each batch goes into the database in one transaction. The key of an event is its place in
+Kafka, and only new events count towards the revenue, so a batch processed again changes nothing.
 """
 
 import uuid
@@ -29,16 +29,19 @@ ORDERED_AT = f"if(year({_TIME}) BETWEEN 1 AND 9999, {_TIME}, NULL)"
 """Spark cannot move its very first and last times to UTC."""
 DATABASE = "sqlite:///build/orders.sqlite"
 MAX_PRODUCT_CHARS = 200
-"""It is a key of `revenue`: PostgreSQL refuses one of more than 2,704 bytes, and the batch would fail again and again."""
+"""A product is a key of `revenue`.
+
+PostgreSQL refuses keys of more than 2,704 bytes, and the batch would fail again and again.
+"""
 MAX_QUANTITY = 10_000
 MAX_PRICE = 1_000_000
-"""With more, a thousand orders of one minute would have a revenue that is no BIGINT, and their batch would fail again and again."""
+"""With a higher price, a thousand orders of one minute could exceed BIGINT, and their batch would fail again and again."""
 DEAD_LETTER_CHARS = 4_000
 
 LINE = "line"
 _KEYS = {False: KEY, True: {**KEY, LINE: "INTEGER"}}
 _SUFFIX = {False: "", True: "_by_line"}
-"""Of tables whose key has the line, for records with an event in each."""
+"""Suffixes of tables with the line in their key, for records with an event per line."""
 _EVENT_COLUMNS = {
     "order_id": "TEXT",
     "product": "TEXT",
@@ -57,7 +60,8 @@ CREATE TABLE IF NOT EXISTS revenue (
     product TEXT, minute TEXT, orders BIGINT, amount_cents BIGINT, PRIMARY KEY (product, minute)
 )"""
 CREATE_INDEX = 'CREATE INDEX IF NOT EXISTS {table}_written_by ON {table} ("written_by")'
-# Only the rows of this batch: older ones carry another mark. In one order: two consumers would lock each other's rows.
+# Only the rows of this batch: older rows carry another mark. In a fixed order: two consumers would lock each other's
+# rows.
 ADD_REVENUE = """
 INSERT INTO revenue (product, minute, orders, amount_cents)
 SELECT product, minute, COUNT(*), SUM(amount_cents) FROM {table} WHERE written_by = ? GROUP BY product, minute
@@ -104,7 +108,8 @@ def _writing(url: str, prepare: Callable[[Cursor], None]) -> Callable[[DataFrame
         rows = batch.toArrow()
         with borrowed(url) as database:
             if not prepared:
-                with database.transaction() as cursor:  # of its own: others that begin wait for its locks
+                # a separate transaction: other beginning consumers wait for its locks
+                with database.transaction() as cursor:
                     prepare(cursor)
                 prepared.append(True)
             with database.transaction() as cursor:
@@ -114,7 +119,10 @@ def _writing(url: str, prepare: Callable[[Cursor], None]) -> Callable[[DataFrame
 
 
 def parse(orders: DataFrame, *, by_line: bool = False) -> DataFrame:
-    """One row per event, in `problem` why it is malformed. A record is one event, or has one in each line."""
+    """Return one row per event, with the reason of a malformed event in `problem`.
+
+    A record is an event, or has one per line.
+    """
     text = F.make_valid_utf8(
         F.col("value").cast("string")
     )  # records may hold any bytes, and the driver has to read them

@@ -1,1 +1,1 @@
-"""Records: how they are read from Kafka, in which batches, and as which columns."""
+"""Records: reading from Kafka, batches, and columns."""

@@ -1,9 +1,11 @@
-"""How the reader, a child process of the JVM, asks the agent in the main driver process: JSON lines on a Unix socket.
+"""The reader's requests, from a child process of the JVM, to the agent in the main driver process.
+
+JSON lines on a Unix socket.
 
 A request is `{"call": name, ...}`, the answer `{"ok": value}` or `{"error": sentence}`; one connection per reader, one
 request at a time. The agent's side calls a `Planner` from the connection's own thread. A topic has one live reader. A
-second one is refused, because both would read the same ranges; it first waits `LEAVE_TIMEOUT_S` for the end of the other
-one, whose query may have just ended.
+second reader is refused, because both would read the same ranges; it first waits `LEAVE_TIMEOUT_S` for the end of the
+first, whose query may have just ended.
 """
 
 import contextlib
@@ -32,7 +34,7 @@ CLOSE_TIMEOUT_S = 2.0
 LONGEST_WAIT_S = 0.2
 LEAVE_TIMEOUT_S = 5.0
 SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""Of files or memory: they pass, and a reader waits in the queue meanwhile."""
+"""Shortages of files or memory: they pass, and a reader waits in the queue meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ log = logging.getLogger(__name__)
 class Latest(NamedTuple):
     """A batch, and the end of the log for Spark's progress; `None` = unknown.
 
-    Spark asks for both, one after the other: one answer has them, because the second would wait for the work of the first.
+    Spark asks for both in succession: a joint answer, because the second request would wait for the work of the first.
     """
 
     batch: BatchOffset
@@ -48,9 +50,10 @@ class Latest(NamedTuple):
 
 
 class Attached(NamedTuple):
-    """What a reader is told: settings of librdkafka for the executors (`bootstrap.servers`), none of them secret.
+    """Answer to a new reader: settings of librdkafka for the executors (`bootstrap.servers`), without secrets.
 
-    `fail_on_data_loss`: whether executors stop at records that are gone. It is the option, unless the sink's positions count.
+    `fail_on_data_loss`: whether executors stop at missing records: the option's value, unless the sink's positions
+    count.
     """
 
     kafka: Mapping[str, str]
@@ -73,17 +76,17 @@ class Planner(Protocol):
         """
 
     def until_now(self, reader: str) -> None:
-        """Read only the records that are there now: later batches go no further."""
+        """Read only existing records: later batches go no further."""
 
     def is_over(self, reader: str) -> bool:
-        """Whether all of these records have passed the sink."""
+        """Return whether all of these records have passed the sink."""
 
     def detach(self, reader: str) -> None:
         """The reader's connection has ended."""
 
 
 class AgentServer:
-    """Listens for readers in a new private folder; `close` ends all connections and removes it."""
+    """Listens for readers in a new private folder; `close` ends all connections and removes the folder."""
 
     def __init__(self, parent: Path | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="assigned-kafka-", dir=parent))  # mode 0700
@@ -127,7 +130,7 @@ class AgentServer:
                 connection, _ = self._listener.accept()
             except OSError as error:
                 if error.errno not in SHORTAGES:
-                    return  # it is closed
+                    return  # the server is closed
                 time.sleep(LONGEST_WAIT_S)
                 continue
             with self._lock:
@@ -149,7 +152,7 @@ class AgentServer:
                 self._connections.discard(connection)
 
     def admit(self, topic: str, reader: str) -> Planner:
-        """Make `reader` the live one of `topic`; raises `AgentCallFailed` if another is."""
+        """Make `reader` the live reader of `topic`; raises `AgentCallFailed` if another reader is live."""
         with self._lock:
             planner = self._planners.get(topic)
             if planner is None:
@@ -168,7 +171,7 @@ class AgentServer:
             return planner
 
     def dismiss(self, topic: str, reader: str) -> None:
-        """Remove `reader` as the live one of `topic`."""
+        """Remove `reader` as the live reader of `topic`."""
         with self._lock:
             if self._readers.get(topic) == reader:
                 del self._readers[topic]
@@ -233,7 +236,7 @@ class _Session:
 
 
 class AgentClient:
-    """The reader's side. Every method raises `AgentCallFailed` with a sentence; the connection cannot be used after that."""
+    """The reader's side. Every method raises `AgentCallFailed` with a sentence; the connection is then unusable."""
 
     def __init__(self, path: str, reader: str, options: Mapping[str, str], timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._path = path
@@ -258,15 +261,15 @@ class AgentClient:
         return found["batch"], found["log_end"]
 
     def until_now(self) -> None:
-        """Read only the records that are there now."""
+        """Read only existing records."""
         self._ask("until_now")
 
     def is_over(self) -> bool:
-        """Whether all of these records have passed the sink."""
+        """Return whether all of these records have passed the sink."""
         return bool(self._ask("is_over"))
 
     def close(self) -> None:
-        """Leave; the agent sees it at once."""
+        """Leave; the agent notices at once."""
         with contextlib.suppress(OSError):
             self._stream.close()
         self._socket.close()

@@ -1,6 +1,6 @@
-"""The offset ranges of a micro-batch: their JSON, and how they are spread over tasks.
+"""The offset ranges of a micro-batch: their JSON, and their tasks.
 
-Pure. Spark's offset of a batch holds the ranges and the parallelism, so any process plans the same tasks from it.
+Pure. Spark's offset of a batch holds the ranges and the parallelism, so any process plans the same tasks.
 """
 
 import itertools
@@ -35,9 +35,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class BatchOffset:
-    """The offset of one batch of one topic: its ranges, for at most `parallelism` tasks. Batch 0 has none.
+    """The offset of one batch of one topic: its ranges, for at most `parallelism` tasks. Batch 0 has no ranges.
 
-    `piece` 0: one task reads a partition. Else its range is cut into pieces of `piece` offsets, with a task for each.
+    `piece` 0: each partition is read by a single task. Else its range is cut into pieces of `piece` offsets, with a
+    task for each.
     """
 
     topic: str
@@ -110,9 +111,9 @@ def _bad(problem: str) -> OffsetMalformed:
 
 
 def behind(offset: BatchOffset) -> dict[str, Any]:
-    """How far the partitions are behind. Their ranges begin at the committed position and end at the log's end.
+    """Return the lag of the partitions. Their ranges begin at the committed position and end at the log's end.
 
-    `lag` by partition, and its extremes and mean under the names that Spark's Kafka source has for them.
+    `lag` by partition, with extremes and mean under the names of Spark's Kafka source.
     """
     lag = {str(p): one.size for p, one in sorted(offset.ranges.items())}
     sizes = list(lag.values()) or [0]
@@ -155,7 +156,7 @@ def _pieces(one: Range, size: int) -> Iterator[Range]:
 
 
 def piece_size(ranges: Iterable[Range], min_partitions: int | None, max_records: int | None) -> int:
-    """The largest piece with which there are about `min_partitions` tasks of at most `max_records` offsets.
+    """Return the largest piece that gives about `min_partitions` tasks of at most `max_records` offsets.
 
     0 = whole ranges, of which a task may read several. As in Spark's source, ranges are only cut for `min_partitions`
     where there are fewer, and the number of tasks is a hint: rounding may leave fewer.
@@ -172,8 +173,9 @@ def piece_size(ranges: Iterable[Range], min_partitions: int | None, max_records:
 def admit(available: Iterable[Range], max_offsets: int | None) -> list[Range]:
     """Cut the available ranges to `max_offsets` in total, in proportion to their sizes, as Spark's Kafka source does.
 
-    A partition with records to read gets at least one offset, so that small ones do not starve; the total may therefore
-    exceed the limit. `None` = no limit. Source of the rule: `KafkaMicroBatchStream.rateLimit` of Apache Spark.
+    A partition with unread records gets at least one offset, so that small partitions do not starve; the total may
+    therefore exceed the limit. `None` = no limit. Source of the rule: `KafkaMicroBatchStream.rateLimit` of Apache
+    Spark.
     """
     waiting = [one for one in available if one.size > 0]
     total = sum(one.size for one in waiting)

@@ -63,8 +63,8 @@ def spark_schema(include_headers: bool, include_assignment: bool) -> StructType:
 class Records:
     """Kafka's part of the columns, one element for each record.
 
-    `times_ms`: since 1970, or -1. `kinds`: the meaning of the time in librdkafka's numbers: 0 none, 1 creation, 2 append to
-    the log. `headers`: None unless they are wanted.
+    `times_ms`: since 1970, or -1. `kinds`: the meaning of the time in librdkafka's numbers: 0 none, 1 creation, 2
+    append to the log. `headers`: None unless wanted.
     """
 
     keys: pa.Array
@@ -84,7 +84,7 @@ class Columns:
         self.schema = _arrow_schema(include_headers, include_assignment)
 
     def build(self, topic: str, records: Records, epochs: NDArray[np.int64]) -> pa.RecordBatch:
-        """One batch of all `records`; `epochs` are the token epochs under which each of them is read."""
+        """Return one batch of all `records`; `epochs` are the records' token epochs."""
         count = len(records.offsets)
         columns: list[Any] = [
             records.keys,
@@ -118,7 +118,10 @@ def number_column(numbers: NDArray[Any], there: NDArray[np.bool_] | None = None)
 
 
 def _times(topic: str, records: Records) -> pa.Array:
-    """The times in microseconds; null where no `datetime` can hold them, with a warning that names the first such record."""
+    """Return the times in microseconds.
+
+    Null for a time beyond `datetime`, with a warning that names the first such record.
+    """
     times = records.times_ms
     there = (times >= _FIRST_MS) & (times <= _LAST_MS)
     if there.all():

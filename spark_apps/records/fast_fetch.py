@@ -1,8 +1,8 @@
-"""Reads from Kafka without a Python object for each record: librdkafka's own queue, copied into Arrow columns in bulk.
+"""Reads from Kafka without a Python object for each record: librdkafka's queue, copied into Arrow columns in bulk.
 
 The reader uses `consume()` instead if `librdkafka.unfit` names a reason, or if a fetch finds a record's time at another
-place (`Unfit`). Messages are destroyed at the end of a fetch's block, and no address is kept after that. A client is made
-in the process that uses it. One thread at a time uses it, and only that thread runs its callbacks.
+place (`Unfit`). Messages are destroyed at the end of a fetch's block, and no address is kept after that. A client is
+made in the process that uses it. Only one thread at a time uses a client, and runs its callbacks.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # syslog's severities as Python's le
 
 
 class FastClient:
-    """`fetching.Client` on librdkafka itself. Make one only where `unfit` is empty."""
+    """`fetching.Client` on librdkafka itself. Make a client only where `unfit` is empty."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.complaints: list[KafkaError] = []
@@ -99,7 +99,7 @@ class FastClient:
 
 
 class FastFetched:
-    """`fetching.Fetched` of messages at addresses; they are destroyed when the block is left."""
+    """`fetching.Fetched` of messages at addresses; the messages are destroyed at the end of the block."""
 
     def __init__(self, library: SimpleNamespace, messages: NDArray[np.int64]) -> None:
         self._library = library
@@ -161,7 +161,7 @@ class FastFetched:
 
 
 def _copied(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> pa.Array:
-    """The bytes at these addresses as one binary column; address 0 is null. At most 2 GiB in all."""
+    """Return the bytes at these addresses as one binary column; address 0 is null. At most 2 GiB in all."""
     there = np.flatnonzero(addresses)
     if not there.size:
         return pa.nulls(len(addresses), pa.binary())

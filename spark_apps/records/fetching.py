@@ -1,6 +1,6 @@
 """The Kafka client of a reader: its protocol, and a client on confluent-kafka's `consume()`.
 
-`fast_fetch` has another client, which makes no Python object for each record. Both give the same records and errors.
+`fast_fetch` has another client, without a Python object for each record. Both give the same records and errors.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ C = TypeVar("C")
 class Problem:
     """An error from Kafka or librdkafka in place of a record; the end of a partition is such an error, too.
 
-    `partition` is -1 if the error is of none; `offset` is its place in the partition, below 0 if unknown.
+    `partition` is -1 for an error without a partition; `offset` is the place in the partition, below 0 if unknown.
     """
 
     error: KafkaError
@@ -32,7 +32,7 @@ class Problem:
 
 
 class Fetched(Protocol):
-    """Fetched records by index, in the order of their arrival; they exist until it is closed."""
+    """Fetched records by index, in the order of their arrival; they exist until closed."""
 
     partitions: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -63,17 +63,17 @@ class Client(Protocol):
         """Fetch nothing."""
 
     def fetch(self, most: int, timeout_s: float) -> Fetched:
-        """The records that came; waits until there are `most`, or until the time is over."""
+        """Return the arrived records; waits for `most` records, or until the time is over."""
 
     def bounds(self, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
-        """The log's first offset and the one after its last."""
+        """Return the log's first offset and the offset after the last."""
 
     def close(self) -> None:
         """End the client."""
 
 
 def built(client: Callable[[], C]) -> C:
-    """A client of the library; raises `BadSettings` for settings that it does not take."""
+    """Return a client of the library; raises `BadSettings` for refused settings."""
     try:
         return client()
     except (KafkaException, ValueError, TypeError) as error:

@@ -1,7 +1,7 @@
-"""The C API of the librdkafka that confluent-kafka has loaded, and a check of its version and layout.
+"""The C API of the librdkafka loaded by confluent-kafka, and a check of its version and layout.
 
-rdkafka.h documents everything used here, except the place of a record's time stamp: its function would have to be called
-for each record. So `unfit` checks the library's version, its functions, and messages of known content, once in each
+rdkafka.h documents everything used here, except the place of a record's time stamp: its function would need a call for
+each record. So `unfit` checks the library's version, its functions, and messages of known content, once in each
 process.
 """
 
@@ -99,7 +99,7 @@ class Unfit(Exception):
 
 @lru_cache(maxsize=1)
 def unfit() -> str:
-    """Why this process cannot read records in this way; empty if it can. Logs the reason once."""
+    """Return why this process cannot read records from librdkafka's queue; empty if it can. Logs the reason once."""
     try:
         _check_platform()
         _check_version(library())
@@ -112,9 +112,9 @@ def unfit() -> str:
 
 @lru_cache(maxsize=1)
 def library() -> SimpleNamespace:
-    """The functions by their names without `rd_kafka_`; `AttributeError` if one is missing.
+    """Return the functions by their names without `rd_kafka_`; `AttributeError` if a function is missing.
 
-    They are looked up through confluent-kafka's module, so they are those of the library that it has loaded.
+    The lookup goes through confluent-kafka's module, so the functions are of the loaded library.
     """
     found = SimpleNamespace()
     for loaded, table in (
@@ -211,7 +211,7 @@ def _compare(lib: SimpleNamespace, message: int | None, known: tuple[int, bytes,
 
 
 def _peek(address: int, size: int) -> bytes | None:
-    """The bytes at an address that may be invalid: reading memory as a file then fails, and the process lives."""
+    """Return the bytes at a possibly invalid address: reading memory as a file fails without ending the process."""
     try:
         with Path("/proc/self/mem").open("rb", buffering=0) as memory:
             memory.seek(address)
@@ -226,7 +226,7 @@ def rows_at(messages: NDArray[np.int64]) -> NDArray[Any]:
         raise Unfit("librdkafka's messages are not aligned")
     first = int(messages.min())
     memory = pa.foreign_buffer(first, int(messages.max()) - first + ROW.itemsize)
-    # Overlapping cells, one at every place where a message may begin; the index picks the right ones.
+    # Overlapping cells at every possible begin of a message; the index picks the right cells.
     cells = np.ndarray(
         ((memory.size - ROW.itemsize) // _ALIGNMENT + 1,), f"V{ROW.itemsize}", buffer=memory, strides=(_ALIGNMENT,)
     )
@@ -247,7 +247,7 @@ def headers_of(lib: SimpleNamespace, message: int) -> Headers:
 
 
 def new_handle(lib: SimpleNamespace, kind: int, conf: int, settings: Mapping[str, str]) -> int:
-    """A handle with these settings; raises `KafkaException` for a wrong one."""
+    """Return a handle with these settings; raises `KafkaException` for a wrong setting."""
     said = ctypes.create_string_buffer(_ERROR_BYTES)
     handle: int | None = None
     if all(

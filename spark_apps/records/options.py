@@ -1,7 +1,7 @@
-"""The options of the data source: names, defaults and refusals are those of Spark's own Kafka source where possible.
+"""The options of the data source: names, defaults and refusals follow Spark's Kafka source where possible.
 
 Pure. A wrong option is `Refused` with a sentence. Secret settings are never options, because options are part of the
-query plan: they are in a file (see `settings_file`).
+query plan: secrets are in a file (see `settings_file`).
 """
 
 import re
@@ -66,7 +66,7 @@ JAVA_NAMES = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-"""Settings of the Java client that librdkafka has under another name."""
+"""Settings of the Java client with another name in librdkafka."""
 
 ISOLATION = "isolation.level"
 _ISOLATIONS = fetch_properties.CHOICES[ISOLATION]
@@ -76,11 +76,11 @@ _JAVA_ONLY = ("max.poll.records", "ssl.truststore.", "ssl.keystore.", "sasl.logi
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Where a partition without a committed offset begins; by default as the topic's own start rule says.
+    """The start of a partition without a committed offset; by default the topic's start rule.
 
     `offsets`: partition → offset, `EARLIEST` or `LATEST`. `timestamps_ms`: partition → milliseconds since 1970.
-    `every`: for partitions that are in neither; an offset as above, and `every_ms` a time. A partition without a
-    record at or after its time begins at its end with `else_latest`, and cannot begin otherwise.
+    `every`: for all other partitions, an offset as above, and `every_ms` a time. A partition without a record at or
+    after its time begins at its end with `else_latest`, and cannot begin otherwise.
     """
 
     every: int | None = None
@@ -92,7 +92,7 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The checked options of one stream. `kafka` holds librdkafka's names, none of them secret."""
+    """The checked options of one stream. `kafka` holds librdkafka's names, without secrets."""
 
     topic: str
     starting: Starting = Starting()
@@ -194,7 +194,7 @@ _UNITS_S = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0
 
 
 def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
-    """A time as Spark writes it: a whole number and a unit; without one, milliseconds."""
+    """Return seconds of a time in Spark's notation: a whole number and a unit; without a unit, milliseconds."""
     text = given.get(name, "").strip().lower()
     if name not in given:
         return default

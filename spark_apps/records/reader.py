@@ -37,9 +37,12 @@ POLL_S = 0.02
 LOOKUP_TIMEOUT_S = 10.0
 NUDGE_S = 10.0
 CUT_S = 35.0
-"""A log has to end at a position for so long to count as cut: a new leader may know less of it for 30 s (`replica.lag.time.max.ms`)."""
+"""Seconds that a log has to end at a position before it counts as cut.
+
+A new leader may lag for 30 s (`replica.lag.time.max.ms`).
+"""
 MOST_DISCARDED = 20_000
-"""So many messages behind the ends of finished ranges are skipped; then those partitions are fetched no more."""
+"""Maximum skipped messages behind the ends of finished ranges; then those partitions are fetched no more."""
 GROUP = "assigned-kafka-reader"
 
 FIXED_SETTINGS: Mapping[str, Any] = {
@@ -49,7 +52,7 @@ FIXED_SETTINGS: Mapping[str, Any] = {
     "auto.offset.reset": "error",  # a missing offset is never skipped silently
 }
 DEFAULT_SETTINGS: Mapping[str, Any] = {
-    "group.id": GROUP,  # the client requires one; the topic's own group replaces it
+    "group.id": GROUP,  # the client requires a group; the topic's group replaces it
     "client.id": "assigned-kafka",
     "isolation.level": "read_uncommitted",  # the default of Kafka and Spark; librdkafka's is read_committed
     "fetch.wait.max.ms": 20,
@@ -61,11 +64,11 @@ DEFAULT_SETTINGS: Mapping[str, Any] = {
     "log.connection.close": False,
 }
 
-# librdkafka's own error codes; the Python client names them with an underscore.
+# librdkafka's error codes; the Python client names them with an underscore.
 _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
 _DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED})  # noqa: SLF001
-"""The client cannot decode a batch of records, and may give those behind it as if there had been none."""
+"""The client cannot decode a batch of records, and may continue behind the batch as if it were absent."""
 _FINAL = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -81,9 +84,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The work of one task. Spark sends it with the task, so it holds no secret.
+    """The work of one task. Spark sends the job with the task, so it holds no secret.
 
-    `kafka`: the consumer's and the topic's settings of the client; `options`: those of the source, which override the file's.
+    `kafka`: the consumer's and the topic's settings of the client; `options`: the source's, which override the file's.
     """
 
     topic: str
@@ -113,9 +116,11 @@ _idle: dict[tuple[tuple[str, Any], ...], _Kept] = {}
 def client_settings(
     kafka: Mapping[str, str], settings_file: str, options: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """All settings of the executor's Kafka client, in rising priority: defaults, a job's, the file, the options, the fixed ones.
+    """Return all settings of the executor's client, in rising priority.
 
-    Raises `BadSettings` if a log-in by password has none: librdkafka would try until the time-out.
+    Defaults, the job's, the file's, the options, the fixed ones.
+
+    Raises `BadSettings` if a log-in by password has no password: librdkafka would try until the time-out.
     """
     settings = {**DEFAULT_SETTINGS, **kafka, **load_settings(settings_file), **options, **FIXED_SETTINGS}
     mechanism = str(settings.get("sasl.mechanism", settings.get("sasl.mechanisms", ""))).upper()
@@ -150,7 +155,7 @@ def read(job: Job) -> Iterator[pa.RecordBatch]:
 
 
 def _take(settings: Mapping[str, Any]) -> _Kept:
-    """An idle client of this process with these settings, or a new one. The caller is its only user."""
+    """Return an idle client of this process with these settings, or a new client. The caller is the only user."""
     key = tuple(sorted(settings.items(), key=lambda item: item[0]))
     kept = _idle.pop(key, None)
     if kept is not None:
@@ -217,7 +222,7 @@ class _Reading:
                 progress_at = now
             elif now - progress_at > self._job.progress_timeout_s:
                 raise self._stalled()
-            # Each time later: a client that skips aborted records begins with them again.
+            # Later each time: a client that skips aborted records begins with them again.
             if now - max(progress_at, self._assigned_at) > max(self._nudge_s, self._assigned_at - progress_at):
                 self._nudge(progress_at, now)
             elif self._discarded > MOST_DISCARDED:
@@ -236,10 +241,10 @@ class _Reading:
         self._discarded = 0
 
     def _nudge(self, since: float, now: float) -> None:
-        """Nothing has come since then: look for logs that were cut, and ask again; the second time with another client.
+        """Nothing has come since `since`: look for cut logs, and ask again; the second time with another client.
 
-        When its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch some partition again, even
-        after a new assignment.
+        When its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch some partition again,
+        even after a new assignment.
         """
         if now - since > min(CUT_S, self._job.progress_timeout_s / 2):
             self._miss_cut()
@@ -259,9 +264,9 @@ class _Reading:
         return min(NUDGE_S, self._job.progress_timeout_s / 4)
 
     def _next(self) -> Fetched:
-        """What comes next. A fetch waits for all that it asks for, so never ask for more than can come.
+        """Return the next messages. A fetch waits for the requested number, so never ask for more than can come.
 
-        Once a record from behind a range's end came, many more of them may come before the wanted ones, or none.
+        After a record from behind a range's end, many more such records may come before the wanted records, or none.
         """
         left = sum(one.end - int(self._position[p]) for p, one in self._open.items())
         most = max(1, min(MOST_MESSAGES, int(BATCH_BYTES / self._bytes_per_message)))
@@ -281,7 +286,7 @@ class _Reading:
             self._read_by_consume(reason)
             return []
         with fetched:
-            for problem in fetched.problems:  # before records from behind them move the position
+            for problem in fetched.problems:  # before later records move the position
                 self._miss_damaged(problem)
             chosen = self._sift(fetched)
             sizes = fetched.sizes[chosen] + OVERHEAD_BYTES
@@ -306,13 +311,13 @@ class _Reading:
         return self._columns.build(self._job.topic, records, self._epoch[records.partitions])
 
     def _sift(self, fetched: Fetched) -> NDArray[np.int64]:
-        """The indexes of the records of open ranges; moves the positions, and closes the ranges that are at their end."""
+        """Return the indexes of the records of open ranges; moves the positions, and closes finished ranges."""
         partitions, offsets = fetched.partitions, fetched.offsets
         inside = np.flatnonzero(partitions < self._end.size)
         places, offsets = partitions[inside], offsets[inside]
         wanted = (offsets < self._end[places]) & (offsets >= self._position[places])
         self._discarded += partitions.size - int(wanted.sum())
-        # The records of a partition come in the order of their offsets, so the last one gives the position.
+        # The records of a partition come in the order of their offsets, so the last record gives the position.
         reached = self._position.copy()
         reached[places] = offsets + 1
         for partition in np.flatnonzero(reached > self._position).tolist():
@@ -329,7 +334,7 @@ class _Reading:
             del self._open[partition]
 
     def _judge(self, problem: Problem) -> None:
-        """Raise for an error that waiting cannot mend; any other one counts towards the time limit."""
+        """Raise for an error that waiting cannot mend; any other error counts towards the time limit."""
         error, code = problem.error, problem.error.code()
         if code == _EOF:
             self._reach(problem.partition, problem.offset)
@@ -352,9 +357,9 @@ class _Reading:
             self._lost(one, f"the records at offset {problem.offset} are damaged ({_shown(problem.error)})")
 
     def _miss_cut(self) -> None:
-        """A log may have been cut at the position of a range. It ends there, and no error ever says so."""
+        """Look for a log that was cut at the position of a range. The log ends there without an error."""
         for partition in sorted(self._at_end & self._open.keys()):
-            with suppress(KafkaException):  # it is known at another time
+            with suppress(KafkaException):  # found out at another time
                 first, last = self._client.bounds(self._job.topic, partition, LOOKUP_TIMEOUT_S)
                 if 0 <= last <= self._position[partition]:
                     self._lose(self._open[partition], first, last)
@@ -366,7 +371,10 @@ class _Reading:
             self._assign()
 
     def _lose(self, one: Range, first: int, last: int) -> None:
-        """The range lost records: raise `DataLost`, or move its position to those that the log has from `first` to before `last`."""
+        """The range lost records.
+
+        Raise `DataLost`, or move its position to the log's records from `first` to before `last`.
+        """
         position = int(self._position[one.partition])
         if position < first:
             resumed = min(first, one.end)
@@ -419,7 +427,7 @@ def _parts(sizes: NDArray[np.int64]) -> list[slice]:
 
 
 def _with_headers(batch: pa.RecordBatch) -> list[tuple[pa.RecordBatch, int]]:
-    """Parts of about `BATCH_BYTES` and their sizes: only a column that is built tells the size of the headers."""
+    """Return parts of about `BATCH_BYTES` and their sizes: only a built column tells the size of the headers."""
     rows = max(1, BATCH_BYTES * batch.num_rows // batch.nbytes)
     parts = [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]
     return [(part, part.nbytes) for part in parts]

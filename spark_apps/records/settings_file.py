@@ -1,11 +1,11 @@
-"""Secret Kafka settings: from a file that only its owner can read, or from the environment.
+"""Secret Kafka settings: from a private file, or from the environment.
 
 Names are librdkafka's (`security.protocol`, `sasl.username`, `sasl.password`, `ssl.ca.location`, ...), without the
-prefix `kafka.`. The file is a JSON object of strings, or lines of `name=value`; `#` begins a comment line. They are
-looked up in this order: option `kafkaSettingsFile`, environment variable `ASSIGNED_KAFKA_SETTINGS_FILE` (both a path that exists on
-every executor, or the name of a file shipped with `--files`), environment variable `ASSIGNED_KAFKA_SETTINGS_SECRET`
-(the content itself). Executors get environment variables by `spark.executorEnv.<NAME>` in Spark's properties file;
-Spark redacts the last one in its UI and logs because its name contains "secret".
+prefix `kafka.`. The file is a JSON object of strings, or lines of `name=value`; `#` begins a comment line. Sources in
+order: option `kafkaSettingsFile`, environment variable `ASSIGNED_KAFKA_SETTINGS_FILE` (both a path on every executor,
+or the name of a file shipped with `--files`), environment variable `ASSIGNED_KAFKA_SETTINGS_SECRET` (the content
+itself). Executors get environment variables by `spark.executorEnv.<NAME>` in Spark's properties file; Spark redacts the
+last variable in its UI and logs because its name contains "secret".
 """
 
 import json
@@ -25,7 +25,7 @@ SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 (the name of a 
 
 
 def load_settings(path: str = "", environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The settings of the first source that exists, or none. Raises `BadSettings`, whose text never shows a value."""
+    """Return the settings of the first existing source, or none. Raises `BadSettings`, whose text never shows a value."""
     named = path or environment.get(FILE_VARIABLE, "")
     if named:
         return _read(_find(named))
@@ -43,7 +43,7 @@ def _find(named: str) -> Path:
 
 
 def _shipped(name: str) -> Path | None:
-    """A file that Spark has copied to this executor. Everybody can read the copy until its mode is changed here."""
+    """Return a file that Spark has copied to this executor. Everybody can read the copy until its mode is changed here."""
     root = getattr(SparkFiles, "_root_directory", None)
     if not root or not (Path(root) / name).is_file():
         return None

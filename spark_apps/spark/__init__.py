@@ -1,6 +1,7 @@
-"""What belongs to Spark: the session, the data source, the queries, the executors.
+"""Spark's part: the session, the data source, the queries, the executors.
 
-Importing it fails on a Spark that cannot run the data source: before 4.2, a Python source is not told where a batch begins.
+The import fails on a Spark that cannot run the data source: before 4.2, a Python source is not told where a batch
+begins.
 """
 
 from importlib.util import find_spec

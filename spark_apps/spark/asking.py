@@ -1,4 +1,4 @@
-"""Asks Spark in a thread of its own, so that nobody waits for a JVM that does not answer."""
+"""Asks Spark in a separate thread, so that no caller waits for a hanging JVM."""
 
 import threading
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Asking:
         self._last: Future[Any] | None = None
 
     def ask(self, question: Callable[[], V], wait_s: float = WAIT_S) -> V | None:
-        """The answer, or what it raises; `None` if it does not come in time, and at once while the last one is awaited."""
+        """Return the answer, or raise its error; `None` if late, and at once while the last answer is awaited."""
         if self._last is not None and not self._last.done():
             return None
         if self._last is None:

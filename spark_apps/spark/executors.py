@@ -1,7 +1,7 @@
-"""Whether an application on a cluster has executors.
+"""Checks whether an application on a cluster has executors.
 
-A standalone master that dies and restarts within seconds removes an application's executors and starts no others; the
-query then hangs. Only Spark's list of executors shows that.
+A standalone master that dies and restarts within seconds removes an application's executors and starts no new
+executors; the query then hangs. Only Spark's list of executors shows this.
 """
 
 import time
@@ -16,7 +16,7 @@ from spark_apps.spark.session import is_local
 
 ASK_S = 2.0
 WITHOUT_S = 10.0
-"""So long an application may be without executors: a master replaces a dead one within a few seconds."""
+"""Seconds that an application may be without executors: a master replaces a dead executor within a few seconds."""
 DYNAMIC = "spark.dynamicAllocation.enabled"
 
 
@@ -33,9 +33,9 @@ class Executors:
         self._without_since: float | None = None
 
     def missing(self, *, busy: bool) -> str:
-        """Why nothing can be read, in a sentence; empty while there are executors. `busy`: a batch is under way.
+        """Return why nothing can be read, as a sentence; empty while executors exist. `busy`: a batch is under way.
 
-        With dynamic allocation, an idle application needs none.
+        With dynamic allocation, an idle application needs no executors.
         """
         now = self._clock()
         if self._asked and now >= self._ask_at:

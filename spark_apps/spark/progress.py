@@ -1,8 +1,8 @@
 """Starts a query that does not wait for its checkpoint between batches.
 
-Spark writes two files for each batch, and runs `chmod` for each of them and for its checksum: 30 to 50 ms of a small
-batch. With asynchronous progress tracking, it keeps the progress in memory and writes it at intervals. That is enough
-here: no checkpoint outlives its process, and every start begins at the committed position.
+Spark writes two files for each batch, and runs `chmod` for each file and its checksum: 30 to 50 ms of a small batch.
+With asynchronous progress tracking, Spark keeps the progress in memory and writes it at intervals. This is enough here:
+no checkpoint outlives its process, and every start begins at the committed position.
 """
 
 import logging
@@ -16,7 +16,7 @@ from spark_apps.spark.stateless import keeps_state
 
 SWITCH = "asyncProgressTrackingEnabled"
 ANY_SINK = "_asyncProgressTrackingOverrideSinkSupportCheck"
-"""Spark offers it for sinks that may get a batch again after a restart, as all of ours may."""
+"""Spark offers this for sinks that may get a batch again after a restart, as all of ours may."""
 INTERVAL = "asyncProgressTrackingCheckpointIntervalMs"
 INTERVAL_MS = 60_000
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def start(writer: DataStreamWriter) -> StreamingQuery:
-    """Start the query; keep its progress in memory if Spark supports that and the pipeline does not forbid it."""
+    """Start the query; keep its progress in memory if Spark supports this and the pipeline allows it."""
     if not _fits(writer):
         return writer.start()
     try:
@@ -35,7 +35,10 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def _fits(writer: DataStreamWriter) -> bool:
-    """Not for a query with state, which is in the checkpoint, nor for a trigger that ends the query."""
+    """Return whether asynchronous progress fits.
+
+    Not for state, kept in the checkpoint, nor for a trigger that ends the query.
+    """
     trigger = str(writer_field(writer, "trigger").getClass().getSimpleName())
     chosen = writer_field(writer, "extraOptions").contains(SWITCH)
     return trigger == "ProcessingTimeTrigger" and not chosen and not keeps_state(writer)

@@ -31,20 +31,23 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 SAFE: Mapping[str, str] = {"spark.ui.killEnabled": "false"}
-"""Spark's UI asks nobody who they are: with Spark's default, whoever reaches it stops a job. A site may say otherwise."""
+"""Spark's UI has no authentication: with Spark's default, any visitor can stop a job. A site may override this."""
 SPECULATION = "spark.speculation"
 CORES = "spark.cores.max"
 DEFAULT_CORES = "2"
-"""Cores of one consumer on a standalone master: without a limit, its first application gets all of them, and the next one none."""
+"""Cores of a consumer on a standalone master.
+
+Without a limit, its first application gets all cores, and the next no core.
+"""
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = ROOT / "spark_apps" / "startup"
-"""It has a `sitecustomize` that makes Python processes start three times as fast."""
+"""The folder's `sitecustomize` makes Python processes start three times as fast."""
 
 
 def configure(builder: SparkSession.Builder, *, idempotent_sink: bool = False) -> SparkSession.Builder:
-    """Add the settings to a session that is being built; Spark's Python processes are this Python with our packages.
+    """Add the settings to a session builder; Spark's Python processes are this Python with our packages.
 
-    Later settings of the builder override them. What spark-submit was given overrides `SAFE` and `DEFAULT_CORES`.
+    Later settings of the builder override them. Settings given to spark-submit override `SAFE` and `DEFAULT_CORES`.
     `idempotent_sink` allows speculative execution.
     """
     os.environ.update(python_environment(os.environ))
@@ -59,7 +62,7 @@ def configure(builder: SparkSession.Builder, *, idempotent_sink: bool = False) -
 
 
 def given_to_spark(names: Iterable[str]) -> dict[str, str]:
-    """Those of the settings that spark-submit was given, by its command line or its file of defaults; none without spark-submit."""
+    """Return the named settings given to spark-submit, by command line or file of defaults; none without spark-submit."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()  # noqa: SLF001 - before a session, this alone connects to the JVM
@@ -68,7 +71,7 @@ def given_to_spark(names: Iterable[str]) -> dict[str, str]:
 
 
 def python_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment that the JVM has to give to the Python processes that it starts.
+    """Return the environment that the JVM has to give to its Python processes.
 
     `configure` sets it if Python starts the JVM. For spark-submit, the caller sets it.
     """
@@ -83,12 +86,12 @@ def python_environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def check(spark: SparkSession, *, idempotent_sink: bool = False) -> list[str]:
-    """Compare a running session with the settings; returns a sentence for each one that makes batches slower.
+    """Compare a running session with the settings; return a sentence for each setting that makes batches slower.
 
-    Raises `Refused` for speculative execution without a sink that is declared idempotent or transactional: two
-    attempts of one task would both write.
+    Raises `Refused` for speculative execution without a sink that is declared idempotent or transactional: two attempts
+    of one task would both write.
     """
-    # Of the context, by which tasks run: a session over it may say something else. Spark takes blanks and `${...}`.
+    # The context's setting, used by tasks: a session over it may say something else. Spark takes blanks and `${...}`.
     speculates = str(spark.sparkContext.getConf().get(SPECULATION, "false")).strip().lower() != "false"
     if speculates and not idempotent_sink:
         raise Refused(
@@ -104,9 +107,10 @@ def check(spark: SparkSession, *, idempotent_sink: bool = False) -> list[str]:
 
 
 def label(spark: SparkSession, topic: str) -> None:
-    """Mark the jobs that this thread starts, and those of queries started in it, with the topic's name as their tag.
+    """Tag the jobs started by this thread, and by queries started in it, with the topic's name.
 
-    Their group stays the query's run, because Spark ends them by it; their description begins with the query's name.
+    Their group stays the query's run, because Spark ends them by the group; their description begins with the query's
+    name.
     """
     spark.sparkContext.addJobTag(topic)
 
@@ -122,9 +126,9 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def ship_packages(spark: SparkSession, folder: Path) -> Path:
-    """Send our packages to the executors, as a zip in `folder`. It has to stay there: executors may start later.
+    """Send our packages to the executors, as a zip in `folder`. The zip has to stay there: executors may start later.
 
-    The driver's environment does not reach them. The zip overrides packages that they have.
+    The driver's environment does not reach the executors. The zip overrides their packages.
     """
     target = folder / "spark_apps.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:

@@ -2,9 +2,9 @@
 
     spark.readStream.format("assigned-kafka").option("subscribe", "orders").load()
 
-Options and columns are those of Spark's own Kafka source (`options`, `columns`). The reader decides nothing: it asks the
-agent in the main driver process, whose address `register` has put into the class. Spark makes the reader several times,
-in several processes, and asks for the initial offset twice. So making a reader has no effect; its first request connects.
+Options and columns follow Spark's Kafka source (`options`, `columns`). The reader decides nothing: it asks the agent in
+the main driver process, whose address `register` has put into the class. Spark makes the reader several times, in
+several processes, and asks for the initial offset twice. So making a reader has no effect; its first request connects.
 """
 
 import uuid
@@ -51,7 +51,7 @@ class AssignedKafkaSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns; checks the options, so that a wrong one fails at `load()`."""
+        """Return the columns; checks the options, so that a wrong option fails at `load()`."""
         _agent_of(self)
         options = parse_options(self.options)
         return spark_schema(options.include_headers, options.include_assignment)
@@ -71,9 +71,11 @@ class AssignedKafkaSource(DataSource):
 
 
 def register(spark: SparkSession, agent: AgentAddress | None) -> None:
-    """Make the format known to this session, bound to the agent; `None` gives an error that says how to start one.
+    """Register the format with this session, bound to the agent.
 
-    A second registration replaces the first one for queries that start after it.
+    With `None`, a load raises an error that tells how to start an agent.
+
+    A second registration replaces the first for later queries.
     """
     # A local class, so that Spark pickles it by value, with the address in it, for the processes that it starts.
     bound = type("BoundAssignedKafkaSource", (AssignedKafkaSource,), {"agent": agent})
@@ -105,7 +107,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until_now = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The trigger available-now: read the records that were there when each partition started, and end."""
+        """Handle the trigger available-now: read the records present when each partition started, and end."""
         self._connected().until_now()
         self._until_now = True
 
@@ -123,7 +125,7 @@ class AssignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The log's end at the last request, and how far each partition is behind it, for the query's progress."""
+        """Return the log's end at the last request, and each partition's lag, for the query's progress."""
         found = self._log_end
         return None if found is None else {**found, **behind(decode_offset(found))}
 

@@ -1,7 +1,7 @@
-"""Whether a query keeps state between its batches: such state does not move with a partition.
+"""Checks whether a query keeps state between its batches: state does not move with a partition.
 
-Spark keeps state by key in the checkpoint of one application. When a partition moves, its new consumer begins without the
-state, and the old one keeps it: each of them counts a part of a window, and neither sees all duplicates.
+Spark keeps state by key in the checkpoint of one application. When a partition moves, its new consumer begins without
+the state, and the old consumer keeps it: each counts a part of a window, and neither sees all duplicates.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
 
-# Catalyst's logical operators that need a state store for a stream.
+# Catalyst's logical operators with a state store for a stream.
 STATEFUL = {
     "Aggregate": "an aggregation",
     "Distinct": "removal of duplicates",
@@ -36,7 +36,7 @@ def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = Fals
 
 
 def keeps_state(writer: DataStreamWriter) -> tuple[str, ...]:
-    """The operators of a query that keep state between its batches, by Spark's usual names."""
+    """Return the operators of a query that keep state between its batches, by Spark's usual names."""
     frame: Any = writer._df._jdf  # noqa: SLF001 - its only place
     return tuple(dict.fromkeys(_stateful(frame.queryExecution().analyzed())))
 

@@ -1,4 +1,4 @@
-"""The topics of an application's registration: those that its pipelines match. It gets no others. Pure."""
+"""The topics of an application's registration: only topics with a matching pipeline. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from coordinator_tasks.core.text import topic_patterns
 def registered(
     given: Sequence[str], names: Sequence[str], patterns: Sequence[str], *, default: bool
 ) -> tuple[str, ...]:
-    """The names and patterns for the registration; none = any topic.
+    """Return the names and patterns for the registration; empty = any topic.
 
-    `given`: the limits of the application (`--topics`), none = no limit. `names`, `patterns`, `default`: the topics of its
-    pipelines. The topics that match two patterns are not known: `given` is then registered as it is, and a topic that no
-    pipeline matches is reported. Raises `Refused`.
+    `given`: the limits of the application (`--topics`), empty = no limit. `names`, `patterns`, `default`: the topics of
+    its pipelines. The intersection of two patterns is unknown: `given` is then registered unchanged, and a topic
+    without a matching pipeline is reported. Raises `Refused`.
     """
     if default:
         return tuple(given)

@@ -1,6 +1,6 @@
-"""The query of one topic: starts it in its own thread, watches it, starts another one after an error, and ends it.
+"""The query of one topic: starts it in a thread, watches it, restarts it after an error, and ends it.
 
-An error concerns this topic alone: `agent.ownership.failing` says what is read again when. Only the end of Spark itself ends the
+An error concerns this topic alone: `agent.ownership.failing` decides the retries. Only the end of Spark itself ends the
 consumer.
 """
 
@@ -25,23 +25,23 @@ from spark_apps.tracebacks import reason
 STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.5
 START_ATTEMPTS = 6
-"""A process none of whose queries has read anything after so many attempts cannot work: it leaves."""
+"""A process without a reading query after this many attempts cannot work, and leaves."""
 STARTS_S = 30.0
 """A start that takes longer is reported: Spark gives its Python process ten seconds, and a busy host needs more."""
 DYING_S = 15.0
-"""So long after its error a query that Spark still calls active counts as ended: the end of its thread may have failed too.
+"""Seconds after its error until an active query counts as ended: the end of its thread may have failed too.
 
-It is not restarted: Spark starts none beside one that it calls active.
+The query is not restarted: Spark starts no query beside an active query.
 """
 STOPPED = "stopped SparkContext"
-"""Spark's words where its context has ended: `Cannot call methods on a stopped SparkContext`."""
+"""Spark's words after the end of its context: `Cannot call methods on a stopped SparkContext`."""
 SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 log = logging.getLogger(__name__)
 
 
 class _Look(NamedTuple):
-    """How Spark says that a query stands; `why`: the reason of the error in `text` that ended it, empty = it has ended without."""
+    """Spark's view of a query; `why`: the reason of the error in `text` that ended it, empty = no error."""
 
     active: bool
     text: str = ""
@@ -75,7 +75,7 @@ class TopicQuery(TopicReader):
         self._thread = self._begin()
 
     def _begin(self) -> threading.Thread:
-        """Start the query in a thread, the first one or the next."""
+        """Start the first or next query in a thread."""
         self._ended, self._query, self._dying_since = self._query, None, None
         self._readers, self._began_at = self.runner.readers, time.monotonic()
         thread = threading.Thread(
@@ -109,7 +109,10 @@ class TopicQuery(TopicReader):
                 self._ending.wait(self.runner.edit(lambda ownership: ownership.query_failed(why)))
 
     def _wait_for_tasks(self, ended: StreamingQuery) -> None:
-        """Wait for the tasks of an ended query, which may still write; then its batch has failed, and the next query may start."""
+        """Wait for the tasks of an ended query, which may still write.
+
+        Then its batch has failed, and the next query may start.
+        """
         said = "the query has ended and its tasks have not: another one starts after them"
         while not self._idle(ended, time.monotonic() + STOP_TIMEOUT_S):
             if self._ending.is_set():
@@ -129,14 +132,14 @@ class TopicQuery(TopicReader):
         return f"topic {self.runner.topic}: {self._why}" if hopeless and self._why else ""
 
     def trouble(self) -> str:
-        """The sentence that the query takes long to start; empty while it reads."""
+        """Return a sentence if the query takes long to start; empty while it reads."""
         took_s = time.monotonic() - self._began_at
         if self.runner.readers > self._readers or took_s < STARTS_S or self.over:
             return ""
         return f"topic {self.runner.topic}: its query has been starting for {took_s:.0f} s and reads nothing yet"
 
     def check(self) -> str:
-        """Why the query has ended; empty while it runs, or Spark does not say. Asks Spark at most twice a second."""
+        """Return why the query has ended; empty while it runs or Spark is silent. Asks Spark at most twice a second."""
         query, now = self._query, time.monotonic()
         if self.problem or self.over or query is None or now - self._checked_at < CHECK_S:
             return self.problem
@@ -161,7 +164,10 @@ class TopicQuery(TopicReader):
         return self.problem
 
     def _dies(self, found: _Look, now: float) -> bool:
-        """Whether an active query has had its error for so long that its thread is dead: Spark then calls it active for ever."""
+        """Return whether an active query's error is old enough to prove its thread dead.
+
+        Spark then calls it active for ever.
+        """
         if not found.why:
             self._dying_since = None
         elif self._dying_since is None:
@@ -169,7 +175,7 @@ class TopicQuery(TopicReader):
         return self._dying_since is not None and now - self._dying_since >= DYING_S
 
     def _idle(self, query: StreamingQuery, deadline: float) -> bool:
-        """Wait for the tasks of an ended query; False if they do not end in time. If Spark does not answer, there are none."""
+        """Wait for the tasks of an ended query; False if late. If Spark does not answer, no tasks exist."""
         with suppress(*SPARK_ERRORS):
             run = str(query.runId)
             while self._active_tasks(run) > 0:

@@ -1,9 +1,10 @@
 """Runs a few test batches before a consumer registers, so that its first partitions do not wait for a cold Spark.
 
 A fresh JVM needs seconds for its first streaming batch: it loads classes, starts Python workers, and waits for their
-imports. A registered consumer may get partitions at once, and they would stand still for that time. The warm-up uses the
-same parts: a Python source, its workers, `foreachBatch` and Arrow. It uses neither Kafka nor the application's sink. It also
-shows whether the executors can read: if they lack our packages, or there are none, the consumer does not register.
+imports. A registered consumer may get partitions at once, and the partitions would stand still for this time. The
+warm-up uses the same parts: a Python source, its workers, `foreachBatch` and Arrow. It uses neither Kafka nor the
+application's sink. It also shows whether the executors can read: if they lack our packages, or do not exist, the
+consumer does not register.
 """
 
 import logging
@@ -37,11 +38,11 @@ BATCHES = 3
 TASKS = 2
 LIMIT_S = 60.0
 FIRST_LIMIT_S = 180.0
-"""The limit of the first batch: executors have to start for it, which takes long on a busy host."""
+"""The limit of the first batch: executors have to start first, slowly on a busy host."""
 STOP_S = 10.0
 POLL_S = 0.05
 SLOW_START = "Python worker failed to connect back"
-"""Spark gives its Python process ten seconds to start. No setting changes that, and a busy host needs longer."""
+"""Spark gives its Python process ten seconds to start. No setting changes this, and a busy host needs longer."""
 log = logging.getLogger(__name__)
 
 
@@ -70,7 +71,7 @@ class WarmUpReader(DataSourceStreamReader):
         return {"batch": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """The next batch, up to the last one."""
+        """Return the next batch, up to the last."""
         return {"batch": min(BATCHES, int(start["batch"]) + 1)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
@@ -78,7 +79,10 @@ class WarmUpReader(DataSourceStreamReader):
         return [InputPartition(number) for number in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """A record without a value, made like a real one. It makes the worker import the reader and check its library."""
+        """Yield a record without a value, made like a real record.
+
+        The worker then imports the reader and checks its library.
+        """
         log.debug("%s reads %s", reader.GROUP, "by consume()" if unfit() else "from librdkafka's own queue")
         number, empty = np.zeros(1, np.int64), pa.nulls(1, pa.binary())
         small = number.astype(np.int32)
@@ -86,10 +90,10 @@ class WarmUpReader(DataSourceStreamReader):
 
 
 def warm_up(spark: SparkSession, leaving: Callable[[], bool] = lambda: False) -> int:
-    """Run the batches, at most for `LIMIT_S`, and return how many passed. Raises `Refused` if not even one does.
+    """Run the batches, at most for `LIMIT_S`, and return the number that passed. Raises `Refused` if none passes.
 
-    A consumer that cannot read a test batch cannot read a real one, and its partitions would stop. `leaving`: whether the
-    consumer was asked to leave meanwhile; then this does not wait.
+    A consumer that cannot read a test batch cannot read a real batch, and its partitions would stop. `leaving`: whether
+    a leave was requested meanwhile; then do not wait.
     """
     began_s = time.monotonic()
     done: list[int] = []
@@ -129,7 +133,7 @@ def _run(spark: SparkSession, done: list[int], over: Callable[[], bool]) -> Base
         while len(done) < BATCHES and query.isActive and not over():
             time.sleep(POLL_S)
         failed = query.exception()
-        # Without executors Spark waits for its tasks for ever: do not wait for that.
+        # Without executors Spark waits for its tasks for ever: do not wait for the stop.
         stopper = threading.Thread(target=_stop, args=(query,), daemon=True)
         stopper.start()
         stopper.join(STOP_S)

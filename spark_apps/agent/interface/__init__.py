@@ -1,1 +1,1 @@
-"""The HTTP interface by which a consumer answers."""
+"""The consumer's HTTP interface."""

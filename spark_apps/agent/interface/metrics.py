@@ -1,7 +1,9 @@
-"""A consumer's figures as metrics. Names: those of Kafka Lag Exporter for lag, OpenTelemetry's for messaging, ours for the rest.
+"""A consumer's figures as metrics.
 
-At most `MAX_PARTITIONS` partitions of `MAX_TOPICS` topics have series of their own: the first ones by name and number. The sums
-of a topic count all of its partitions.
+Names follow Kafka Lag Exporter for lag, OpenTelemetry for messaging; the rest are ours.
+
+At most `MAX_PARTITIONS` partitions of `MAX_TOPICS` topics have series: the first by name and number. The sums of a
+topic count all partitions.
 """
 
 from coordinator_tasks.core.measure.lag import furthest_s

@@ -1,6 +1,6 @@
-"""The mean size of a consumer's records, for plans by bytes: sampled now and then in a thread of its own.
+"""The mean size of a consumer's records, for plans by bytes: sampled from time to time in a separate thread.
 
-Nothing waits for it: a partition without a sample weighs as much as the others on average.
+Nothing waits for a sample: a partition without a sample weighs as much as the other partitions on average.
 """
 
 import logging
@@ -17,24 +17,24 @@ from coordinator_tasks.core.ports import RecordSampler
 EVERY_S = 10.0
 AT_ONCE = 50
 RECENT = 20
-"""Records before the log's end at which a sample begins."""
+"""Records between a sample's begin and the log's end."""
 NEWEST_SHARE = 0.5
-"""How much the newest sample counts beside all earlier ones."""
+"""Weight of the newest sample against all earlier samples."""
 JOIN_TIMEOUT_S = 5.0
 
 log = logging.getLogger(__name__)
 
 
 class SampledStatus:
-    """A consumer's status, completed by the mean bytes of its records."""
+    """A consumer's status with the mean bytes of its records."""
 
     def __init__(self, status: Callable[[], ConsumerStatus], sampler: RecordSampler) -> None:
         self._status = status
         self._sampler = sampler
-        self._bytes: dict[tuple[str, int], float | None] = {}  # in the order in which they were sampled last
+        self._bytes: dict[tuple[str, int], float | None] = {}  # least recently sampled first
 
     def status(self) -> ConsumerStatus:
-        """The consumer's status, with the mean sizes that are known."""
+        """Return the consumer's status with the known mean sizes."""
         said = self._status()
         return replace(said, topics={name: self._completed(name, topic) for name, topic in said.topics.items()})
 
@@ -43,7 +43,7 @@ class SampledStatus:
         return replace(topic, running=running)
 
     def sample(self) -> None:
-        """Sample the partitions that were sampled longest ago; forget those that no longer run."""
+        """Sample the least recently sampled partitions; forget partitions that no longer run."""
         topics = self._status().topics
         running = {(name, p): one for name, topic in topics.items() for p, one in topic.running.items()}
         self._bytes = {key: mean for key, mean in self._bytes.items() if key in running}
@@ -60,7 +60,7 @@ class SampledStatus:
     def _means(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
         try:
             return self._sampler.mean_bytes(topic, offsets)
-        except (KafkaUnavailable, BadSettings) as error:  # nobody waits for it, and it is tried again
+        except (KafkaUnavailable, BadSettings) as error:  # optional, and retried
             log.info("%s", error)
             return {}
 

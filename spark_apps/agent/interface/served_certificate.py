@@ -1,4 +1,4 @@
-"""The certificate that a consumer's interface shows: the site's, and the next one as soon as its files change."""
+"""The certificate of a consumer's interface: the site's files, loaded anew when they change."""
 
 import logging
 import socket
@@ -12,9 +12,9 @@ log = logging.getLogger(__name__)
 
 
 class ServedCertificate:
-    """Wraps connections; for one thread. Raises `Refused` for files that cannot be used.
+    """Wraps connections; for one thread. Raises `Refused` for unusable files.
 
-    A renewed certificate is shown to the next connection. While the files cannot be used, the former one stays.
+    The next connection gets a renewed certificate. While the files are unusable, the former certificate stays.
     """
 
     def __init__(self, files: TlsFiles) -> None:

@@ -1,8 +1,8 @@
-"""The consumer's own interface over HTTP: its status, its health, its metrics, and the topic node for a detached consumer.
+"""The consumer's interface over HTTP: status, health, metrics, and topic nodes for a detached consumer.
 
-The standard library's threading server: no event loop beside Spark's gateway in the driver, and nothing more to install. On
-loopback anybody of this machine may read; any other address requires a token. A topic node always requires a token: it may
-say that the topic is removed.
+The standard library's threading server: no event loop beside Spark's gateway in the driver, and no further dependency.
+On loopback any user of this machine may read; any other address requires a token. A topic node always requires a token:
+it may remove the topic.
 
 Web pages get no answer: requests with an `Origin`, or to another host name than this consumer's, are refused.
 """
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Interface:
-    """What the server answers from. It is set after the server starts: the registration needs the server's address."""
+    """The sources of the server's answers, set after the server starts: the registration needs the server's address."""
 
     def __init__(self) -> None:
         self._status: Callable[[], ConsumerStatus] | None = None
@@ -55,14 +55,14 @@ class Interface:
         health: Callable[[], str],
         metrics: Callable[[], bytes],
     ) -> None:
-        """Answer from now on. `post` takes a topic and a topic node's bytes; False = no such topic here.
+        """Answer from now on. `post` takes a topic and a topic node's bytes; False = unknown topic.
 
-        `metrics` gives them in the text that Prometheus reads.
+        `metrics` returns text in Prometheus' format.
         """
         self._post, self._health, self._status, self._metrics = post, health, status, metrics
 
     def health(self) -> str:
-        """One word, which costs nothing to find out."""
+        """Return the health as a word, at no cost."""
         return "starting" if self._health is None else self._health()
 
     def status(self) -> ConsumerStatus | None:
@@ -79,11 +79,11 @@ class Interface:
 
 
 class StatusServer:
-    """Listens from its making until `close`. `port` 0 takes a free one; `address` is what others ask.
+    """Listens from construction until `close`. `port` 0 takes a free port; `address` is the registered address.
 
-    `advertised`: the URL under which they ask, if it differs; `own_name`: this host in `address`, if it is not the bound
-    one. With `tls` it serves HTTPS. Raises `Refused` for an address other than loopback without a token, for one that
-    cannot be bound, and for a certificate that cannot be used.
+    `advertised`: the URL for other hosts, if it differs; `own_name`: this host's name in `address`, if not the bound
+    name. With `tls` the server speaks HTTPS. Raises `Refused` for an address other than loopback without a token, for
+    an unusable address, and for an unusable certificate.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class _Handler(BoundedHandler):
 
     def do_GET(self) -> None:  # noqa: N802 - the base class looks for it
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # its body must not be taken for a request
-        if self.path == HEALTH_PATH:  # open: load balancers know no token, and it says no more than up or down
+            self.close_connection = True  # the body must not be taken for a request
+        if self.path == HEALTH_PATH:  # open: load balancers have no token, and the answer is only up or down
             health = self.interface.health()
             up = health in ("ok", "detached")
             self._answer(HTTPStatus.OK if up else HTTPStatus.SERVICE_UNAVAILABLE, {"health": health.partition(":")[0]})
@@ -157,7 +157,7 @@ class _Handler(BoundedHandler):
             self._answer(HTTPStatus.NOT_FOUND, {"error": known})
 
     def do_POST(self) -> None:  # noqa: N802 - the base class looks for it
-        self.close_connection = True  # whatever of the body is not read must not be taken for a request
+        self.close_connection = True  # an unread body must not be taken for a request
         if not self._allowed(needs_token=True):
             return
         match = _TOPIC_PATH.fullmatch(self.path)
@@ -181,7 +181,7 @@ class _Handler(BoundedHandler):
         self._answer(code, {"taken": taken})
 
     def _allowed(self, needs_token: bool) -> bool:
-        """Whether the request is answered; otherwise it is refused here, before anything is computed."""
+        """Return whether the request may be answered; otherwise refuse before any computation."""
         tokens = self.tokens.all()
         if not self._is_for_us():
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, {"error": "the host is not this consumer's"})
@@ -200,7 +200,10 @@ class _Handler(BoundedHandler):
         return any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens)
 
     def _is_for_us(self) -> bool:
-        """A web page can let its own name point here, but not an address, and not our name."""
+        """Return whether the request names this consumer.
+
+        A web page can point its own name here, but not an address or our name.
+        """
         hosts = self.headers.get_all("Host", [])
         match = _HOST.fullmatch(hosts[0].strip()) if len(hosts) == 1 else None
         name = match.group(1).strip("[]").lower() if match is not None else ""
@@ -232,6 +235,6 @@ def _is_address(host: str) -> bool:
 
 
 def _reachable(host: str) -> str:
-    """What others can ask: an address that stands for all of them is replaced by this host's name."""
+    """Return an address for other hosts: a wildcard address is replaced by this host's name."""
     everywhere = ("0.0.0.0", "[::]", "")  # noqa: S104 - compared, not bound
     return socket.gethostname() if host in everywhere else host

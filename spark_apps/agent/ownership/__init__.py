@@ -1,1 +1,1 @@
-"""Which partitions a consumer owns, and how far each of them is read and committed."""
+"""The partitions that a consumer owns, with read and committed offsets."""

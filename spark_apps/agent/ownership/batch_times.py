@@ -1,4 +1,4 @@
-"""How long batches take, to notice one that takes far longer than usual. Times are monotonic seconds."""
+"""Durations of batches, to notice a batch that takes far longer than usual. Times are monotonic seconds."""
 
 from collections import deque
 from math import inf
@@ -11,7 +11,7 @@ FACTOR = 10.0
 
 
 class BatchTimes:
-    """At most one batch is under way. A batch larger than the recent ones may take longer in proportion."""
+    """At most one batch is under way. A larger batch than the recent ones may take longer in proportion."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
@@ -23,7 +23,7 @@ class BatchTimes:
         self._began, self._size = now, size
 
     def end(self, now: float) -> float | None:
-        """It has passed the sink; returns how long it took, if it is known when it began."""
+        """The batch has passed the sink; return its duration in seconds, or `None` if the begin is unknown."""
         took_s = None
         if self._began < inf:
             took_s = now - self._began
@@ -32,17 +32,17 @@ class BatchTimes:
         return took_s
 
     def drop(self) -> None:
-        """It will never pass."""
+        """The batch will never pass."""
         self._began = inf
 
     def exceeds(self, now: float, least_s: float, most_s: float = inf) -> bool:
-        """Whether the batch takes longer than `least_s` and than `FACTOR` times its usual time, or in any case `most_s`."""
+        """Return whether the batch takes longer than `most_s`, or than `least_s` and `FACTOR` times the usual time."""
         usual = self._usual_s
         limit_s = most_s if usual is None else min(most_s, max(least_s, FACTOR * usual))
         return now - self._began > limit_s
 
     def told(self, now: float) -> str:
-        """How long the batch under way has taken, and what is usual."""
+        """Return the age of the batch under way and the usual duration, as a sentence."""
         usual = self._usual_s
         known = "" if usual is None else f" ({usual:.1f} s is usual)"
         return f"a batch of {self._size} offsets has not ended for {now - self._began:.0f} s{known}"

@@ -1,4 +1,4 @@
-"""The batch of one topic that is handed out: its commit, its way through the sink, and its time."""
+"""The handed-out batch of one topic: commit, passage through the sink, and duration."""
 
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
@@ -17,10 +17,10 @@ from spark_apps.records.batches import Range
 
 
 class Batches:
-    """`outstanding`: the number and the ranges of the batch that is handed out and not covered; there is one at most.
+    """`outstanding`: number and ranges of the handed-out batch, at most one, not yet covered.
 
-    `last`: what the status says of the last batch. `seconds`: how long batches took; `offsets`: how many have passed the sink.
-    `until_goal`: only what was there when each partition was taken up is to be read.
+    `last`: the last batch in the status. `seconds`: durations of batches; `offsets`: count passed through the sink.
+    `until_goal`: read only records that existed when each partition was taken up.
     """
 
     def __init__(self, holdings: Holdings, grants: Grants, failing: Failing, clock: Clock, fresh_s: float) -> None:
@@ -38,13 +38,13 @@ class Batches:
         self._is_overdue = False
 
     def readable(self) -> dict[int, OwnedPartition]:
-        """The partitions that may be part of the next batch: those that are ready, freshly fetched, and do not wait after a failure."""
+        """Return partitions for the next batch: ready, freshly fetched, and not waiting after a failure."""
         now, waiting = self._clock.monotonic(), self._failing.waiting()
         ready = self._holdings.ready().items()
         return {p: h for p, h in ready if p not in waiting and h.is_sure(now, self._fresh_s)}
 
     def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
-        """A batch is planned, the one before it is covered: from now on its partitions count as running."""
+        """A batch is planned, the batch before is covered: its partitions now count as running."""
         now = self._clock.monotonic()
         for one in ranges:
             held = self._holdings.held[one.partition]
@@ -82,7 +82,7 @@ class Batches:
         self._grants.apply()
 
     def stalls(self) -> dict[int, Stall]:
-        """By epoch, how what was kept was disturbed; with the batch under way, as long as it has taken."""
+        """Return the stalls of kept partitions by epoch, including the batch under way so far."""
         now, held = self._clock.monotonic(), self._holdings.held
         kept_below = self._holdings.stalls.kept_below(now)
         if self.outstanding is not None and kept_below < inf:
@@ -100,7 +100,7 @@ class Batches:
         return self._holdings.stalls.told(unmoved, now)
 
     def unconfirmed(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Of the batch handed out: the partitions that wait for their commit, and those that must not be delivered."""
+        """Return the handed-out batch's partitions that await a commit, and those that must not be delivered."""
         held, found = self._holdings.held, self.outstanding
         if found is None or not self._holdings.terms.commit_first:
             return frozenset(), frozenset()
@@ -110,7 +110,7 @@ class Batches:
         return frozenset(waiting), frozenset(one.partition for one in found[1] if one not in mine)
 
     def withdraw(self, partitions: Collection[int]) -> None:
-        """These are no longer part of the batch handed out: nothing of it has passed the sink."""
+        """Take partitions out of the handed-out batch: none of their records have passed the sink."""
         if self.outstanding is not None:
             batch, ranges = self.outstanding
             self.outstanding = (batch, tuple(one for one in ranges if one.partition not in partitions))
@@ -119,9 +119,9 @@ class Batches:
         self._grants.apply()
 
     def fail(self, partitions: Collection[int], why: str) -> None:
-        """The sink or the pipeline has failed at the part of the batch with these partitions: it is read again later.
+        """The sink or the pipeline has failed at the batch's part with these partitions: read the part again later.
 
-        At most once, the part was committed before, and is not delivered again.
+        With at-most-once delivery, the part was committed before, and is not delivered again.
         """
         failed = (
             [one for one in self.outstanding[1] if one.partition in partitions] if self.outstanding is not None else []
@@ -136,20 +136,20 @@ class Batches:
             self.drop()
 
     def refuse(self, refused: Mapping[int, Standing]) -> None:
-        """The sink has left out these partitions of the batch: it has another owner's token for them."""
+        """The sink has left out these partitions of the batch: it holds another owner's token."""
         for partition in refused.keys() & self._holdings.held.keys():
             self._grants.refused(partition, refused[partition])
         self.withdraw(refused.keys())
 
     def drop(self) -> None:
-        """The query is over: its batch will not pass."""
+        """The query has ended: its batch will not pass."""
         self.outstanding = None
         self._times.drop()
         for held in self._holdings.held.values():
             held.discard()
 
     def adds(self) -> dict[int, Step]:
-        """What the batch under way adds to each partition."""
+        """Return the step of each partition in the batch under way."""
         held, ranges = self._holdings.held, self.outstanding[1] if self.outstanding is not None else ()
         return {p.partition: Step(held[p.partition].token, p.start, p.end) for p in ranges if p.partition in held}
 
@@ -159,35 +159,35 @@ class Batches:
             self._holdings.held[partition].progressed_at = self._clock.monotonic()
 
     def end_of(self, held: OwnedPartition) -> int | None:
-        """Up to where it is to be read, as far as is known."""
+        """Return the offset to read up to, if known."""
         return held.log.goal if self.until_goal else held.log.offset
 
     @property
     def caught_up(self) -> bool:
-        """All records that were there when each partition was taken up have passed, and nothing more is awaited."""
+        """Return whether all records present at take-up have passed, and no partition is awaited."""
         paused = self._holdings.paused
         held = {p: h for p, h in self._holdings.held.items() if p not in paused}
         done = all(h.phase is Phase.READY and h.log.goal is not None and h.passed >= h.log.goal for h in held.values())
         return bool(self._holdings.held) and done and self.outstanding is None and not self._grants.awaited()
 
     def stalled(self, limit_s: float) -> tuple[int, ...]:
-        """Partitions with records to be read that have made no progress for `limit_s`."""
+        """Return partitions with unread records and no progress for `limit_s`."""
         now = self._clock.monotonic()
         ready = self._holdings.ready().items()
         late = {p: h for p, h in ready if now - h.progressed_at > limit_s}
         return tuple(sorted(p for p, h in late.items() if (self.end_of(h) or 0) > h.passed))
 
     def overdue(self, limit_s: float) -> str:
-        """Return why the batch under way counts as stuck: it takes longer than `limit_s` and far longer than usual.
+        """Return why the batch under way counts as stuck: longer than `limit_s` and far longer than usual.
 
-        The status reports the batch as a failure of its partitions from then on.
+        The status then reports the batch as a failure of its partitions.
         """
         now = self._clock.monotonic()
         self._is_overdue = self._times.exceeds(now, limit_s)
         return self._times.told(now) if self._is_overdue else ""
 
     def stuck(self) -> tuple[Failure, ...]:
-        """Return the batch that counts as stuck, as a failure of its partitions; empty if there is none."""
+        """Return the stuck batch as a failure of its partitions; empty if no batch is stuck."""
         if not self._is_overdue or self.outstanding is None:
             return ()
         now = self._clock.monotonic()
@@ -195,9 +195,9 @@ class Batches:
         return (Failure(partitions, self._times.told(now), for_s=self._times.age_s(now)),)
 
     def kept(self, limit_s: float, most_s: float) -> str:
-        """Which partitions cannot be given away because their batch does not end; empty = none.
+        """Return the partitions that cannot be given away because their batch does not end; empty = none.
 
-        It has taken longer than `limit_s` and far longer than is usual, or longer than `most_s`.
+        The batch has taken longer than `limit_s` and far longer than usual, or longer than `most_s`.
         """
         now = self._clock.monotonic()
         mine = sorted(p for p, h in self._holdings.held.items() if h.closing and h.pending)

@@ -4,10 +4,10 @@ from spark_apps.agent.ownership.owned_partition import OwnedPartition
 
 
 def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: float) -> str:
-    """Why the log does not have the next offset, in a sentence without its end; empty = it has.
+    """Return why the log does not have the next offset, as a sentence without its end; empty = the log has it.
 
-    While a batch is under way its executors find out. A position behind the log's end counts after `ahead_s`; `now` is
-    the clock's monotonic time.
+    During a batch its executors detect a missing offset. A position behind the log's end counts after `ahead_s`; `now`
+    is the clock's monotonic time.
     """
     end = held.log.offset
     if held.pending or end is None:
@@ -20,7 +20,7 @@ def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: 
 
 
 def overtaken(held: OwnedPartition, beginning: int) -> str:
-    """Which offsets may have been gone before they were read, in a sentence; empty = none."""
+    """Return offsets that may have been deleted before reading, as a sentence; empty = no such offsets."""
     first = held.log.handed_from
     if first is None or beginning <= first:
         return ""

@@ -1,14 +1,15 @@
-"""What the sink, the pipeline or other code of a user's fails at, and when that is tried again.
+"""Failures of the sink, the pipeline or other user code, and the time of each retry.
 
-The one place that decides it, with Spark and without. Times are the clock's monotonic seconds.
-- A batch of several partitions fails: each half is tried by itself, at once. So the others pass, and the bad one is found.
-- A partition fails by itself: a tenth of its offsets is tried, at once, until those before the bad record have passed.
+The same rules hold with Spark and without. Times are the clock's monotonic seconds.
+- A batch of several partitions fails: each half is retried alone, at once. So good partitions pass, and the bad partition is
+  found.
+- A single partition fails: a tenth of its offsets is retried, at once, until all offsets before the bad record have passed.
 - A single offset fails: its partition waits, twice as long after each failure, up to `MOST_S`.
-- Two groups fail for the same reason, and nothing has passed in between: the sink is away. All that fail for this reason wait,
-  and then one group is tried for all, the one that was tried longest ago.
-- A group passes: all that fail for its reason are due at once.
+- Two groups fail for the same reason, and nothing has passed in between: the sink is away. All groups with this reason wait;
+  then the least recently tried group is retried for all.
+- A group passes: all groups that failed for the same reason are due at once.
 - A failure is over when the partition is paused, closes, or has another grant (a seek, a move, another process).
-Nothing is left out: a record that never passes stops its partition alone.
+No record is skipped: a record that never passes stops its partition alone.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,19 +29,20 @@ FIRST_S, MOST_S = 1.0, 30.0
 MOST_IN_A_ROW = 16
 NARROWER = 10
 STEADY_S = 10.0
-"""A reading that began again and has lasted so long works."""
+"""A restarted reading that has lasted this long counts as working."""
 
 
 def backoff_s(failures: int) -> float:
-    """The pause after so many failures in a row: none after none."""
+    """Return the pause after `failures` in a row; 0 without failures."""
     return min(MOST_S, FIRST_S * 2.0 ** min(failures - 1, 16)) if failures else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Partitions that are tried together: partition → epoch of the holding that failed.
+    """Partitions that are retried together: partition → epoch of the failed holding.
 
-    `alone`: failures of a single offset. `until`: where the offsets end at which one partition failed by itself; 0 = several did.
+    `alone`: failures of a single offset. `until`: end of the offsets at which a single partition failed; 0 = several
+    partitions.
     """
 
     epochs: Mapping[int, int]
@@ -55,7 +57,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The topic's reading as a whole has failed; `began_at`: when it last began again (`None` = not yet)."""
+    """The topic's reading as a whole has failed; `began_at`: time of the last restart (`None` = not yet)."""
 
     why: str
     since: float
@@ -65,19 +67,20 @@ class _Reading:
 
 
 class Failing:
-    """What fails of one topic. One thread at a time uses it."""
+    """Failures of one topic. Used by one thread at a time."""
 
     def __init__(self, holdings: Holdings, clock: Clock) -> None:
         self._holdings = holdings
         self._clock = clock
         self._groups: list[_Group] = []
-        self._in_a_row: dict[str, list[frozenset[int]]] = {}  # reason → what failed for it since something passed
+        # reason → partitions that failed for it since the last pass
+        self._in_a_row: dict[str, list[frozenset[int]]] = {}
         self._reading: _Reading | None = None
 
     # Events ----------------------------------------------------------------------------------------------------------
 
     def fail(self, ranges: Collection[Range], why: str) -> None:
-        """A batch of these ranges has failed, and nothing of it counts as passed."""
+        """A batch of these ranges has failed; none of its offsets count as passed."""
         partitions = [one.partition for one in ranges]
         now, why, held = self._clock.monotonic(), one_line(why), self._holdings.held
         known = {p: one for one in self._current() for p in one.epochs}
@@ -94,7 +97,7 @@ class Failing:
             self._wait_together(why, frozenset(epochs), now)
 
     def _wait_together(self, why: str, failed: frozenset[int], now: float) -> None:
-        """If others have failed for this reason too, and nothing has passed since, let all of them wait."""
+        """If other groups failed for this reason, and nothing has passed since, let all of them wait."""
         reasons = {one.why for one in self._groups}
         self._in_a_row = {reason: sets for reason, sets in self._in_a_row.items() if reason in reasons}
         in_a_row = self._in_a_row.setdefault(why, [])
@@ -108,7 +111,10 @@ class Failing:
             self._excuse(one.epochs, one.again_at)
 
     def passed(self, ranges: Collection[Range]) -> None:
-        """A batch with these ranges has passed. One partition fails on until all offsets have passed at which it failed."""
+        """A batch with these ranges has passed.
+
+        A single failed partition recovers only once all failed offsets have passed.
+        """
         self._reading = None
         ends = {one.partition: one.end for one in ranges}
         tried = [one for one in self._groups if not one.epochs.keys().isdisjoint(ends)]
@@ -134,7 +140,7 @@ class Failing:
             self._reading = replace(self._reading, began_at=self._clock.monotonic())
 
     def _excuse(self, partitions: Iterable[int], until: float) -> None:
-        """What waits makes no progress, and is not stalled."""
+        """A waiting partition makes no progress, and is not stalled."""
         for partition in partitions:
             held = self._holdings.held[partition]
             held.progressed_at = max(held.progressed_at, until)
@@ -142,29 +148,29 @@ class Failing:
     # Views -----------------------------------------------------------------------------------------------------------
 
     def waiting(self) -> frozenset[int]:
-        """The partitions that are not to be read now."""
+        """Return the partitions that must not be read now."""
         now = self._clock.monotonic()
         return frozenset(p for one in self._current() if one.again_at > now for p in one.epochs)
 
     def due(self) -> list[frozenset[int]]:
-        """The groups that are to be tried now, each by itself, the one that was tried longest ago first."""
+        """Return the groups due for a separate retry, least recently tried first."""
         now = self._clock.monotonic()
         due = sorted((one for one in self._current() if one.again_at <= now), key=lambda one: one.tried_at)
         return [frozenset(one.epochs) for one in due]
 
     def most(self, partition: int) -> int | None:
-        """The most offsets of the next try of a partition that failed by itself; `None` = no limit."""
+        """Return the maximum offsets for the next retry of a partition that failed alone; `None` = no limit."""
         until = next((one.until for one in self._current() if one.until and partition in one.epochs), 0)
         return max(1, (until - self._holdings.held[partition].position) // NARROWER) if until else None
 
     def told(self) -> tuple[Failure, ...]:
-        """What fails, for the status: the reading as a whole first, then by reason."""
+        """Return the failures for the status: the reading as a whole first, then by reason."""
         now, found, reading = self._clock.monotonic(), list[Failure](), self._reading_now()
         if reading is not None:
             next_s = max(0.0, reading.again_at - now)
             away = sink_is_away(reading.why)
             found.append(Failure((), reading.why, reading.tries, now - reading.since, next_s, away))
-        # A single bad offset is told by itself: a good partition that failed in the same batch must not share its report.
+        # A single bad offset is reported alone: a good partition of the same failed batch must not share the report.
         by_cause: dict[tuple[str, bool], list[_Group]] = {}
         for group in self._current():
             by_cause.setdefault((group.why, group.alone > 0), []).append(group)
@@ -176,7 +182,7 @@ class Failing:
         return tuple(found)
 
     def sentences(self) -> tuple[str, ...]:
-        """What fails, for a person. A sentence changes with each try, and not in between."""
+        """Return the failures as sentences. A sentence changes with each retry, and not in between."""
         return tuple(map(self._sentence, self.told()))
 
     def _sentence(self, one: Failure) -> str:
@@ -188,7 +194,7 @@ class Failing:
         return f"{named(one.partitions)} {waits}{where}: {one.why} ({often}; tried again)"
 
     def _where(self, partition: int) -> str:
-        """Which offsets fail, as far as the tries have shown: a single offset is named once it has failed by itself."""
+        """Return the failing offsets, as far as known: a single offset is named once it has failed alone."""
         group = next(group for group in self._current() if partition in group.epochs)
         passed = self._holdings.held[partition].passed
         if group.alone:
@@ -196,14 +202,14 @@ class Failing:
         return f" between offsets {passed} and {group.until}" if group.until else ", not yet tried by itself"
 
     def _reading_now(self) -> _Reading | None:
-        """The failure of the reading, unless it has begun again and gone on for `STEADY_S`."""
+        """Return the failure of the reading, unless a restarted reading has lasted for `STEADY_S`."""
         one, now = self._reading, self._clock.monotonic()
         if one is not None and one.began_at is not None and now - one.began_at >= STEADY_S:
             self._reading = None
         return self._reading
 
     def _current(self) -> list[_Group]:
-        """What still fails: the holding is the same, and read."""
+        """Return the current failures: the holding is the same, and not paused."""
         held, paused = self._holdings.held, self._holdings.paused
         for group in self._groups:
             over = [p for p, epoch in group.epochs.items() if p in paused or not _is_held(held.get(p), epoch)]
@@ -222,7 +228,7 @@ def _without(groups: Sequence[_Group], partitions: Collection[int]) -> list[_Gro
 
 
 def _halves(group: _Group) -> list[_Group]:
-    """What is tried next: each half by itself, or the one partition again."""
+    """Return the next groups to try: each half, or the single partition again."""
     each = list(group.epochs.items())
     middle = len(each) // 2
     return [replace(group, epochs=dict(half)) for half in (each[:middle], each[middle:]) if half]

@@ -1,4 +1,4 @@
-"""What a consumer's metrics say of one topic: a copy of figures, which no later change reaches."""
+"""One topic's figures for a consumer's metrics: an immutable copy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PartitionFigures:
-    """`position`: everything before it has passed the sink; `end`: the log's; `lag` in offsets, `lag_s` in seconds.
+    """`position`: all earlier offsets have passed the sink; `end`: the log's; `lag` in offsets, `lag_s` in seconds.
 
     `None` = unknown.
     """
@@ -19,10 +19,13 @@ class PartitionFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """`held`: partitions that are held; `partitions`: those that are read, or paused; `failing`: how many the sink or the pipeline fails at.
+    """`held`: number of held partitions; `partitions`: read or paused partitions; `failing`.
 
-    Since this process has begun with the topic: `fences` = holdings that a newer token has ended; `offsets` that have passed the
-    sink, in batches that took `batch_s` together; `batch_buckets`: upper bounds in seconds, and how many batches took no longer.
+    Number failing in the sink or pipeline.
+
+    Since this process began with the topic: `fences` = holdings ended by a newer token; `offsets` that have passed the
+    sink, in batches that took `batch_s` in total; `batch_buckets`: upper bounds in seconds, with the number of batches
+    up to each.
     """
 
     group: str
@@ -38,9 +41,9 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFigures:
-    """All topics of one incarnation. `health`: the word of the status; `reports`: how many problems it reports.
+    """All topics of one incarnation. `health`: the word of the status; `reports`: number of reported problems.
 
-    `registered`: whether it is, by a session with ZooKeeper.
+    `registered`: whether a ZooKeeper session holds the registration.
     """
 
     consumer: str

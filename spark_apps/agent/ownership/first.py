@@ -7,17 +7,20 @@ from spark_apps.records.options import EARLIEST, LATEST, Starting
 
 
 class FirstOffsets:
-    """What `startingOffsets` and its like say; the topic's own rule decides where they say nothing."""
+    """First offsets from `startingOffsets` and similar options; without an option, the topic's rule decides."""
 
     def __init__(self, starting: Starting) -> None:
         self._starting = starting
 
     def time_ms(self, partition: int) -> int | None:
-        """The time of its first wanted record, in milliseconds since 1970."""
+        """Return the time of the first wanted record, in milliseconds since 1970."""
         return self._starting.timestamps_ms.get(partition, self._starting.every_ms)
 
     def start(self, partition: int, bounds: Bounds, at: int | None) -> Start | None:
-        """The offset; `at` is that of the first record at or after `time_ms`. Raises `NoStart` where there is none."""
+        """Return the start; `at` is the offset of the first record at or after `time_ms`.
+
+        Raises `NoStart` if none exists.
+        """
         time_ms = self.time_ms(partition)
         if time_ms is not None:
             return self._by_time(partition, bounds, at, time_ms)

@@ -1,4 +1,4 @@
-"""What a consumer may hold of one topic by what ZooKeeper says, and therefore stops, begins and releases."""
+"""Partitions of one topic that ZooKeeper grants to a consumer; from them follow stops, starts and releases."""
 
 from collections.abc import Collection, Mapping
 
@@ -23,7 +23,7 @@ from spark_apps.delivery import Standing
 
 
 class Grants:
-    """`opened` False = begin nothing, because no query reads yet. `isolated`: a directive says that we run nothing."""
+    """`opened` False = start nothing, because no query reads yet. `isolated`: a directive forbids running."""
 
     def __init__(
         self, identity: Identity, holdings: Holdings, releasing: Releasing, clock: Clock, reports: Reports, opened: bool
@@ -40,14 +40,14 @@ class Grants:
         self._stopping = False
         self._releases: dict[int, Release] = {}
         self._granted: dict[int, Grant] | None = None
-        self._concerned: set[int] = set()  # partitions of which something may have been reported
+        self._concerned: set[int] = set()  # partitions with possible reports
 
     # Events ----------------------------------------------------------------------------------------------------------
 
     def on_node(self, seen: TopicNode) -> Reading:
-        """A read of the topic node: accept it if it is newer, else keep the accepted one and report that.
+        """Take a read of the topic node: accept a newer node, else keep the accepted node and report the problem.
 
-        While it is kept, what runs continues, and nothing begins: another consumer may have it by now.
+        Meanwhile running partitions continue, and none start: another consumer may own a partition by now.
         """
         accepted = self._holdings.accepted
         reading = accepts(accepted, seen)
@@ -73,21 +73,21 @@ class Grants:
         return reading
 
     def on_posted(self, seen: TopicNode) -> None:
-        """A topic node that was handed to us directly: as a read, unless ZooKeeper has shown us another one meanwhile.
+        """Take a posted topic node like a read, unless ZooKeeper has shown another node meanwhile.
 
-        Then a node of the generation that we act on is an old post: the present one names what it supersedes.
+        Then a post of the accepted generation is old: a present node names the generation it supersedes.
         """
         accepted = self._holdings.accepted
         if not (self._astray and accepted is not None and seen.generation == accepted.generation):
             self.on_node(seen)
 
     def on_unreadable(self, sentence: str) -> None:
-        """The topic node has vanished or cannot be read: hold, begin nothing, and report it."""
+        """The topic node has vanished or is unreadable: hold, start nothing, and report the problem."""
         self._astray = True
         self._reports.add("node", sentence)
 
     def on_releases(self, releases: Mapping[int, Release]) -> None:
-        """Reads of partition nodes. An older read never replaces a newer one."""
+        """Take reads of partition nodes. An older read never replaces a newer read."""
         for partition, release in releases.items():
             known = self._releases.get(partition)
             if known is None or release.epoch >= known.epoch:
@@ -104,8 +104,8 @@ class Grants:
     def on_isolation_lost(self) -> None:
         """ZooKeeper has lost the directive that isolated us; there was no readmission.
 
-        Earlier grants count again only after another read of the topic's node: another consumer may have them by a node that
-        we have not seen.
+        Earlier grants count again only after another read of the topic's node: another consumer may own the partitions
+        by a node that we have not seen.
         """
         accepted = self._holdings.accepted
         if accepted is not None:
@@ -113,7 +113,7 @@ class Grants:
         self.on_isolated(False)
 
     def ask_in(self, group: str) -> None:
-        """Kafka is asked in this group from now on; nothing is held in the former one."""
+        """Ask Kafka in this group from now on; nothing is held in the former group."""
         self._holdings.group = group
         self._changed()
 
@@ -127,7 +127,7 @@ class Grants:
         )
 
     def stop(self, why: str = "") -> None:
-        """Stop everything for good, and commit what passed the sink; nothing is released."""
+        """Stop everything for good, and commit all passed offsets; nothing is released."""
         if why:
             self._reports.add("stopped", why)
         self._stopping = True
@@ -139,7 +139,8 @@ class Grants:
             if partition in self._holdings.held:
                 self._holdings.held[partition].progressed_at = self._clock.monotonic()
 
-    # What others see -------------------------------------------------------------------------------------------------
+    # Views for others
+    # --------------------------------------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
@@ -162,34 +163,34 @@ class Grants:
 
     @property
     def incarnation(self) -> int | None:
-        """The incarnation of ours that the accepted node names; `None` if it does not name us."""
+        """Return our incarnation in the accepted node; `None` if absent."""
         accepted = self._holdings.accepted
         return accepted.incarnations.get(self._identity.consumer) if accepted is not None else None
 
     def awaited(self) -> dict[int, Handoff]:
-        """The entries whose release we wait for: their partition nodes are to be watched."""
+        """Return the hand-offs whose release is awaited: their partition nodes need watches."""
         mine = self._identity
         entries = takes_over(self._holdings.accepted, mine.consumer, mine.incarnation, self.isolated)
         return {p: e for p, e in entries.items() if p not in self._holdings.held}
 
     def may_hold(self) -> dict[int, int]:
-        """Partition → epoch of everything that the accepted node lets us run or take over."""
+        """Return partition → epoch of everything that the accepted node lets this consumer run or take over."""
         mine = self._identity
         return may_hold(self._holdings.accepted, mine.consumer, mine.incarnation, self.isolated)
 
     # The rules -------------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """What is granted may have changed."""
+        """The grants may have changed."""
         self._granted = None
         self.apply()
         self._holdings.awaiting = bool(self.awaited())
         self._forget()
 
     def _forget(self) -> None:
-        """End the reports about partitions that are neither held, granted nor to be released: moved on, or gone.
+        """End reports about partitions that are neither held, granted nor to be released.
 
-        Without any such partition nothing is asked of Kafka or of the sink, so reports about requests end as well.
+        Without any such partition no request goes to Kafka or the sink, so reports about requests end as well.
         """
         concerned = {*self._holdings.held, *self._holdings.owed_releases, *self.may_hold()}
         for partition in self._concerned - concerned:
@@ -201,7 +202,7 @@ class Grants:
                 self._reports.clear(matter)
 
     def apply(self) -> None:
-        """Bring what is held in line with what may be held; repeated, because a close may allow a release or a start."""
+        """Bring holdings in line with grants; repeated, because a close may allow a release or a start."""
         holdings = self._holdings
         owed = {} if self._stopping or holdings.in_other_group else self._releasing.owed(self.isolated)
         self._releasing.prune(owed)
@@ -228,7 +229,7 @@ class Grants:
             self._forget()
 
     def _clear(self, partition: int, *, stopped: bool) -> None:
-        """What was reported of a partition is over; `stopped`: also why it stopped."""
+        """End the reports about a partition; `stopped`: also the reason for a stop."""
         for matter in ("read", "leader", "rewritten", "commit", *(("lost", "topic id") if stopped else ())):
             self._reports.clear(f"{matter} {partition}")
 

@@ -1,4 +1,4 @@
-"""What a consumer holds, owes and may not take up again of one topic: data and views, no rules."""
+"""A consumer's held, owed and rejected partitions of one topic: data and views, no rules."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ from spark_apps.agent.settings import Terms
 
 @dataclass(slots=True)
 class OwedRelease:
-    """A release of a partition that does not run here: its committed offset is fetched first."""
+    """A release of a partition that does not run here: the committed offset is fetched first."""
 
     entry: Handoff
     born: int
-    unknown: bool = False  # there is no committed offset: the log's bounds decide
+    unknown: bool = False  # no committed offset exists: the log's bounds decide
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedGrant:
-    """Why a grant of this topic id up to `epoch` is not taken up again; `by` is the token that fenced it."""
+    """Why a grant of this topic id up to `epoch` is rejected; `by` is the fencing token."""
 
     epoch: int
     topic_id: str
@@ -35,13 +35,13 @@ class RejectedGrant:
 
 @dataclass(slots=True)
 class Holdings:
-    """By partition: `held`, `owed_releases`, `rejected`, and `answered`: entry, offset and token of a release to be posted.
+    """By partition: `held`, `owed_releases`, `rejected`, and `answered`: entry, offset and token of a release to post.
 
-    `accepted`: the topic node that is acted on. `group`: where Kafka is asked; empty = in that of the accepted node.
-    `awaiting`: the accepted node names us as the taker of what is not released yet. `first`: what the application's
-    options say of new groups. `request`: what Kafka or the sink is asked at present; `number`: of the last request.
-    `fail_on_data_loss`: the application's option; `None` = a consumer without that option, whose partitions stop as with
-    true. `fences`: how often a newer token has ended a holding.
+    `accepted`: the topic node in force. `group`: the group for requests to Kafka; empty = the accepted node's group.
+    `awaiting`: the accepted node names us as taker of an unreleased partition. `first`: the application's options for
+    new groups. `request`: the open request to Kafka or the sink; `number`: of the last request. `fail_on_data_loss`:
+    the application's option; `None` = a consumer without the option, whose partitions stop as with true. `fences`:
+    number of holdings ended by a newer token.
     """
 
     held: dict[int, OwnedPartition] = field(default_factory=dict)
@@ -63,37 +63,37 @@ class Holdings:
 
     @property
     def topic_id(self) -> str:
-        """Kafka's id of the topic by the accepted node; empty without one."""
+        """Return Kafka's topic id in the accepted node; empty without a node."""
         return self.accepted.topic_id if self.accepted is not None else ""
 
     @property
     def generation(self) -> str:
-        """That of the accepted node; empty without one."""
+        """Return the accepted node's generation; empty without a node."""
         return self.accepted.generation if self.accepted is not None else ""
 
     @property
     def in_other_group(self) -> bool:
-        """The topic was added again with another group: what Kafka is asked is not about it."""
+        """Return whether the topic was added again with another group: requests to Kafka are then about the old group."""
         return self.accepted is not None and self.group not in ("", self.accepted.group_id)
 
     @property
     def paused(self) -> frozenset[int]:
-        """The partitions that are held and not read."""
+        """Return the held partitions that are not read."""
         return self.accepted.paused if self.accepted is not None else frozenset()
 
     @property
     def due(self) -> dict[int, OwnedPartition]:
-        """What stands to be committed."""
+        """Return the holdings with a due commit."""
         return {p: h for p, h in self.held.items() if h.due}
 
     @property
     def fetchable(self) -> tuple[int, ...]:
-        """The partitions whose committed entries matter to us."""
+        """Return the partitions whose committed entries matter to us."""
         return tuple(sorted({p for p, h in self.held.items() if not h.fenced} | self.owed_releases.keys()))
 
     @property
     def unknown(self) -> tuple[int, ...]:
-        """Partitions without any position, so that the log's bounds decide."""
+        """Return partitions without any position, for which the log's bounds decide."""
         held = {p for p, h in self.held.items() if h.phase is Phase.LISTING and not h.closing}
         return tuple(sorted(held | {p for p, one in self.owed_releases.items() if one.unknown}))
 
@@ -105,27 +105,27 @@ class Holdings:
 
     @property
     def expecting(self) -> bool:
-        """A partition is on its way to us: its release is awaited, or it is taken up and not ready yet."""
+        """Return whether a partition is on its way to us: release awaited, or taken up and not ready."""
         return self.awaiting or any(h.phase is not Phase.READY and not h.closing for h in self.held.values())
 
     def ready(self) -> dict[int, OwnedPartition]:
-        """The partitions that have started and are neither paused nor being closed."""
+        """Return the partitions that have started and are neither paused nor being closed."""
         paused = self.paused
         return {p: h for p, h in self.held.items() if h.phase is Phase.READY and not h.closing and p not in paused}
 
     def reach(self) -> dict[int, tuple[int, int]]:
-        """What has passed the sink and the log's end as last read, of what is held."""
+        """Return the passed offset and the last read log end of each held partition."""
         return {
             p: (min(h.passed, h.log.offset), h.log.offset) for p, h in self.held.items() if h.log.offset is not None
         }
 
     def of_request(self, partitions: Iterable[int], number: int) -> list[tuple[int, OwnedPartition]]:
-        """The holdings that request `number` was about: one that began after it is another one."""
+        """Return the holdings that request `number` was about; a holding born later is a different holding."""
         found = [(p, self.held[p]) for p in partitions if p in self.held]
         return [(p, h) for p, h in found if number > h.born]
 
     def committing(self, partition: int) -> bool:
-        """Whether a commit of this partition is on its way."""
+        """Return whether a commit of this partition is under way."""
         return isinstance(self.request, Commit) and partition in self.request.offsets
 
     def is_rejected(self, partition: int, epoch: int) -> bool:
@@ -147,17 +147,17 @@ class Holdings:
         self.rejected[held.grant.partition] = RejectedGrant(held.token.epoch, held.topic_id, by)
 
     def stop(self, held: OwnedPartition) -> None:
-        """It ends, and is not taken up again under its grant."""
+        """End the holding, and do not take it up again under its grant."""
         held.closing = True
         self.reject(held)
 
     def fence(self, held: OwnedPartition, by: Token | None = None) -> None:
-        """Somebody newer owns it: no further commit, and it is not taken up again under its grant."""
+        """A newer owner exists: no further commit, and no new start under this grant."""
         self.fences += not held.fenced
         held.fence()
         self.reject(held, by)
 
     def look_soon(self) -> None:
-        """Rely on no earlier fetch: others may own what we hold."""
+        """Rely on no earlier fetch: another consumer may own our partitions."""
         for held in self.held.values():
             held.looked_at = -inf

@@ -1,6 +1,6 @@
-"""When the application's listener is told of its partitions, and what follows from its answer; one telling at a time.
+"""Calls of the application's listener for its partitions, and the effect of the answers; one call at a time.
 
-It is told of a partition before the partition begins, and of its end after the last batch has passed the sink and before the
+The listener is called before a partition begins, and at its end after the last batch has passed the sink and before the
 last commit, the close and the release.
 """
 
@@ -26,14 +26,14 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What is to be told now: partition → offset. None of these partitions ends before the answer."""
+    """A due call: partition → offset. None of these partitions ends before the answer."""
 
     happening: Happening
     offsets: Mapping[int, int]
 
 
 class Listening:
-    """What the application's listener is told of one topic, and its answers."""
+    """The listener's calls for one topic, and the answers."""
 
     def __init__(self, holdings: Holdings, grants: Grants, reports: Reports) -> None:
         self._holdings = holdings
@@ -41,14 +41,14 @@ class Listening:
         self._reports = reports
 
     def telling(self) -> Telling | None:
-        """What the application is to be told now; answer it before asking for the next."""
+        """Return the due call; answer it with `told` before asking for the next."""
         telling = next_telling(self._holdings.held, self._grants.isolated)
         for partition in telling.offsets if telling is not None else ():
             self._holdings.held[partition].listened = Listened.ASSIGNED
         return telling
 
     def told(self, telling: Telling, wanted: Mapping[int, int]) -> None:
-        """It has been told; `wanted`: where it wants partitions to begin instead."""
+        """The call has returned; `wanted`: offsets at which the application wants partitions to begin instead."""
         held = self._holdings.held
         starts, left_out = starts_after(held, telling, wanted, adjustable=not self._holdings.terms.claims)
         for partition, start in starts.items():
@@ -76,9 +76,9 @@ def next_telling(held: Mapping[int, OwnedPartition], isolated: bool) -> Telling 
 def starts_after(
     held: Mapping[int, OwnedPartition], telling: Telling, wanted: Mapping[int, int], adjustable: bool
 ) -> tuple[dict[int, int | None], list[str]]:
-    """The partitions that begin after the answer `wanted`, and a sentence for each offset in it that is left out.
+    """Return the partitions that begin after the answer `wanted`, and a sentence for each ignored offset.
 
-    By partition: the offset at which the application wants it to begin instead; `None` = where it stands.
+    By partition: the offset at which the application wants the partition to begin; `None` = the current position.
     """
     begins = {p: held[p] for p in telling.offsets if telling.happening is Happening.ASSIGNED}
     begins = {p: h for p, h in begins.items() if h.phase is Phase.ASSIGNING and not h.closing}

@@ -1,4 +1,4 @@
-"""What a consumer knows of the end of a partition's log. Times are the clock's monotonic seconds."""
+"""A consumer's knowledge of the end of a partition's log. Times are the clock's monotonic seconds."""
 
 from dataclasses import dataclass, field
 from math import exp, inf
@@ -11,9 +11,10 @@ INFLOW_MIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Inflow:
-    """How fast the log's end moves: the plain mean since the first look, and from `INFLOW_S` on a decaying one.
+    """Growth of the log's end: the plain mean since the first look, and from `INFLOW_S` on a decaying mean.
 
-    `rate` is in records per second; None until looks lie `INFLOW_MIN_S` apart, as a burst between two looks says little.
+    `rate` is in records per second; None until looks lie `INFLOW_MIN_S` apart, as a burst between two looks says
+    little.
     """
 
     end: int
@@ -23,7 +24,7 @@ class Inflow:
     rate: float | None = None
 
     def seen(self, end: int, now: float) -> "Inflow":
-        """With one more fetch."""
+        """Return the inflow with another fetch."""
         first = self.end if self.first_end is None else self.first_end
         age, gap = now - self.began_at, now - self.at
         if gap <= 0:
@@ -44,7 +45,7 @@ class LogEnd:
     goal: int | None = None
     asked_from: int | None = None  # the position when the log's end was asked for
     asked_at: float = -inf
-    handed_from: int | None = None  # the first offset that was handed out since the log's beginning was fetched
+    handed_from: int | None = None  # the first offset handed out since the last fetch of the log's beginning
     ahead_since: float | None = None  # since when the position is behind the log's end
     inflow: Inflow | None = None
     points: EndPoints = field(default_factory=EndPoints)
@@ -54,7 +55,7 @@ class LogEnd:
         self.offset = end
         self.points.see(end, now)
         if position is not None:
-            # Records that were read after the request may lie beyond its answer.
+            # Records read after the request may lie beyond the answer.
             ahead = self.asked_from is not None and min(position, self.asked_from) > end
             self.ahead_since = (now if self.ahead_since is None else self.ahead_since) if ahead else None
         self.goal = end if self.goal is None else self.goal

@@ -1,4 +1,4 @@
-"""One partition that a consumer owns, from the grant to the last commit. Times are the clock's monotonic seconds."""
+"""One owned partition, from the grant to the last commit. Times are the clock's monotonic seconds."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,7 +13,7 @@ from spark_apps.agent.ownership.phases import TRANSITIONS, Event, Phase
 
 
 class Listened(StrEnum):
-    """What the application has been told of a holding."""
+    """What the listener knows of a holding."""
 
     NOTHING = "nothing"
     ASSIGNED = "assigned"
@@ -27,11 +27,11 @@ _COMMITTING = (Phase.STARTING, Phase.GUARDING, Phase.READY)
 
 @dataclass(slots=True)
 class Start:
-    """What decides where a partition begins."""
+    """Facts that decide where a partition begins."""
 
-    shown: tuple[Token, int] | None = None  # the newest token of an entry or a release so far, and its offset
+    shown: tuple[Token, int] | None = None  # the newest token of any entry or release so far, and its offset
     given: bool = False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
-    sought: int = 0  # the epoch of the seek that it began at: what was committed before says nothing of it
+    sought: int = 0  # epoch of the seek at the start: earlier commits say nothing about the start
 
 
 @dataclass(slots=True)
@@ -40,13 +40,14 @@ class Commits:
 
     acknowledged: int | None = None
     acknowledged_at: float = -inf
-    sent: bool = False  # one may be on its way
-    rewrite: bool = False  # somebody has overwritten our entry
-    failing_at: float | None = None  # since when they fail
-    overwritten: tuple[Committed, float] | None = None  # an older owner's entry over ours, and when it was seen last
+    sent: bool = False  # a commit may be under way
+    rewrite: bool = False  # another consumer has overwritten our entry
+    failing_at: float | None = None  # time of the first failure in a row
+    # an older owner's entry over ours, and the time of the last sight
+    overwritten: tuple[Committed, float] | None = None
 
     def overwritten_by(self, now: float) -> Overwritten | None:
-        """Who has lately committed over us under an older token, or without one."""
+        """Return who has lately committed over us under an older token, or without a token."""
         if self.overwritten is None or now - self.overwritten[1] > OVERWRITTEN_S:
             return None
         entry, at = self.overwritten
@@ -57,8 +58,8 @@ class Commits:
 class OwnedPartition:
     """One partition under one grant.
 
-    `position`: the next offset to hand out; `passed`: everything before it has passed the sink. `born`: the number of the
-    last request to Kafka before the grant; the answer to it or to an older one says nothing about this holding.
+    `position`: the next offset to hand out; `passed`: all earlier offsets have passed the sink. `born`: the number of
+    the last request to Kafka before the grant; answers up to this request say nothing about this holding.
     """
 
     grant: Grant
@@ -69,7 +70,7 @@ class OwnedPartition:
     listened: Listened = Listened.NOTHING
     position: int = 0
     passed: int = 0
-    handed: bool = False  # a batch with it was planned
+    handed: bool = False  # a batch with this partition was planned
     pending: bool = False  # part of a batch that has not passed the sink
     progressed_at: float = -inf
     commits: Commits = field(default_factory=Commits)
@@ -77,7 +78,7 @@ class OwnedPartition:
     passes: Passes = field(default_factory=Passes)
     closing: bool = False
     fenced: bool = False
-    deferred: bool = False  # Kafka did not begin its transactions, or take its commit: it waits for the next fetch
+    deferred: bool = False  # Kafka did not begin its transactions, or refused its commit: wait for the next fetch
     looked_at: float = -inf
     cool_until: float = -inf
 
@@ -87,27 +88,27 @@ class OwnedPartition:
 
     @property
     def due(self) -> bool:
-        """A commit is due: of the start, of what has passed the sink, or of our entry once more."""
+        """Return whether a commit is due: of the start, of passed offsets, or of our overwritten entry."""
         if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.commits.sent):
             return False
-        if self.parting and not self.promised:  # the last commit waits for the listener, which waits for the batch
+        if self.parting and not self.promised:  # the last commit waits for the listener, and the listener for the batch
             return False
         return self.commits.acknowledged is None or self.commits.rewrite or self.passed > self.commits.acknowledged
 
     @property
     def parting(self) -> bool:
-        """It ends, and the listener knows of its beginning and not of its end."""
+        """Return whether the partition ends and the listener knows of its begin only."""
         return self.closing and self.listened is Listened.ASSIGNED
 
     def is_cooling_down(self, at: float) -> bool:
-        """Whether a fetch at this time may miss a newer owner, whose entry a late commit of ours has hidden.
+        """Return whether a fetch at this time may miss a newer owner, whose entry a late commit of ours has hidden.
 
-        An older entry than ours hides nobody, and is written over at once.
+        An older entry than ours hides no owner, and is overwritten at once.
         """
         return at < self.cool_until and not self.commits.rewrite
 
     def is_sure(self, now: float, fresh_s: float) -> bool:
-        """Whether its last fetch still counts; otherwise nothing is handed out or committed."""
+        """Return whether the last fetch still counts; otherwise nothing is handed out or committed."""
         return now - self.looked_at <= fresh_s and not self.is_cooling_down(self.looked_at)
 
     def has_committed(self, end: int) -> bool:
@@ -116,17 +117,17 @@ class OwnedPartition:
 
     @property
     def promised(self) -> bool:
-        """Its batch is committed before it goes to the sink."""
+        """Return whether the batch is committed before going to the sink."""
         return self.pending and self.passed >= self.position
 
     @property
     def done(self) -> bool:
-        """No batch of it is under way, and nothing is left to commit."""
+        """Return whether no batch is under way and no commit is left."""
         return not (self.pending or self.parting) and (self.fenced or not self.due)
 
     @property
     def lag(self) -> int | None:
-        """Offsets between what passed the sink and the log's end."""
+        """Return the offsets between the passed offset and the log's end."""
         return None if self.log.offset is None else max(0, self.log.offset - self.passed)
 
     def advance(self, event: Event) -> None:
@@ -139,7 +140,7 @@ class OwnedPartition:
         self.advance(event)
 
     def fence(self) -> None:
-        """A newer token owns it: no further commit."""
+        """A newer token owns the partition: no further commit."""
         self.fenced = self.closing = True
 
     def acknowledge(self, offset: int, guarded: bool, now: float) -> None:
@@ -153,26 +154,26 @@ class OwnedPartition:
             self.progressed_at = now
 
     def guard(self, verdict: Judgement, entry: Committed | None, now: float, guard_s: float) -> None:
-        """One fetch of a guarded start: ready after `guard_s` undisturbed, else commit the larger offset once more."""
+        """Take a fetch during a guarded start: ready after `guard_s` undisturbed, else commit the larger offset again."""
         if verdict is Judgement.OURS:
             if now - self.commits.acknowledged_at > guard_s:
                 self.advance(Event.UNDISTURBED)
             return
         known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
         if known and entry is not None and entry.token is not None and entry.token.epoch >= self.start.sought:
-            # A survivor's commit: everything up to its offset has passed the sink.
+            # An earlier owner's late commit: everything up to its offset has passed the sink.
             self.position = self.passed = max(self.passed, entry.offset)
         self.commits.rewrite = True
 
     def told(self, start: int | None) -> None:
-        """The application knows that it begins, and wants it to begin at `start` instead, if that is given."""
+        """The listener knows of the begin, and may want to begin at `start` instead."""
         self.advance(Event.TOLD)
         if start is not None:
             self.position = self.passed = start
             self.start.given = True
 
     def hand_out(self, end: int, commit_first: bool = False) -> None:
-        """A batch up to `end` is planned: the partition counts as running until it has passed the sink."""
+        """A batch up to `end` is planned: the partition counts as running until the batch has passed the sink."""
         self.log.handed_from = self.position if self.log.handed_from is None else self.log.handed_from
         self.position = end
         self.pending = self.handed = True
@@ -186,7 +187,7 @@ class OwnedPartition:
         self.progressed_at = now
 
     def discard(self) -> None:
-        """The query is over: the next owner reads again what it has not passed."""
+        """The query has ended: the next owner reads unpassed offsets again."""
         self.position = self.passed
         self.pending = False
 
@@ -199,18 +200,18 @@ class OwnedPartition:
             self.progressed_at = now
 
     def jump(self, offset: int) -> None:
-        """The log no longer has our position: begin at `offset`, which may be an earlier one."""
+        """The log no longer has our position: begin at `offset`, possibly an earlier offset."""
         self.commits.acknowledged = self.log.ahead_since = self.log.handed_from = None
         self.start.given = True
         self.place(offset, Event.NOT_IN_LOG)
 
     def claim_again(self) -> None:
-        """The sink keeps the position and has failed: whether it has moved the position is not known."""
+        """The sink keeps the position and has failed: the position may have moved."""
         self.commits.acknowledged = None
         self.advance(Event.SINK_FAILED)
 
     def status(self, alive: bool, paused: bool, now: float) -> RunningPartition:
-        """A paused partition counts as started: it has no batch that could show it."""
+        """A paused partition counts as started: no batch could prove a start."""
         proved = self.handed or paused or (self.log.offset is not None and self.passed >= self.log.offset)
         started = alive and proved and self.phase is Phase.READY
         rate = self.log.inflow.rate if self.log.inflow is not None else None

@@ -1,7 +1,7 @@
-"""When the records of one partition pass the sink, under one grant. Times are the clock's monotonic seconds.
+"""When the records of a partition pass the sink, under one grant. Times are the clock's monotonic seconds.
 
-A stall ends when a batch passes the sink. It begins with the pass before or, if nothing was left then, with the first record
-that came after it. Nobody here knows when a record came: `records` that came between two looks are taken as evenly spaced.
+A stall ends when a batch passes the sink. A stall begins with the previous pass or, if nothing was left then, with the
+first later record. Arrival times are unknown here: `records` between two looks count as evenly spaced.
 """
 
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from math import inf
 from coordinator_tasks.core.model import LastPass, Taken
 
 BUCKET_S = 10.0
-"""The longest stall of the present and of the former bucket is the usual one."""
+"""The longest stall of the present and the former bucket is the usual stall."""
 TOLD_S = 900.0
-"""So long after a grant the status says how the partition was taken up."""
+"""Seconds after a grant for which the status reports the take-up."""
 
 
 @dataclass(slots=True)
 class Passes:
-    """`empty_at`: nothing was left then beyond what had been handed out. `stalled_at`: since when the batch handed out stalls.
+    """`empty_at`: nothing was left beyond handed-out records. `stalled_at`: begin of the current batch's stall.
 
-    `before`: what the last commit of the owner before says.
+    `before`: the report in the previous owner's last commit.
     """
 
     granted_at: float = -inf
@@ -35,7 +35,7 @@ class Passes:
     former_s: float | None = None
 
     def empty(self, at: float) -> None:
-        """Nothing was left at that time (infinitely long ago = nobody knows)."""
+        """Nothing was left at that time (infinitely long ago = unknown)."""
         if at == -inf:
             return
         self.empty_at = max(self.empty_at, at)
@@ -52,7 +52,7 @@ class Passes:
         self.stalled_at = begin if begin > -inf else inf
 
     def passed(self, now: float) -> float:
-        """That batch has passed the sink; returns the length of its stall, 0 if nobody can say."""
+        """The batch has passed the sink; return the length of its stall, 0 if unknown."""
         stall = max(0.0, now - self.stalled_at)
         if self.stalled_at < inf:
             self._roll(now)
@@ -63,7 +63,7 @@ class Passes:
         return stall
 
     def taken(self, now: float, *, released: bool) -> Taken | None:
-        """How the partition was taken up, if that is known and of interest."""
+        """Return how the partition was taken up, if known and recent."""
         if self.waited is None or now - self.granted_at > TOLD_S or (self.waited and self.first_at is None):
             return None
         if self.first_at is None:
@@ -72,7 +72,7 @@ class Passes:
         return Taken(self.waited, now - self.first_at, self.first_at - self.handed_at, since_release, self.before)
 
     def usual(self, now: float) -> float | None:
-        """The longest stall of the last ten to twenty seconds; `None` = none has ended in them."""
+        """Return the longest stall of the last ten to twenty seconds; `None` = no stall ended in this time."""
         self._roll(now)
         return max((one for one in (self.bucket_s, self.former_s) if one is not None), default=None)
 

@@ -1,6 +1,7 @@
-"""How a consumer takes up a partition: the phases, and what leads from one to the next. Nothing else changes a phase.
+"""The phases of taking up a partition, and the events between them. Nothing else changes a phase.
 
-`docs/architecture.md` draws this table, and a test compares the two. A partition ends from any phase: `OwnedPartition.closing`.
+`docs/architecture.md` draws this table, and a test compares the two. A partition ends from any phase:
+`OwnedPartition.closing`.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ class Phase(StrEnum):
 
 
 class Event(StrEnum):
-    """What leads to the next phase; the labels of the diagram."""
+    """Events that lead to the next phase; the labels of the diagram."""
 
     NOT_IN_SINK = "the sink has no position"
     NOT_COMMITTED = "nothing is committed or released"

@@ -1,17 +1,18 @@
-"""Which batch comes next: paced, bounded, and never delaying a hand-off. No threads.
+"""Plans the next batch: paced, bounded, and never delaying a hand-off. No threads.
 
-- A batch as soon as the last one has passed, or at most every `batch_interval_s`; at once when a newly started partition has
-  records. It goes to the log's end as it is then: it waits for that at most `ENDS_WAIT_S`, and only if it takes all there is.
-- With `min_offsets`, a batch waits for so many, or until `max_delay_s` after the last one. Starts and stops do not wait for
-  that, and a partition that waits counts as making progress.
-- While a partition comes to us (`handoff_s` at most) and in its first batch, a batch has at most what has lately passed the
-  sink in `handoff_batch_s`: Spark runs one batch at a time, and a backlog in it would delay the newcomer.
-- A closing partition is in no further batch. It is closed when its last batch has passed the sink; the `start` of the next
-  `offer` says so.
+- A batch starts as soon as the last batch has passed, or at most every `batch_interval_s`; at once when a newly started
+  partition has records. It goes to the present end of the log: it waits at most `ENDS_WAIT_S` for that end, and only if it
+  takes all available records.
+- With `min_offsets`, a batch waits for this many offsets, or until `max_delay_s` after the last batch. Starts and stops do
+  not wait, and a waiting partition counts as making progress.
+- While a partition comes to us (`handoff_s` at most) and in its first batch, a batch is limited to the recent throughput of
+  `handoff_batch_s`: Spark runs one batch at a time, and a backlog in it would delay the new partition.
+- A closing partition is in no further batch, and is closed when its last batch has passed the sink; the `start` of the next
+  `offer` tells this.
 - The same `start` gives the same batch until it has passed.
 - A new batch needs a fresh fetch of the committed entries (`Batches.readable`).
 - At most once: a batch is offered when its ends are committed.
-- What the sink or the pipeline has failed at is in no batch with anything else (`failing`).
+- Failed partitions are in a batch of their own (`failing`).
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,14 @@ from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, admit,
 from spark_apps.records.options import SourceOptions
 
 ENDS_WAIT_S = 0.2
-"""A request for the log's ends takes some milliseconds, on a busy host tens of them. What came during the last batch would wait
-for the next but one."""
+"""A request for the log's ends takes some milliseconds, on a busy host tens of milliseconds.
+
+Without the wait, records that arrived during the last batch would wait for the batch after the next.
+"""
 
 
 class BatchPlanner:
-    """Plans the batches of one topic from what the consumer may run."""
+    """Plans the batches of one topic from the partitions that the consumer may run."""
 
     def __init__(self, ownership: TopicOwnership, clock: Clock, pacing: Pacing | None = None) -> None:
         self.ownership = ownership
@@ -48,7 +51,7 @@ class BatchPlanner:
         self._latest_at = clock.monotonic() + self.pacing.max_delay_s
 
     def configure(self, options: SourceOptions) -> None:
-        """Take over the options of the source; an option that is not given changes nothing."""
+        """Apply the options of the source; an absent option changes nothing."""
         most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
         self.pacing = replace(
             self.pacing,
@@ -65,7 +68,7 @@ class BatchPlanner:
         return BatchOffset(self.ownership.topic)
 
     def offer(self, start: BatchOffset) -> BatchOffset | None:
-        """The batch after `start`, all of which has passed the sink; `None` = nothing now. Raises `Refused`."""
+        """Return the batch after `start`, all of which has passed the sink; `None` = nothing now. Raises `Refused`."""
         if start.batch > (self._last.batch if self._last is not None else 0):
             raise Refused(
                 f"the checkpoint of topic '{self.ownership.topic}' is at batch {start.batch}, which this process did not "
@@ -109,16 +112,19 @@ class BatchPlanner:
         return self._expecting_since is not None and now - self._expecting_since < self.pacing.handoff_s
 
     def _limit(self, *, soon: bool) -> int | None:
-        """The most offsets of the next batch; `soon` = it has to be over soon."""
+        """Return the maximum offsets of the next batch; `soon` = the batch has to end soon."""
         most = self.pacing.max_offsets
         if not soon:
             return most
-        # The fixed cost of a batch is part of its time, so the limit grows until a batch takes as long as it may.
+        # A batch's time includes its fixed cost, so the limit grows until a batch takes as long as allowed.
         quick = max(SMALL_RECORDS, int(self._per_second * self.pacing.handoff_batch_s))
         return quick if most is None else min(most, quick)
 
     def _confirmed(self, batch: BatchOffset) -> BatchOffset | None:
-        """The batch handed out, once it may be delivered: at most once, after its commits. Lost partitions are left out."""
+        """Return the handed-out batch once it may be delivered: at most once, after its commits.
+
+        Lost partitions are left out.
+        """
         waiting, lost = self.ownership.batches.unconfirmed()
         if lost and batch is not self._offered:
             batch = self._last = replace(batch, ranges={p: one for p, one in batch.ranges.items() if p not in lost})
@@ -165,7 +171,7 @@ class BatchPlanner:
         return self._next_at if now < self._next_at else self._ends_until
 
     def report(self) -> BatchOffset | None:
-        """How far the log goes, as ranges from what has passed the sink to there."""
+        """Return the ranges from each passed offset to the log's end."""
         reach = self.ownership.holdings.reach()
         if not reach:
             return None
@@ -174,7 +180,7 @@ class BatchPlanner:
         return BatchOffset(self.ownership.topic, batch, 1, ranges)
 
     def _available(self) -> list[Range]:
-        """What could be read now."""
+        """Return the ranges readable now."""
         ready = sorted(self.ownership.batches.readable().items())
         ends = {p: self.ownership.batches.end_of(h) for p, h in ready}
         return [
@@ -184,7 +190,10 @@ class BatchPlanner:
         ]
 
     def _chosen(self, available: list[Range]) -> tuple[list[Range], bool]:
-        """The ranges of the next batch, and whether they are what has failed before: it is tried by itself, in turn with the others."""
+        """Return the next batch's ranges, and whether they are a retry.
+
+        Retries are separate, in turn with other ranges.
+        """
         groups = self.ownership.failing.due()
         failed = next((g for g in groups if any(one.partition in g for one in available)), None)
         if failed is None:

@@ -1,7 +1,7 @@
-"""The releases that a consumer owes for one topic: to be asked of Kafka, waiting to be written, and written.
+"""The releases that a consumer owes for one topic: to ask of Kafka, waiting for the write, and written.
 
-The release of a partition that ran here comes after its last commit. The release of one that did not run here says its
-committed offset. A fenced partition is not released, nor one that a newer owner has taken.
+The release of a partition that ran here comes after its last commit. The release of any other partition says the
+committed offset. A fenced partition is not released, nor a partition taken by a newer owner.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from spark_apps.agent.settings import Identity, Timing
 
 
 class Releasing:
-    """`outbox`: by partition, what is to be written on its node; `written`: the epoch of the last one that was."""
+    """`outbox`: by partition, the release to write on the node; `written`: the epoch of the last written release."""
 
     def __init__(self, identity: Identity, holdings: Holdings, clock: Clock, timing: Timing) -> None:
         self.outbox: dict[int, Release] = {}
@@ -28,16 +28,16 @@ class Releasing:
         self._clock = clock
         self._timing = timing
         self._waits_until = -inf
-        self._passes: dict[int, Passes] = {}  # of what is in the outbox and ran here
+        self._passes: dict[int, Passes] = {}  # of partitions in the outbox that ran here
 
     @property
     def posted(self) -> Mapping[int, Release]:
-        """What of the outbox is to be written now: releases wait a moment for each other, because together they cost less."""
+        """Return the releases to write now: releases wait a moment for each other, because a joint write costs less."""
         committing = any(h.closing and not (h.pending or h.parting or h.fenced) for h in self._holdings.held.values())
         return {} if committing and self._clock.monotonic() < self._waits_until else self.outbox
 
     def timed(self) -> dict[int, Release]:
-        """What is posted, with the times that tell how long the partitions stand still. They do not change what is owed."""
+        """Return the posted releases with times for measuring standstill. The times do not change the owed releases."""
         now = self._clock.monotonic()
         return {p: replace(release, ago=self._ago(p, release.epoch, now)) for p, release in self.posted.items()}
 
@@ -47,7 +47,7 @@ class Releasing:
         return Ago(read_s, passed_s, empty_s, passes.usual(now))
 
     def note(self, partition: int, epoch: int) -> None:
-        """Our release is on the partition's node, or a newer one is."""
+        """Our release, or a newer release, is on the partition's node."""
         self.written[partition] = epoch
         if partition in self.outbox and self.outbox[partition].epoch == epoch:
             del self.outbox[partition]
@@ -58,18 +58,18 @@ class Releasing:
         return self.written.get(partition) == entry.epoch
 
     def owed(self, isolated: bool) -> dict[int, Handoff]:
-        """The entries that are ours to release."""
+        """Return the entries that this consumer has to release."""
         mine = self._identity
         owed = owes_release(self._holdings.accepted, mine.consumer, mine.incarnation, isolated)
         return {p: entry for p, entry in owed.items() if not self._fenced_since(p, entry)}
 
     def _fenced_since(self, partition: int, entry: Handoff) -> bool:
-        """Somebody newer than the entry took the partition from us: it is not ours to release."""
+        """Return whether a newer owner than the entry took the partition: the release is not ours."""
         rejected = self._holdings.rejected.get(partition)
         return rejected is not None and rejected.by is not None and entry.epoch <= rejected.by.epoch
 
     def prune(self, owed: Mapping[int, Handoff]) -> None:
-        """Drop what is posted or asked for entries that are no longer owed."""
+        """Drop releases and requests for entries that are no longer owed."""
         self.outbox = {p: r for p, r in self.outbox.items() if p in owed and owed[p].epoch == r.epoch}
         self._passes = {p: passes for p, passes in self._passes.items() if p in self.outbox}
         asked = self._holdings.owed_releases
@@ -77,14 +77,14 @@ class Releasing:
             del asked[partition]
 
     def closed(self, held: OwnedPartition, entry: Handoff) -> None:
-        """A partition is closed: release it, unless it was of the topic before a recreation."""
+        """A partition is closed: release it, unless it belonged to the topic before a recreation."""
         same = held.topic_id == self._holdings.topic_id
         if held.commits.sent and not held.fenced and same:
             self._post(held.grant.partition, entry, held.passed, held.token)
             self._passes[held.grant.partition] = held.passes
 
     def owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff]) -> None:
-        """These do not run here: post the offsets that Kafka has told, or ask for them."""
+        """Post the offsets that Kafka has told for partitions that do not run here, or ask for the offsets."""
         answered, self._holdings.answered = self._holdings.answered, {}
         for partition in partitions:
             entry, found = owed[partition], answered.get(partition)
@@ -103,5 +103,5 @@ class Releasing:
 
 
 def _before(at: float | None, now: float) -> float | None:
-    """Seconds from then until now, to the tenth of a millisecond; `None` = it never was."""
+    """Return seconds from then until now, to the tenth of a millisecond; `None` = never."""
     return None if at is None or at == -inf else round(max(0.0, now - at), 4)

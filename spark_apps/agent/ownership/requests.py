@@ -1,15 +1,15 @@
-"""The requests to Kafka and to the sink about one topic, and what their answers change.
+"""The requests to Kafka and to the sink about one topic, and the effects of the answers.
 
-Rules (`schedule` says which request is due):
+Rules (`schedule` decides which request is due):
 - One request at a time. The commits of closing partitions come first: another consumer waits for them.
 - The committed entry is fetched after the grant came, then the start is committed, then the partition is read.
 - The committed entries are fetched at least once per `look_s`, also of idle partitions. Nothing is handed out or committed on
   a fetch older than `fresh_s`: a process that slept fetches first. Its late commit may have hidden a newer owner's entry, so
-  it waits until that owner has written the entry again (`cool_down_s`).
-- A newer token in an entry: no further commit, no release. An older one or none: report it and write ours again.
-- A commit that Kafka refuses because the partition has a new owner ends our holding, whatever the entries say.
-- A commit never goes back, and covers only what has passed the sink. One exception: the log has lost the position, and the
-  application allows to begin elsewhere (`bounds`).
+  the process waits until the newer owner has written the entry again (`cool_down_s`).
+- A newer token in an entry: no further commit, no release. An older token or no token: report and write our entry again.
+- A commit that Kafka refuses because the partition has a new owner ends our holding, regardless of the entries.
+- A commit never goes back, and covers only passed offsets. One exception: the log has lost the position, and the
+  application allows another start (`bounds`).
 """
 
 import logging
@@ -67,7 +67,7 @@ class _ClaimsFailed:
 
 
 class Requests:
-    """What is asked of Kafka and of the sink, one request at a time; `work` says what is due, `answer` takes the result."""
+    """Requests to Kafka and the sink, one at a time; `work` returns the due request, `answer` takes the result."""
 
     def __init__(
         self, identity: Identity, holdings: Holdings, grants: Grants, clock: Clock, timing: Timing, reports: Reports
@@ -81,10 +81,11 @@ class Requests:
         self._schedule = Schedule(holdings, identity, clock, timing)
         self._claims_failed: _ClaimsFailed | None = None
 
-    # What is due -----------------------------------------------------------------------------------------------------
+    # Due requests
+    # -------------------------------------------------------------------------------------------------------
 
     def work(self) -> Work | None:
-        """The request that is due, if any; answer it before asking for the next."""
+        """Return the due request, if any; answer it before asking for the next."""
         if self._holdings.request is not None:
             return None
         self._holdings.request = self._schedule.next()
@@ -95,7 +96,7 @@ class Requests:
         return self._schedule.next_at()
 
     def want_ends(self) -> None:
-        """Batches are being planned: read the log's ends as soon as that is allowed again."""
+        """Batches are being planned: read the log's ends as soon as allowed."""
         self._schedule.want_ends()
 
     @property
@@ -104,7 +105,7 @@ class Requests:
         return self._schedule.ends_at
 
     def unclaimed(self) -> tuple[Failure, ...]:
-        """The partitions that wait because the sink took no claim, with its reason; empty = none."""
+        """Return the partitions that wait because the sink took no claim, with the reason; empty = none."""
         one, now = self._claims_failed, self._clock.monotonic()
         waiting = tuple(
             sorted(p for p, h in self._holdings.held.items() if h.phase is Phase.CLAIMING and not h.closing)
@@ -115,7 +116,7 @@ class Requests:
         return (Failure(waiting, one.failed.reason, one.tries, now - one.since, next_s, one.failed.away),)
 
     def cannot_read(self, refused: Mapping[int, str]) -> None:
-        """Kafka gives nothing at the positions of these partitions, each with its reason: look whether the log has them."""
+        """Kafka returns no records at the positions of these partitions, each with a reason: check the log's bounds."""
         for partition, why in refused.items():
             if partition in self._holdings.held:
                 self._reports.add(
@@ -124,10 +125,11 @@ class Requests:
         self._schedule.want_bounds()
         self._schedule.want_ends()
 
-    # What came back --------------------------------------------------------------------------------------------------
+    # Answers
+    # -----------------------------------------------------------------------------------------------------------
 
     def answer(self, result: Result) -> None:
-        """The result of the request that `work` gave."""
+        """Take the result of the request that `work` returned."""
         work, self._holdings.request = self._holdings.request, None
         self._take(work, result)
         self._grants.apply()
@@ -195,14 +197,14 @@ class Requests:
             self._reports.add(partition, f"partition {partition} stopped: {lasted}: {why}")
 
     def _defer(self, partition: int, held: OwnedPartition, why: str, now: float) -> None:
-        """Kafka does not do it for this partition: no other one waits for it."""
+        """Kafka fails the request for this partition: no other partition waits for it."""
         held.deferred = True
         self._reports.add(f"commit {partition}", f"partition {partition} cannot be committed: {why}")
         if held.due:
             self._commit_fails(partition, held, why, now)
 
     def _refused(self, work: Commit, failed: Failed) -> None:
-        """The broker knows a newer owner. Even if that one was wrong, we stop until a newer grant."""
+        """The broker knows a newer owner. Even if that owner was wrong, this consumer stops until a newer grant."""
         for partition, held in self._holdings.of_request(failed.fenced, work.number):
             self._holdings.fence(held)
             self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
@@ -277,8 +279,8 @@ class Requests:
             held.start.sought = seek.epoch
             return
         if held.grant.release is None and not known:
-            # A start that was found in the log stays: with slow brokers, a search at each fetch would never let it be
-            # committed.
+            # A start found in the log stays: with slow brokers, a search at each fetch would prevent its commit for
+            # ever.
             if held.phase is Phase.FETCHING:
                 held.advance(Event.NOT_COMMITTED)
             return
@@ -287,7 +289,7 @@ class Requests:
         if stands is not None and stands.token is not None:
             found = (stands.token, start.offset)
             held.start.shown = found if held.start.shown is None else max(held.start.shown, found)
-        # While our start is under way, a late commit of an earlier owner may hide what an earlier fetch has shown.
+        # While our start is under way, a late commit of an earlier owner may hide an entry seen in an earlier fetch.
         self._begin(held, start.offset if held.start.shown is None else held.start.shown[1])
 
     def _begin(self, held: OwnedPartition, offset: int) -> None:
@@ -295,7 +297,7 @@ class Requests:
         held.place(offset, Event.START_TO_TELL if to_tell else Event.START_KNOWN)
 
     def _claimed(self, claim: SinkClaim, found: Mapping[int, Standing]) -> None:
-        """Begin at the positions that stand in the sink. A partition that it left out is asked for again."""
+        """Begin at the sink's positions. A partition missing in the answer is requested again."""
         self._claims_failed = None
         for partition, held in self._holdings.of_request(claim.tokens, claim.number):
             standing = found.get(partition)
@@ -345,7 +347,7 @@ class Requests:
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, done: Done, now: float) -> None:
-        # The sink takes no rows under an older token, or the broker no commit: then nobody waits for one.
+        # The sink takes no rows under an older token, or the broker no commit: then there is no commit to await.
         refused = done.alone or self._holdings.terms.claims
         for partition, held in self._holdings.of_request(offsets, number):
             if partition in done.failed:
@@ -428,5 +430,5 @@ class Requests:
 
 
 def _behind(entry: Committed | None, held: OwnedPartition) -> bool:
-    """Whether an earlier commit of ours came late and overwrote our last: nothing of ours is on its way now."""
+    """Return whether an earlier commit of ours came late and overwrote our last; no commit of ours is under way now."""
     return entry is not None and entry.offset < (held.commits.acknowledged or 0)

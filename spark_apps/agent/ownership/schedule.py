@@ -1,4 +1,4 @@
-"""Which request to Kafka or to the sink is due, by the rules of `requests`; one at a time, each with a number."""
+"""Decides which request to Kafka or to the sink is due, by the rules of `requests`; one at a time, each with a number."""
 
 from collections.abc import Iterable, Mapping
 from math import inf
@@ -25,7 +25,7 @@ class Schedule:
         self._clock = clock
         self._timing = timing
         self._fetch_at = -inf
-        self._holding = False  # by what the last fetch told
+        self._holding = False  # whether the last fetch held any partition
         self._id_at = -inf
         self._known_id = ("", -inf)
         self._commit_at = -inf
@@ -37,10 +37,11 @@ class Schedule:
         self._ends_wanted = False
         self._bounds_at = -inf
 
-    # What is told ----------------------------------------------------------------------------------------------------
+    # Events
+    # -------------------------------------------------------------------------------------------------------------
 
     def want_ends(self) -> None:
-        """Read the log's ends as soon as that is allowed again."""
+        """Read the log's ends as soon as allowed."""
         self._ends_wanted = True
 
     @property
@@ -49,7 +50,7 @@ class Schedule:
         return self._ends_listed_at + self._ends_pause_s
 
     def want_bounds(self) -> None:
-        """Read the log's beginnings with its ends, the next time."""
+        """Read the log's beginnings together with the next ends."""
         self._bounds_at = -inf
 
     def fetched(self, entries: bool, topic_id: str | None) -> None:
@@ -61,27 +62,31 @@ class Schedule:
             self._known_id = (topic_id, self.asked_at)
 
     def answered(self) -> None:
-        """A request was answered: the next failure is the first one."""
+        """A request was answered: the next failure counts as the first."""
         self._failures = 0
 
     def failed(self) -> None:
-        """A request to Kafka failed: pause before the next one, longer after each failure."""
+        """A request to Kafka failed: pause before the next request, longer after each failure."""
         pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
         self._retry_at = self._clock.monotonic() + pause
         self._failures = min(self._failures + 1, 10)
 
     def pause_bounds(self) -> None:
-        """The bounds have not decided every start: pause before asking for them again. Nothing else waits for that."""
+        """The bounds have not decided every start: pause before the next request for bounds.
+
+        Other requests do not wait.
+        """
         self._list_bounds_at = self._clock.monotonic() + self._timing.retry_max_s
 
     def pause_claims(self) -> None:
-        """The sink did not take every claim: pause before the next. No request to Kafka waits for that."""
+        """The sink did not take every claim: pause before the next. No request to Kafka waits."""
         self.claim_at = self._clock.monotonic() + self._timing.retry_max_s
 
-    # What is due -----------------------------------------------------------------------------------------------------
+    # Due requests
+    # ------------------------------------------------------------------------------------------------------
 
     def next(self) -> Work | None:
-        """The request that is due now, if any."""
+        """Return the request that is due now, if any."""
         now = self._clock.monotonic()
         if now < self._retry_at:
             return None
@@ -104,7 +109,7 @@ class Schedule:
         return max(min(times, default=inf), self._retry_at)
 
     def _times(self, due: Mapping[int, OwnedPartition]) -> list[float]:
-        """When each kind of request that nobody waits for is due."""
+        """Return the due time of each kind of request without a waiting party."""
         held = self._holdings.held
         times = [self._fetch_at]
         if due:
@@ -138,12 +143,15 @@ class Schedule:
 
     @property
     def _ends_first(self) -> bool:
-        """Whether the log's ends come before the next commit that nobody waits for: a batch waits for them. Once before each."""
+        """Return whether the log's ends precede the next unhurried commit, once before each.
+
+        A batch waits for the ends.
+        """
         return self._ends_wanted and self._ends_listed_at <= self._commit_at
 
     @property
     def _unclaimed(self) -> dict[int, Token]:
-        """The tokens of the partitions that wait for a claim in the sink."""
+        """Return the tokens of the partitions that wait for a claim in the sink."""
         waiting = {p: h for p, h in self._holdings.held.items() if h.phase is Phase.CLAIMING}
         return {p: h.token for p, h in sorted(waiting.items()) if h.topic_id == self._holdings.topic_id}
 
@@ -153,12 +161,12 @@ class Schedule:
         return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number)
 
     def _committable(self, now: float) -> dict[int, OwnedPartition]:
-        """What is due to be committed, is not deferred and does not cool down."""
+        """Return holdings with a due commit that are neither deferred nor cooling down."""
         return {p: h for p, h in self._holdings.due.items() if not (h.deferred or h.is_cooling_down(now))}
 
     @staticmethod
     def _urgent(due: Mapping[int, OwnedPartition]) -> bool:
-        """Whether anything waits for these commits: a start, a stop, an overwritten entry, a batch."""
+        """Return whether a start, a stop, an overwritten entry or a batch waits for these commits."""
         return any(h.closing or h.commits.rewrite or h.promised or h.commits.acknowledged is None for h in due.values())
 
     @property
@@ -184,7 +192,7 @@ class Schedule:
         return any(now >= self._fetch_from(h) for h in self._holdings.held.values())
 
     def _fetch_from(self, held: OwnedPartition) -> float:
-        """From when on this partition does not wait for the next regular fetch; infinite = it does."""
+        """Return when this partition needs a fetch ahead of the regular fetch; infinite = never."""
         if held.fenced:
             return inf
         if held.deferred or (held.phase is Phase.GUARDING and not held.closing):
@@ -206,7 +214,7 @@ class Schedule:
         return self._holdings.awaiting and now - self._id_at > self._timing.id_fresh_s
 
     def _knows_id(self, now: float) -> bool:
-        """Whether Kafka has lately told the id that the topic node has."""
+        """Return whether Kafka has lately confirmed the topic node's id."""
         node, (topic_id, at) = self._holdings.accepted, self._known_id
         return node is not None and topic_id == node.topic_id and now - at <= self._timing.id_fresh_s
 
@@ -263,7 +271,7 @@ class Schedule:
 
     @property
     def _ends_at(self) -> float:
-        """During a long batch nobody wants the log's ends: ask all the same, or the lag that is shown gets old."""
+        """During a long batch the log's ends are not needed: ask all the same, or the shown lag gets old."""
         wanted_before = self._ends_listed_at > -inf
         return self._ends_listed_at + max(self._timing.ends_s, self._ends_pause_s) if wanted_before else inf
 

@@ -1,4 +1,4 @@
-"""How long what a consumer keeps stood still while others moved, by the epoch that it acts on. Times are monotonic seconds."""
+"""Standstill of kept partitions while others moved, by accepted epoch. Times are monotonic seconds."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from coordinator_tasks.core.model import LastPass, Stall
 from spark_apps.agent.ownership.passes import Passes
 
 WINDOW_S = 30.0
-"""Stalls count so long after an epoch was accepted, or until the next one."""
+"""Stalls count for this long after an epoch was accepted, or until the next epoch."""
 TOLD_S = 900.0
 EPOCHS = 8
 BUCKET_S = 10.0
@@ -36,7 +36,10 @@ class Stalls:
         self._bucket_s = self._former_s = 0.0
 
     def begin(self, epoch: int, now: float, *, continues: bool) -> None:
-        """The node of this epoch was accepted. `continues`: the node before had hand-offs: it is the same rebalance."""
+        """The node of this epoch was accepted.
+
+        `continues`: the previous node had hand-offs, so the rebalance is the same.
+        """
         last = self._windows[-1] if self._windows else None
         if continues and last is not None:
             self._windows.append(_Window(epoch, now, last.kept_below, last.before_s))
@@ -45,25 +48,30 @@ class Stalls:
         self._windows.append(_Window(epoch, now, epoch, max(self._bucket_s, self._former_s)))
 
     def read_at(self, epoch: int) -> float | None:
-        """When a node of this epoch or a later one was first read; `None` = not yet."""
+        """Return when a node of this epoch or later was first read; `None` = not yet."""
         return next((one.began for one in self._windows if one.epoch >= epoch), None)
 
     def last_pass(self, passes: Passes, now: float, *, pending: bool) -> LastPass | None:
-        """When the last records of a partition had passed, or it was last known to be empty; `None` = not in this ownership.
+        """Return when a partition's last records had passed, or the partition was last empty.
 
-        `pending`: records are handed out and have not passed, so it stands still since the last pass.
+        `None` = not in this ownership.
+
+        `pending`: records are handed out and have not passed, so the partition stands still since the last pass.
         """
         at = passes.last_at if pending else max(passes.last_at, passes.empty_at)
         window = next((one for one in reversed(self._windows) if one.began <= at), None)
         return None if window is None else LastPass(window.epoch, round(at - window.began, 4), passes.usual(now))
 
     def kept_below(self, now: float) -> float:
-        """Partitions that are owned since an older epoch count now."""
+        """Return the epoch below which owned partitions count as kept now."""
         last = self._windows[-1] if self._windows else None
         return last.kept_below if last is not None and now - last.began <= WINDOW_S else inf
 
     def note(self, any_s: float, longest_s: float, partition: int, now: float) -> None:
-        """A batch has passed: the longest stall in it, and `longest_s` of `partition` among those that count."""
+        """A batch has passed.
+
+        `any_s` is its longest stall, `longest_s` of `partition` the longest among kept partitions.
+        """
         self._roll(now)
         self._bucket_s = max(self._bucket_s, any_s)
         last = self._windows[-1] if self._windows else None

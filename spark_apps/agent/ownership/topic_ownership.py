@@ -1,8 +1,9 @@
-"""The ownership of one topic: what this consumer may run, hands out, commits and releases.
+"""The ownership of one topic: partitions run, handed out, committed and released by this consumer.
 
-No Spark, no threads, no real time, no ZooKeeper: its reads are handed to `grants`, releases to be written wait in
-`releasing`, requests to Kafka come from `requests` and their answers go back there. One thread at a time uses it. Whenever
-it is cut off, nothing is lost: the commit comes first, then the partition is closed, then its release is written.
+No Spark, no threads, no real time, no ZooKeeper: ZooKeeper reads are handed to `grants`, releases to be written wait in
+`releasing`, requests to Kafka come from `requests` and the answers return there. One thread at a time uses the
+ownership. An interruption at any point loses nothing: first the commit, then the close of the partition, then the
+release.
 
 Calls go one way: `requests`, `batches` and `listening` call `grants`, which calls `releasing`; all share `holdings`.
 """
@@ -50,7 +51,7 @@ class TopicOwnership:
         self.holdings.terms = terms
 
     def open(self, first: FirstOffsets | None = None, *, fail_on_data_loss: bool = True) -> None:
-        """A query reads now: start what is granted; `first` is what its options say of new groups."""
+        """A query reads now: start the granted partitions; `first` has the query's options for new groups."""
         if first is not None:
             self.holdings.first = first
         self.holdings.fail_on_data_loss = fail_on_data_loss
@@ -59,15 +60,15 @@ class TopicOwnership:
         self.grants.apply()
 
     def query_ended(self, why: str) -> None:
-        """The query has ended, and no task of it runs: the next owner reads again what has not passed."""
+        """The query has ended, and none of its tasks run: the next owner reads unpassed records again."""
         self.alive = False
         self.batches.drop()
         self.grants.stop(why)
 
     def query_failed(self, why: str) -> float:
-        """The query is terminated by an error, and no task of it runs; returns the seconds until another one is to start.
+        """The query failed, and none of its tasks run; return the seconds until the next query may start.
 
-        The batch under way is at fault, if there is one.
+        The batch under way, if any, is at fault.
         """
         under_way = self.batches.outstanding
         if under_way is not None and under_way[1]:
@@ -78,22 +79,22 @@ class TopicOwnership:
         return pause_s
 
     def query_lost(self, partition: int, problem: str) -> None:
-        """The query is terminated as above, because records of a partition are gone: that one stops, another query follows."""
+        """The query failed because records of a partition are gone: the partition stops, another query follows."""
         self.batches.drop()
         self.requests.lose(partition, problem)
         self.grants.apply()
 
     @property
     def writer(self) -> Writer:
-        """As whom we write to a sink that keeps the positions."""
+        """Return our identity for a sink that keeps the positions."""
         return Writer(self.identity.cluster, self.topic, self.holdings.topic_id, self.identity.consumer)
 
     def said(self) -> tuple[str, ...]:
-        """What fails, and all other reports."""
+        """Return failures and all other reports."""
         return (*self.failing.sentences(), *self.reports.all())
 
     def status(self) -> TopicStatus:
-        """What our interface says of this topic."""
+        """Return this topic's status for the interface."""
         accepted, paused = self.holdings.accepted, self.holdings.paused
         counted = {p: h for p, h in sorted(self.holdings.held.items()) if h.commits.sent or h.pending}
         now = self._clock.monotonic()
@@ -110,7 +111,7 @@ class TopicOwnership:
         )
 
     def figures(self) -> TopicFigures:
-        """What our metrics say of this topic."""
+        """Return this topic's figures for the metrics."""
         accepted, now = self.holdings.accepted, self._clock.monotonic()
         owned = {p: h for p, h in sorted(self.holdings.held.items()) if h.phase is Phase.READY}
         return TopicFigures(

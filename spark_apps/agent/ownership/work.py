@@ -1,6 +1,8 @@
-"""What is asked of Kafka and of the sink, as values: `requests` says what is due, `perform` does it and returns the result.
+"""Requests to Kafka and to the sink, as values.
 
-Between the two anything may happen: `requests` judges a result by when it was asked for.
+`requests` returns the due request, `perform` sends it and returns the result.
+
+Between the two anything may happen: `requests` judges a result by the time of its request.
 """
 
 import logging
@@ -42,7 +44,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ListBounds:
-    """Kafka's ListOffsets where no position is known: the first offset, and the one after the last.
+    """Kafka's ListOffsets where no position is known: the first offset, and the offset after the last.
 
     `times_ms`: for some partitions also the first record at or after that time, in milliseconds since 1970.
     """
@@ -54,7 +56,10 @@ class ListBounds:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsets:
-    """Kafka's ListOffsets of what is read: the offset after the last readable record; for `beginnings` also the first."""
+    """Kafka's ListOffsets of read partitions: the offset after the last readable record.
+
+    For `beginnings` also the first.
+    """
 
     partitions: tuple[int, ...]
     number: int
@@ -63,9 +68,9 @@ class ListOffsets:
 
 @dataclass(frozen=True, slots=True)
 class SinkClaim:
-    """Put the tokens of these partitions into the sink, and ask for its positions.
+    """Put the tokens of these partitions into the sink, and ask for the sink's positions.
 
-    `forget`: partition → epoch of a seek; a position that was written under an older token does not count.
+    `forget`: partition → epoch of a seek; a position written under an older token does not count.
     """
 
     identity: Identity
@@ -80,10 +85,10 @@ Work: TypeAlias = OffsetFetch | Commit | ListBounds | ListOffsets | SinkClaim
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffsets:
-    """The committed entries, and the topic's id after them (empty = no such topic; `None` = not asked for).
+    """The committed entries, and the topic's id after them (empty = unknown topic; `None` = not requested).
 
-    Entries alone do not show that a topic was recreated: a commit may have reached the new one already. `unheld`: why
-    Kafka does not refuse the commits of others yet, of partitions that we hold.
+    Entries alone do not show a recreated topic: a commit may already have reached the new topic. `unheld`: for our held
+    partitions, why Kafka does not refuse other consumers' commits yet.
     """
 
     entries: Mapping[int, Committed]
@@ -93,9 +98,9 @@ class FetchedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The commit is acknowledged. `alone`: Kafka takes no further commit of whoever held these partitions before.
+    """The commit is acknowledged. `alone`: Kafka takes no further commit of former owners.
 
-    `failed`: why some partitions are not committed; their outcome is unknown.
+    `failed`: partition → why not committed; the outcome is unknown.
     """
 
     alone: bool = False
@@ -104,7 +109,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class ListedBounds:
-    """The bounds of each partition that Kafka knows; in `at` the offsets that were asked for by time and exist."""
+    """The bounds of each partition that Kafka knows; `at`: the existing offsets requested by time."""
 
     bounds: Mapping[int, Bounds]
     at: Mapping[int, int] = field(default_factory=dict)
@@ -112,7 +117,7 @@ class ListedBounds:
 
 @dataclass(frozen=True, slots=True)
 class ListedOffsets:
-    """The end of each partition that Kafka knows, and the beginnings that were asked for."""
+    """The end of each partition that Kafka knows, and the requested beginnings."""
 
     ends: Mapping[int, int]
     beginnings: Mapping[int, int] = field(default_factory=dict)
@@ -120,16 +125,18 @@ class ListedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class SinkClaimed:
-    """The token and position that the sink has now, of each partition."""
+    """The sink's token and position of each partition."""
 
     found: Mapping[int, Standing]
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The brokers or the sink did not do it, or a commit's outcome is unknown. `refused`: the group has subscribed members.
+    """The brokers or the sink failed the request, or a commit's outcome is unknown.
 
-    `fenced`: partitions of a commit that somebody else has taken over, by what the broker says. `away`: the sink does not answer.
+    `refused`: the group has subscribed members.
+
+    `fenced`: partitions of a commit with another owner, according to the broker. `away`: the sink does not answer.
     """
 
     reason: str
@@ -142,7 +149,7 @@ Result: TypeAlias = FetchedOffsets | Done | ListedBounds | ListedOffsets | SinkC
 
 
 def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSink | None = None) -> Result:
-    """Ask Kafka, or the sink that keeps the positions; blocks as long as they do."""
+    """Send a request to Kafka, or to the sink that keeps the positions; blocks until the answer."""
     try:
         match work:
             case OffsetFetch() as fetch:

@@ -1,1 +1,1 @@
-"""The consumer's process: it registers, looks, acts, and leaves."""
+"""The consumer's process, from registration to leave."""

@@ -1,14 +1,14 @@
-"""The consumer's agent: registered in ZooKeeper, it keeps what it owns in line with what the coordinator wrote.
+"""The consumer's agent: registered in ZooKeeper, it keeps the holdings in line with the coordinator's writes.
 
 One thread calls `step`; callbacks and other threads only wake it. Rules:
-- A topic node is acted on only when it was read after the registration and in its session.
+- A topic node takes effect only if read after the registration and in the registration's session.
 - Before the first registration the queries of the existing topics start: a registered consumer may get partitions at once,
-  and they would stand still until its query has started.
-- Without ZooKeeper it goes on with the nodes that it has accepted, and says so; the fence in Kafka still holds.
-- A consumer whose id another process has taken meanwhile goes on with what it holds, and ends once it holds nothing.
+  and the partitions would stand still until the query has started.
+- Without ZooKeeper the agent continues with the accepted nodes, and reports the outage; the fence in Kafka still holds.
+- A consumer whose id another process has taken meanwhile continues with its holdings, and ends once it holds nothing.
 - A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and of its registration in
-  one transaction. Before a planned restart there is no mark and no hand-off: the next process of the id gets everything. The status interface answers until then. A consumer that a person has drained leaves when it holds
-  nothing.
+  one transaction. Before a planned restart there is no mark and no hand-off: the next process of the id gets everything.
+  The status interface answers until then. A consumer drained by a person leaves when it holds nothing.
 """
 
 from collections.abc import Callable
@@ -43,13 +43,13 @@ from spark_apps.agent.zookeeper.view import SessionChanged, View
 
 @dataclass(frozen=True, slots=True)
 class AgentTiming:
-    """Seconds. `poll_s`: how often everything is read; the nodes of large topics less often (`view`).
+    """Seconds. `poll_s`: between two reads of all nodes; the nodes of large topics less often (`view`).
 
-    `close_timeout_s`: how long a leave waits for hand-offs; `finish_s`: how long the last commits may take after that.
-    `stalled_s`: the consumer leaves if an owned partition with lag makes no progress for so long. `stop_s`: it also leaves if
-    the batch of a partition that was taken away does not end for so long. `slow_batch_s`: a longer batch makes the consumer
-    unhealthy. For the last two, ten times the usual time of a batch counts if it is longer. `prepare_s`: how long the first
-    registration waits for queries.
+    `close_timeout_s`: for the hand-offs of a leave; `finish_s`: for the last commits after the hand-offs. `stalled_s`:
+    the consumer leaves if an owned partition with lag makes no progress for this time. `stop_s`: the consumer also
+    leaves if the batch of a revoked partition does not end in this time. `slow_batch_s`: a longer batch makes the
+    consumer unhealthy. For the last two, ten times the usual time of a batch counts if longer. `prepare_s`: for the
+    queries before the first registration.
     """
 
     poll_s: float = 1.0
@@ -63,7 +63,7 @@ class AgentTiming:
 
 
 class Agent:
-    """One consumer. `finished` is True when it has left; `failure` says why it had to, if it had to."""
+    """One consumer. `finished` is True after the leave; `failure` is the reason for a forced leave."""
 
     def __init__(
         self,
@@ -131,16 +131,16 @@ class Agent:
         self._wake()
 
     def posted(self, topic: str, raw: bytes) -> bool:
-        """A topic node handed to us directly. Raises `Malformed`; False = no such topic here."""
+        """Take a topic node posted to this consumer. Raises `Malformed`; False = unknown topic."""
         if topic not in self._topics.names():
             return False
         seen = decode_node(self._paths.topic(topic), raw)
         self._topics.edit(topic, lambda ownership: ownership.grants.on_posted(seen))
-        self._view.look_again(topic)  # a post that came late holds everything up until the stored node is read
+        self._view.look_again(topic)  # a late post stops everything until the stored node is read
         return True
 
     def status(self) -> ConsumerStatus:
-        """What our interface says."""
+        """Return the status for the interface."""
         return ConsumerStatus(
             consumer=self.identity.consumer,
             cluster=self.identity.cluster,
@@ -152,7 +152,7 @@ class Agent:
         )
 
     def figures(self) -> ConsumerFigures:
-        """What our metrics say."""
+        """Return the figures for the metrics."""
         names = sorted(self._topics.names())
         reports = len(self.reports.all()) + sum(
             self._topics.edit(topic, lambda ownership: len(ownership.said())) for topic in names
@@ -168,12 +168,12 @@ class Agent:
         )
 
     def standing(self) -> dict[str, Standing]:
-        """What the log says: by topic, and of ourselves under an empty name."""
+        """Return the facts for the log by topic, and the consumer's own under an empty name."""
         found = {topic: self._topics.edit(topic, _standing) for topic in sorted(self._topics.names())}
         return {"": Standing(self.reports.all()), **found}
 
     def health(self) -> str:
-        """One word, or why it has failed."""
+        """Return a word for the health, or the reason of a failure."""
         if self.failure:
             return f"failed: {self.failure}"
         if self._leave_until is not None:
@@ -194,7 +194,7 @@ class Agent:
     # The agent's thread ----------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do what is due; never raises for a neighbour that does not answer. Raises `IdInUse` from the first registration."""
+        """Do the due work; unanswered requests to neighbours never raise. Raises `IdInUse` from the first registration."""
         self._check_progress()
         if self._connection is Connection.CONNECTED:
             try:
@@ -235,12 +235,12 @@ class Agent:
             self._mark_draining()
 
     def _prepared(self, now: float) -> bool:
-        """Whether the query of each existing topic reads, or `prepare_s` is over and not all of them fail."""
+        """Return whether every existing topic's query reads, or `prepare_s` is over and at least one query works."""
         if self._prepare_until is None:
             self._prepare_until = now + self._timing.prepare_s
         self._view.prepare()
         if self._failing and not self._any(lambda ownership: ownership.grants.opened):
-            return False  # a consumer none of whose queries reads would only keep partitions from others
+            return False  # a consumer without a working query would only keep partitions from others
         return now >= self._prepare_until or not self._any(lambda ownership: not ownership.grants.opened)
 
     def _register(self, now: float) -> None:
@@ -253,7 +253,8 @@ class Agent:
         except (DiscoveryUnavailable, Malformed, InvalidName) as error:
             if session != self._session:
                 raise
-            # Hand-offs of other consumers wait for what we read and write. What cannot be read is still a registration.
+            # Hand-offs of other consumers wait for our reads and writes. An unreadable registration is still a
+            # registration.
             self.reports.add("registry", f"{error}; hand-offs go on without it")
         self._registered = True
         self._register_at = now + self._timing.register_s
@@ -291,14 +292,14 @@ class Agent:
     # Leaving ---------------------------------------------------------------------------------------------------------
 
     def _drained(self) -> bool:
-        """A person has drained this consumer and no node names it: no deadline cuts its hand-offs short."""
+        """Return whether a person has drained this consumer and no node names it: no deadline cuts its hand-offs short."""
         draining = self._view.directive.draining
         if draining is None or draining.incarnation != 0:
             return False
         return not self._any(lambda ownership: ownership.grants.involved or ownership.grants.incarnation is not None)
 
     def _restarts(self) -> bool:
-        """A person expects the next process of this id soon, and its partitions wait for it."""
+        """Return whether a person expects the next process of this id soon, with the partitions waiting."""
         restart, draining, mine = self._view.directive.restart, self._view.directive.draining, self.identity.incarnation
         return (
             restart is not None
@@ -322,13 +323,14 @@ class Agent:
             self._write_leave()
             return
         if draining is not None and by_person:
-            # A person's draining lets the last consumer keep everything, so it stays; `leaving` says that this life ends.
+            # A person's draining lets the last consumer keep everything, so the mark stays; `leaving` says that this
+            # life ends.
             draining = replace(draining, leaving=mine.incarnation)
         else:
             draining = self._own_leave()
         path, data = self._paths.directive(mine.consumer), encode_directive(replace(directive, draining=draining))
         write = Create(path, data) if directive.version < 0 else SetData(path, data, directive.version)
-        # If somebody else wrote it, it is read again and tried at the next step.
+        # If another writer changed the node, read again and retry in the next step.
         with suppress(LookAgain):
             self._zk.transact([write])
 
@@ -337,7 +339,7 @@ class Agent:
         return Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation, owner=owner)
 
     def _write_leave(self) -> None:
-        """Say in a node of our own that this incarnation leaves, once in each session."""
+        """Write in this consumer's leave node that this incarnation leaves, once in each session."""
         if self._leave_written_in == self._session:
             return
         path = self._paths.leave(self.identity.consumer)
@@ -353,7 +355,7 @@ class Agent:
             for topic in self._topics.names():
                 self._topics.edit(topic, lambda ownership: ownership.grants.stop())
             self._stopping = True
-            # The last batches get half of the time that is left.
+            # The last batches get half of the remaining time.
             self._halt_at = (max(now, until) + until + self._timing.finish_s) / 2
         if not self._stopping:
             return
@@ -369,7 +371,7 @@ class Agent:
         return any(self._topics.edit(topic, holds) for topic in self._topics.names())
 
     def _deregister(self) -> bool:
-        """Write that this incarnation is over, and end its registration, in one transaction."""
+        """Write the end of this incarnation and end its registration, in one transaction."""
         if self._connection is not Connection.CONNECTED:
             return False
         mine = self.identity

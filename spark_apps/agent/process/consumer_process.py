@@ -1,6 +1,6 @@
-"""A consumer as a process, whatever it does with the records: session, incarnation, status interface, agent, leave.
+"""A consumer as a process, for any kind of sink: session, incarnation, status interface, agent, leave.
 
-Real threads and real time begin here. Both kinds of consumer use it: Spark applications and plain clients.
+Real threads and real time begin here. Spark applications and plain clients both use this module.
 """
 
 import logging
@@ -46,12 +46,11 @@ log = logging.getLogger(__name__)
 class ConsumerSettings:
     """One consumer of a site.
 
-    `topics`: the names or regular expressions it wants, empty = any; `host`, `port`: where its interface listens
-    (its token and its certificate are the site's); `run_folder`: where its launcher looks for the incarnation, empty = nowhere.
-    `start_timeout_s`: how long a start waits for ZooKeeper.
-    `measure_bytes`: whether it looks at a few records of each partition now and then, so that plans can go by bytes.
-    `advertised`: the address that others ask, if it is not the one that is bound; `direct` False = it is a proxy's;
-    `own_name`: this host in the bound address, if others know it by another name.
+    `topics`: wanted names or regular expressions, empty = any; `host`, `port`: listening address of the interface
+    (token and certificate are the site's); `run_folder`: where the launcher looks for the incarnation, empty = nowhere.
+    `start_timeout_s`: how long a start waits for ZooKeeper. `measure_bytes`: sample a few records of each partition
+    from time to time, for plans by bytes. `advertised`: the address for other hosts, if not the bound address; `direct`
+    False = a proxy's address; `own_name`: this host in the bound address, if known to others by another name.
     """
 
     site: Settings
@@ -91,8 +90,8 @@ class LeaveRequests:
         self._leave: Callable[[float | None], None] | None = None
 
     def ask(self, within_s: float | None) -> None:
-        """Leave within that time, `None` = within the one that is set."""
-        self._asked.append(within_s)  # first, so that `hand_to` finds what does not find `_leave` here
+        """Leave within `within_s` seconds; `None` = the default limit."""
+        self._asked.append(within_s)  # first, so that `hand_to` finds a request that finds no `_leave` here
         if self._leave is not None:
             self._leave(within_s)
 
@@ -102,7 +101,7 @@ class LeaveRequests:
         return bool(self._asked)
 
     def hand_to(self, leave: Callable[[float | None], None]) -> None:
-        """Call `leave` from now on, and for earlier requests; it may get one twice."""
+        """Call `leave` from now on, and for earlier requests, possibly twice for the same request."""
         self._leave = leave
         for within_s in tuple(self._asked):
             leave(within_s)
@@ -129,11 +128,11 @@ class Process:
         self._wake.set()
 
     def wants(self, topics: tuple[str, ...]) -> None:
-        """Register for these topics; none = any. Before `run`."""
+        """Register for these topics; empty = any. Call before `run`."""
         self.settings = replace(self.settings, topics=topics)
 
     def works_in(self, spark_ui: str, application_id: str) -> None:
-        """Register with this Spark UI (empty = there is none) and Spark application. Before `run`."""
+        """Register with this Spark UI (empty = no UI) and Spark application. Call before `run`."""
         self._spark_ui, self._application_id = spark_ui, application_id
 
     def connect(self, node: TopicNode) -> GroupOffsets:
@@ -155,11 +154,11 @@ class Process:
 
     @property
     def leaving(self) -> bool:
-        """Whether it was asked to leave."""
+        """Return whether a leave was requested."""
         return self._requests.any
 
     def run(self, topics: Topics) -> int:
-        """Serve until the consumer has left: 0 after a clean leave, 1 when it had to leave; raises `IdInUse`."""
+        """Serve until the consumer has left: 0 after a clean leave, 1 after a forced leave; raises `IdInUse`."""
         interface = Interface()
         settings = self.settings
         site = settings.site
@@ -191,7 +190,7 @@ class Process:
             server.close()
 
     def _say_leaving(self, reason: str) -> None:
-        """Tell the launcher that this process is to end: it ends what does not."""
+        """Tell the launcher that this process should end, so that the launcher ends a stuck process."""
         if not self.settings.run_folder or self._said == reason:
             return
         self._said = reason
@@ -202,7 +201,7 @@ class Process:
 
     @contextmanager
     def _status(self, agent: Agent) -> Iterator[Callable[[], ConsumerStatus]]:
-        """What the interface says of the agent, with samples of its records if that is wanted."""
+        """Yield the agent's status, with record samples if wanted."""
         if not self.settings.measure_bytes:
             yield agent.status
             return
@@ -243,7 +242,7 @@ class Process:
 
 
 def _session(settings: ConsumerSettings) -> AbstractContextManager[ConsumerSession]:
-    """Connect to ZooKeeper; while it is down nothing is known to be owned: wait, and say so."""
+    """Connect to ZooKeeper. While ZooKeeper is down, no ownership is known: wait, and log the outage."""
     until = time.monotonic() + settings.start_timeout_s
     while True:
         ending = ExitStack()
@@ -281,7 +280,7 @@ def open_process(settings: ConsumerSettings) -> Iterator[Process]:
 
 @contextmanager
 def leave_on_signals(leave: Callable[[float | None], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT ask for a clean leave, the second one for a quick one; main thread only."""
+    """Leave cleanly on the first SIGTERM or SIGINT, at once on the second; main thread only."""
     seen: list[int] = []
 
     def asked(number: int) -> None:

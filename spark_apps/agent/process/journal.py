@@ -1,4 +1,4 @@
-"""Writes into the log what is new at a consumer: what it reports, and which partitions it has taken up and given away."""
+"""Logs changes at a consumer: new reports, and partitions taken up or given away."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a consumer says of one topic, or of itself: its reports, what it holds, and the epoch that it acts on."""
+    """One topic, or the consumer itself: reports, held partitions, and the epoch in force."""
 
     reports: tuple[str, ...] = ()
     held: frozenset[int] = frozenset()
@@ -21,7 +21,7 @@ class Standing:
 
 
 class Journal:
-    """`standing`: topic → how it stands; an empty name = the consumer itself. For one thread, except `epoch_of`."""
+    """`standing`: topic → its facts; an empty name = the consumer itself. For one thread, except `epoch_of`."""
 
     def __init__(self, standing: Callable[[], Mapping[str, Standing]]) -> None:
         self._standing = standing
@@ -29,11 +29,11 @@ class Journal:
         self._at = 0.0
 
     def epoch_of(self, topic: str) -> int:
-        """The epoch that was acted on at the last look; 0 = none."""
+        """Return the topic's epoch at the last look; 0 = none."""
         return self._known.get(topic, Standing()).epoch
 
     def look(self, now: float) -> None:
-        """Say what is new, at most every `EVERY_S` by this clock."""
+        """Log changes, at most every `EVERY_S` by this clock."""
         if now < self._at:
             return
         self._at = now + EVERY_S

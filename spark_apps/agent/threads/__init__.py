@@ -1,1 +1,1 @@
-"""The threads of a topic, and the hooks of a site that run in them."""
+"""The threads of a topic, and the site's hooks in these threads."""

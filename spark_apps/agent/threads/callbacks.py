@@ -1,4 +1,4 @@
-"""Calls the application's listener and interceptors, in a thread of their own for each topic.
+"""Calls the application's listener and interceptors, in a separate thread for each topic.
 
 A slow call delays only the start or the release of its own partitions: no fetch, and no commit of another partition.
 """
@@ -23,7 +23,10 @@ Edit = Callable[[Callable[[TopicOwnership], Any]], Any]
 
 
 class Callbacks:
-    """The calls for one ownership, one at a time; `turn` is the ownership's lock, `edit` changes the ownership under it."""
+    """The calls for one ownership, one at a time.
+
+    `turn` is the ownership's lock, `edit` changes the ownership under the lock.
+    """
 
     def __init__(self, ownership: TopicOwnership, hooks: Hooks, turn: threading.Condition, edit: Edit) -> None:
         self._ownership = ownership
@@ -45,7 +48,7 @@ class Callbacks:
             self._turn.notify_all()
 
     def close(self) -> None:
-        """Make the calls that are due, and end."""
+        """Make the due calls, then end."""
         with self._turn:
             self._closed = True
             self._turn.notify_all()
@@ -54,7 +57,7 @@ class Callbacks:
     def _run(self) -> None:
         while True:
             with self._turn:
-                # Not by `edit`, which wakes all threads of the topic: they would wake this one again.
+                # Not by `edit`, which wakes all threads of the topic, including this thread.
                 telling = self._ownership.listening.telling() if self._hooks.listener is not None else None
                 offsets = self._commits.popleft() if telling is None and self._commits else None
                 if telling is None and offsets is None:
@@ -78,7 +81,8 @@ class Callbacks:
                     listener.on_partitions_revoked(self._topic, telling.offsets)
                 case Happening.LOST:
                     listener.on_partitions_lost(self._topic, telling.offsets)
-        except BaseException as error:  # the edge of a user's function: a partition is not kept from anybody by it
+        # the edge of a user's function: an error must not keep a partition from other consumers
+        except BaseException as error:
             log.exception("on_partitions_%s of topic %s failed", telling.happening, self._topic)
             problem = f"on_partitions_{telling.happening} failed: {type(error).__name__}: {error}"
         self._edit(lambda ownership: self._answer(ownership, telling, wanted, problem))

@@ -1,7 +1,7 @@
-"""One topic's ownership in a process with threads: a lock, a worker that talks to Kafka, and the answers to the reader.
+"""One topic's ownership in a process with threads: a lock, a worker for requests to Kafka, and answers to the reader.
 
-The topic's own worker makes the requests to Kafka, outside the lock: a broker that does not answer delays neither the
-status, nor ZooKeeper, nor another topic.
+The topic's own worker makes the requests to Kafka, outside the lock: a silent broker delays neither the status, nor
+ZooKeeper, nor another topic.
 """
 
 import logging
@@ -39,8 +39,9 @@ Connect = Callable[[TopicNode], GroupOffsets]
 class TopicRunner:
     """Implements `agent_socket.Planner`. `changed` is called, without the lock, when a release has been posted.
 
-    `node` says which group, and how records are fetched; its assignments count when the agent hands it to the ownership.
-    `brokers`: this consumer's own, not the node's: others can write the node, and our login would go to them.
+    `node` gives the group and the fetch settings; its assignments count when the agent hands the node to the ownership.
+    `brokers`: from this consumer's settings, not from the node: another account can write the node, and would get our
+    login.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class TopicRunner:
         self._thread.start()
 
     def agree(self, delivery: Delivery, sink: TransactionalSink | None = None, hooks: Hooks | None = None) -> None:
-        """Before anything is granted: how the topic is delivered, and which hooks are called."""
+        """Set the topic's delivery and hooks, before any grant."""
         former, self._sink = self._sink, sink
-        if former is not None and former is not sink:  # a query that starts again agrees again
+        if former is not None and former is not sink:  # a restarted query agrees again
             _close(former)
         if self._callbacks is not None:
             self._callbacks.close()
@@ -90,7 +91,7 @@ class TopicRunner:
         self.edit(lambda ownership: ownership.agree(terms))
 
     def confirmed(self) -> frozenset[int]:
-        """Wait until the batch may be delivered; returns the partitions that must not be. They are withdrawn."""
+        """Wait until the batch may be delivered; withdraw and return the partitions that must not be delivered."""
         gone = frozenset[int]()
         with self._turn:
             while True:
@@ -114,7 +115,7 @@ class TopicRunner:
         return result
 
     def see(self, look: Callable[[TopicOwnership], V]) -> V:
-        """Read the ownership without a change; wakes nobody."""
+        """Read the ownership without a change; wakes no thread."""
         with self._turn:
             return look(self.ownership)
 
@@ -158,7 +159,7 @@ class TopicRunner:
                 self._callbacks.committed(taken)
 
     def _follows_group(self) -> bool:
-        """Whether Kafka is asked in another group from now on: the accepted node has one, and nothing is held any more."""
+        """Return whether requests to Kafka now use another group: the accepted node has it, and nothing is held."""
         accepted = self.ownership.holdings.accepted
         if accepted is None or accepted.group_id == self.group or self.ownership.holdings.held:
             return False
@@ -171,7 +172,7 @@ class TopicRunner:
     def _perform(self, offsets: GroupOffsets, work: Work) -> Result:
         try:
             return perform(offsets, self.topic, work, self._sink)
-        except Exception as error:  # the edge to the clients: a request without an answer would be the topic's last one
+        except Exception as error:  # the edge to the clients: an unanswered request would block the topic for ever
             log.exception("topic %s: a request to Kafka failed in an unexpected way", self.topic)
             return Failed(f"a request to Kafka failed in an unexpected way ({type(error).__name__}: {error})")
 
@@ -191,8 +192,8 @@ class TopicRunner:
         return self._offsets
 
     def _warm_up(self, offsets: GroupOffsets) -> None:
-        """A client's first requests find the brokers and the group's coordinator: let no partition wait for that."""
-        with suppress(CoordinatorError):  # the first real request reports it
+        """Connect ahead: a client's first requests find the brokers and the coordinator, and no partition should wait."""
+        with suppress(CoordinatorError):  # the first real request reports the error
             offsets.topic_id(self.topic)
             offsets.committed(self.topic, (0,))
 
@@ -212,7 +213,7 @@ class TopicRunner:
         return Attached(kafka, fails)
 
     def _read_as(self, kafka: Mapping[str, str]) -> None:
-        """The log's ends are those that the executors reach: committed reads end before an open transaction."""
+        """Read the log's ends as the executors do: with committed reads the end lies before an open transaction."""
         level = kafka.get(ISOLATION)
         if level is not None and level != self._node.properties.get(ISOLATION):
             self._node = replace(self._node, properties={**self._node.properties, ISOLATION: level})
@@ -255,7 +256,7 @@ class TopicRunner:
 
     @property
     def over(self) -> bool:
-        """Whether the query was to read what was there, and has."""
+        """Return whether the query was limited to existing records, and has read all of them."""
         return self.ownership.batches.until_goal and self.ownership.batches.caught_up
 
     def detach(self, reader: str) -> None:

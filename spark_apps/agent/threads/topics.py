@@ -1,4 +1,4 @@
-"""What the agent needs of the consumer that runs the topics and their queries."""
+"""The agent's interface to the consumer that runs the topics and their queries."""
 
 from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
@@ -10,25 +10,25 @@ V = TypeVar("V")
 
 
 class Topics(Protocol):
-    """The ownership of each topic; `edit` runs one change at a time for each."""
+    """The ownership of each topic; `edit` runs one change of a topic at a time."""
 
     def names(self) -> Collection[str]:
-        """The topics that are known here."""
+        """Return the known topics."""
 
     def appeared(self, topic: str, node: TopicNode) -> str:
-        """ZooKeeper has a topic that is not known here: start it. Returns why not, in a sentence, or an empty text.
+        """Start a new topic of ZooKeeper. Return a sentence if it cannot start, else an empty text.
 
-        What the node assigns is handed over by the caller, if it is to be acted on.
+        The caller hands over the node's assignments, if they are in force.
         """
 
     def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
         """Read or change the ownership of `topic`."""
 
     def failure(self) -> str:
-        """Why the consumer can no longer do its work (a query has ended), or an empty text."""
+        """Return why the consumer can no longer work (a query has ended), or an empty text."""
 
     def trouble(self) -> str:
         """Why nothing can be read at present, although nothing has ended; or an empty text."""
 
     def halt(self) -> None:
-        """Stop all queries and wait for their tasks; every topic is told that its query has ended."""
+        """Stop all queries and wait for their tasks; tell every topic that its query has ended."""

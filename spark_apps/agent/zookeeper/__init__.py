@@ -1,1 +1,1 @@
-"""What a consumer reads from ZooKeeper, and how it is woken."""
+"""A consumer's reads from ZooKeeper, and its watches."""

@@ -1,8 +1,8 @@
-"""What the consumer reads in ZooKeeper and hands to each topic's ownership, and the releases that it writes.
+"""Reads ZooKeeper for each topic's ownership, and writes the releases.
 
-Level-triggered: a watch says which node to read at once, and each poll reads every node, those of large topics less often. A
-node that has vanished or cannot be read is reported and changes nothing. All reads and writes belong to one session; a new
-session begins with a registration.
+Level-triggered: a fired watch leads to a read at once, and each poll reads every node, large topics' nodes less often.
+A vanished or unreadable node is reported and changes nothing. All reads and writes belong to one session; a new session
+begins with a registration.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,13 +23,16 @@ from spark_apps.agent.zookeeper.watches import Watches
 MAX_RELEASES_AT_ONCE = 500
 LEARNT_AT_ONCE = 200
 REFUSED_S = 10.0
-"""So long after a refused write of a release it is tried again: each refused one costs a request of its own."""
+"""Seconds between a refused write of a release and the retry: each refused release costs a separate request."""
 POLLED_BYTES_S, MAX_POLL_S = 1_000.0, 30.0
-"""So much do polls read of one topic's node, and so seldom: all consumers read all of it. Its watch tells of each write."""
+"""Limits of the polls of a topic's node, since all consumers read the whole node.
+
+Bytes per second, and the longest pause in seconds. The node's watch reports each write.
+"""
 
 
 def poll_after_s(data: bytes) -> float:
-    """How long after a read of a topic's node a poll reads it again."""
+    """Return the seconds between two polls of a topic's node."""
     return min(MAX_POLL_S, len(data) / POLLED_BYTES_S)
 
 
@@ -44,14 +47,14 @@ class SessionChanged(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A partition's node as last read or written in this session: its version, the epoch of its release (0 = none)."""
+    """A partition's node as last read or written in this session: version, and epoch of its release (0 = none)."""
 
     version: int
     epoch: int
 
 
 class View:
-    """One consumer's view of its cluster, in the session that `begin` names."""
+    """One consumer's view of its cluster, in the session of the last `begin`."""
 
     def __init__(
         self,
@@ -77,11 +80,11 @@ class View:
         self._watches = Watches(wake)
         self._session = 0
         self._names: tuple[str, ...] = ()
-        self._known: dict[str, dict[int, _Known]] = {}  # by topic, for its generation only
+        self._known: dict[str, dict[int, _Known]] = {}  # by topic, for the present generation only
         self._generations: dict[str, str] = {}
         self._poll_at: dict[str, float] = {}  # by topic
         self._refused_until: dict[str, float] = {}  # by path of a partition's node
-        self._troubles: dict[str, set[int]] = {}  # by topic: the partitions whose nodes are reported
+        self._troubles: dict[str, set[int]] = {}  # topic → partitions with reported nodes
 
     def begin(self, session: int) -> None:
         """We have registered in this session: reads of an earlier session do not count."""
@@ -106,10 +109,10 @@ class View:
                     self._topics.appeared(topic, seen)
 
     def read(self, polling: bool) -> None:
-        """Read what has changed, or everything; raises `StoreUnavailable`, or `SessionChanged`."""
+        """Read changed nodes, or all nodes; raises `StoreUnavailable`, or `SessionChanged`."""
         self._read_directive(polling)
         self._read_names(polling)
-        for topic in dict.fromkeys((*self._names, *self._topics.names())):  # a known one's node may have vanished
+        for topic in dict.fromkeys((*self._names, *self._topics.names())):  # a known topic's node may have vanished
             self._read_topic(topic, polling)
         for topic in self._topics.names():
             self._read_releases(topic, polling)
@@ -117,7 +120,7 @@ class View:
                 self._learn(topic)
 
     def look_again(self, topic: str) -> None:
-        """From any thread: the next step reads the topic's node, however large it is."""
+        """Make the next step read the topic's node, regardless of its size; callable from any thread."""
         self._watches.fire(self._paths.topic(topic))
 
     # Reading ---------------------------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ class View:
 
     @contextmanager
     def _arming(self, paths: Sequence[str]) -> Iterator[None]:
-        """Around a read that arms watches: disarms them if it fails, and checks that the session is ours."""
+        """Guard a read that arms watches: disarm them on failure, and check that the session is ours."""
         try:
             yield
         except Unavailable:
@@ -162,7 +165,7 @@ class View:
         before, was_isolated = self.directive, self.isolated
         self.directive = found
         isolated = self.isolated
-        # A readmission raises the version: without that, ZooKeeper was lost or restored.
+        # A readmission raises the version: an unchanged version means that ZooKeeper was lost or restored.
         lost = was_isolated and not isolated and (node is None or found.version <= before.version)
         for topic in self._topics.names():
             if lost:
@@ -191,7 +194,7 @@ class View:
             raise
         self._same_session()
         gone = {*self._names} - {*names} - {*self._topics.names()}
-        for topic in gone:  # it was never ours, and its node is no longer there to be read
+        for topic in gone:  # the topic was never ours, and its node is gone
             self._reports.clear(self._paths.topic(topic))
         self._names = tuple(name for name in names if is_topic(name))
         strange = sorted(set(names) - set(self._names))
@@ -211,10 +214,11 @@ class View:
         if unwritten and not known:
             return  # the topic is not planned yet
         try:
-            # An empty text is no JSON: a node that has vanished is one that cannot be read.
+            # An empty text is no JSON: a vanished node counts as unreadable.
             seen = decode_node(path, node.data if node is not None else b"")
         except Malformed as error:
-            # An unwritten node of a known topic: it was added again after ZooKeeper was lost, and is not planned yet.
+            # An unwritten node of a known topic: the topic was added again after ZooKeeper was lost, and is not planned
+            # yet.
             sentence = f"{path} has vanished; held as it is" if node is None or unwritten else str(error)
             if known:
                 self._topics.edit(topic, lambda ownership: ownership.grants.on_unreadable(sentence))
@@ -226,7 +230,7 @@ class View:
             wanted = self._wanted(topic) and not seen.removed
             if not wanted and seen.incarnations.get(mine.consumer) != mine.incarnation:
                 self._reports.clear(path)
-                return  # it is not planned to us
+                return  # the topic is not planned to us
             refusal = self._topics.appeared(topic, seen)
             if refusal:
                 self._reports.add(path, refusal)
@@ -242,7 +246,7 @@ class View:
     def _read_releases(self, topic: str, polling: bool) -> None:
         """Read all new releases together, so that their starts are committed together.
 
-        A giver writes its releases at once: when the watch of one has fired, the others are there too. A partition that is
+        A giver writes its releases at once: when the watch of one release has fired, the others exist too. A partition
         still awaited afterwards gets a new watch.
         """
         awaited = self._topics.edit(topic, lambda ownership: ownership.grants.awaited())
@@ -254,7 +258,7 @@ class View:
         self._hand_over(topic, due, self._watches.arm)
 
     def _forget(self, topic: str, awaited: Collection[int]) -> None:
-        """End the reports about nodes of partitions that are no longer awaited, owned or to be released."""
+        """End reports about nodes of partitions that are no longer awaited, owned or to be released."""
         if not self._troubles.get(topic):
             return
         owed = self._topics.edit(topic, lambda ownership: {*ownership.releasing.outbox, *ownership.holdings.held})
@@ -268,7 +272,7 @@ class View:
         self._troubles.setdefault(topic, set()).add(partition)
 
     def _hand_over(self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None]) -> None:
-        """Read these partitions' nodes, each with this watcher for its path, and hand the releases to the ownership."""
+        """Read these partitions' nodes, each with the watcher of its path, and hand the releases to the ownership."""
         read = self._read_nodes(topic, partitions, watcher)
         releases = {p: release for p, release in read.items() if release is not None}
         if releases:
@@ -277,7 +281,7 @@ class View:
     def _read_nodes(
         self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None] = lambda _: None
     ) -> dict[int, Release | None]:
-        """The release on each of these partitions' nodes; what cannot be read is reported and left out."""
+        """Return the release on each partition's node; report and leave out unreadable nodes."""
         if not partitions:
             return {}
         paths = [self._paths.partition(topic, p) for p in partitions]
@@ -287,7 +291,8 @@ class View:
         for partition, path, node in zip(partitions, paths, nodes, strict=True):
             known.pop(partition, None)
             if node is None:
-                # ZooKeeper was lost. Only the coordinator makes these nodes: the topic, added again, may have fewer.
+                # ZooKeeper was lost. Only the coordinator makes these nodes: the re-added topic may have fewer
+                # partitions.
                 self._trouble(topic, partition, f"{path} has vanished; the release waits for it")
                 continue
             try:
@@ -300,7 +305,7 @@ class View:
         return found
 
     def _learn(self, topic: str) -> None:
-        """Read the nodes of what is owned, some at each poll: a release is then written without a read before it."""
+        """Read the nodes of owned partitions, some at each poll: a release then needs no read before its write."""
         known = self._known.get(topic, {})
         new = [p for p in self._topics.edit(topic, lambda ownership: ownership.holdings.ready()) if p not in known]
         self._read_nodes(topic, new[:LEARNT_AT_ONCE])
@@ -308,7 +313,7 @@ class View:
     # Releasing -------------------------------------------------------------------------------------------------------
 
     def write_releases(self) -> None:
-        """Write what is posted, each by compare-and-set: an older release never replaces a newer one."""
+        """Write the posted releases by compare-and-set: an older release never replaces a newer release."""
         for topic in self._topics.names():
             posted = self._topics.edit(topic, lambda ownership: ownership.releasing.timed())
             partitions = sorted(posted)
@@ -321,11 +326,11 @@ class View:
         try:
             self._zk.transact(list(operations.values()))
         except LookAgain:
-            self._read_nodes(topic, list(operations))  # somebody wrote one of them: try again at once
+            self._read_nodes(topic, list(operations))  # another writer changed a node: retry at once
             self._wake()
             return
         except NoAccess as error:
-            if len(operations) > 1:  # one of them is refused: it keeps no other
+            if len(operations) > 1:  # a release is refused: write each release alone
                 for partition in operations:
                     self._write(topic, {partition: releases[partition]})
                 return
@@ -340,7 +345,7 @@ class View:
             self._written(topic, partition, releases[partition])
 
     def _operations(self, topic: str, releases: Mapping[int, Release]) -> dict[int, Operation]:
-        """The writes of those that are not on their nodes yet and were not refused a moment ago."""
+        """Return the writes for releases that are neither written nor recently refused."""
         known, now = self._known.setdefault(topic, {}), self._clock.monotonic()
         self._read_nodes(topic, [p for p, r in releases.items() if p not in known or known[p].epoch >= r.epoch])
         operations: dict[int, Operation] = {}
@@ -349,7 +354,7 @@ class View:
             if node is None:
                 continue  # vanished, or not readable
             if node.epoch >= release.epoch:
-                self._written(topic, partition, release)  # it is there already, or a newer one is
+                self._written(topic, partition, release)  # this release, or a newer release, is there already
             elif now >= self._refused_until.get(path, now):
                 operations[partition] = SetData(path, encode_release(release), node.version)
         return operations

@@ -1,4 +1,4 @@
-"""One-shot watches: a node whose watch has fired is read at once, every other node at each poll.
+"""One-shot watches: a node with a fired watch is read at once, every other node at each poll.
 
 A callback only notes the path and wakes the agent's thread; it never reads and never blocks.
 """
@@ -10,7 +10,7 @@ from coordinator_tasks.core.ports import Watcher
 
 
 class Watches:
-    """Which paths are armed, and which are to be read again."""
+    """The armed paths, and the paths to read again."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -20,13 +20,13 @@ class Watches:
         self._life = 0
 
     def renew(self) -> None:
-        """A new session: no watch of the old one counts."""
+        """Begin a new session: watches of the old session no longer count."""
         self._life += 1
         self._armed.clear()
         self._dirty.clear()
 
     def arm(self, path: str) -> Watcher | None:
-        """The watcher to read `path` with, or `None` if one is armed already."""
+        """Return the watcher for a read of `path`, or `None` if armed already."""
         if path in self._armed:
             return None
         self._armed.add(path)
@@ -34,19 +34,19 @@ class Watches:
         return lambda: self.fire(path, life)
 
     def fire(self, path: str, life: int | None = None) -> None:
-        """From any thread: `path` is to be read at once, unless that is for a session before the present one."""
+        """Schedule a read of `path`, unless `life` is an earlier session; callable from any thread."""
         self._fired.put((self._life if life is None else life, path))
         self._wake()
 
     def disarm(self, path: str) -> None:
-        """The read that was to arm it has failed."""
+        """The read that should arm the watch has failed."""
         self._armed.discard(path)
 
     def is_armed(self, path: str) -> bool:
         return path in self._armed
 
     def take(self, path: str) -> bool:
-        """Whether `path` has fired since it was last taken."""
+        """Return whether `path` has fired since the last take."""
         while not self._fired.empty():
             life, fired = self._fired.get()
             if life == self._life:
