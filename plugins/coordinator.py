@@ -1,4 +1,4 @@
-"""Registers the coordinator with an Airflow that has this folder as its plugins folder."""
+"""Registers the coordinator with an Airflow whose plugins folder is this folder."""
 
 from coordinator_ui.plugin import CoordinatorPlugin
 

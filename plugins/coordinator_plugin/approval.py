@@ -1,6 +1,6 @@
-"""The question whether a plan that exceeds the site's budget is done, as Airflow's own approval, and its answer.
+"""The approval of a plan that exceeds the site's budget, as Airflow's own approval, and the answer.
 
-The text has names and figures of consumers and topics in a code block, in which Markdown makes no link and no image.
+The text has names and figures of consumers and topics in a code block, where Markdown makes no links or images.
 """
 
 from collections.abc import Mapping
@@ -41,9 +41,9 @@ withdrawn. *Reject* leaves everything where it is until something changes. Parti
 
 
 class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
-    """Asks for the approval of the run's plan (`topic`, `digest`); only the site's approvers may answer, if it names any.
+    """Asks for the approval of the run's plan (`topic`, `digest`); only the site's approvers may answer, if configured.
 
-    The triggerer withdraws the question when another plan waits, or none.
+    The triggerer withdraws the question when the plan no longer waits.
     """
 
     operator_extra_links = (ClusterPageLink(),)
@@ -57,7 +57,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        """Ask with the present preview; ask nobody if no such plan waits."""
+        """Ask with the present preview; skip if the plan no longer waits."""
         topic, digest = _plan(context)
         with self.coordinator() as coordinator:
             self.ask(coordinator, topic, digest)
@@ -66,7 +66,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         self.wait(context)
 
     def wait(self, context: Context) -> NoReturn:
-        """Wait for the answer, which Airflow keeps, in the triggerer."""
+        """Wait in the triggerer for the answer, which Airflow keeps."""
         topic, digest = _plan(context)
         trigger = QuestionTrigger(
             cluster=self.cluster,
@@ -82,7 +82,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         self.defer(trigger=trigger, method_name="execute_complete")
 
     def ask(self, c: Coordinator, topic: str, digest: str) -> None:
-        """Make the question: its text, and who may answer it. Skips the task if exactly this plan does not wait."""
+        """Build the question: its text, and the persons who may answer. Skips the task unless exactly this plan waits."""
         found = plans_to_approve.waiting(c, [topic]).get(topic)
         if found is None or found.digest != digest or found.answered:
             raise AirflowSkipException(f"the plan {digest} of {topic} does not wait for an answer: nobody is asked")
@@ -97,9 +97,12 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         self.assigned_users = [{"id": one, "name": one} for one in c.budget.approvers] or None
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Write a person's answer; the default after a time-out is none. An approval wakes `rebalance`, which does the plan.
+        """Write a person's answer; the default after a time-out counts as no answer.
 
-        The answer comes from Airflow's record of the question, which only this task may read, and not from an XCom, which others may write.
+        An approval wakes `rebalance`, which runs the plan.
+
+        The answer comes from Airflow's record of the question, readable by this task only, not from an XCom, which
+        other tasks may write.
         """
         granted = event.get("chosen_options") == [self.APPROVE]
         if granted or (event.get("chosen_options") == [self.REJECT] and _person(event)):
@@ -129,12 +132,12 @@ def _plan(context: Context) -> tuple[str, str]:
 
 
 def _person(answer: Mapping[str, Any]) -> dict[str, str]:
-    """Airflow's user who has answered: `id` and `name`; empty = nobody, it was the default."""
+    """Return the answering user of Airflow: `id` and `name`; empty = the default answer."""
     return dict(answer.get("responded_by_user") or {})
 
 
 def _block(lines: tuple[str, ...]) -> str:
-    """Each line as code in an item of its own: Airflow shows the lines of one block of code behind each other."""
+    """Return each line as code in a separate list item: Airflow joins the lines of a code block."""
     shown = [*lines[:SHOWN_LINES]]
     shown += [f"and {len(lines) - SHOWN_LINES} more lines; `preview` shows all"] if len(lines) > SHOWN_LINES else []
     return "\n".join(f"-     {one_line(line)}" for line in shown or ["nothing any more"])

@@ -46,7 +46,7 @@ class UntemplatedOperator(BaseOperator):
 
 
 class ClusterOperator(UntemplatedOperator):
-    """A task for one cluster; `cluster` empty = the default one."""
+    """A task for one cluster; `cluster` empty = the default cluster."""
 
     def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -54,14 +54,14 @@ class ClusterOperator(UntemplatedOperator):
 
     @contextmanager
     def coordinator(self) -> Iterator[Coordinator]:
-        """The cluster's coordinator; its errors end the task with one line."""
+        """Yield the cluster's coordinator; its errors end the task with one line."""
         opened = CoordinatorHook(self.cluster).open()
         with one_line_errors(), opened as coordinator, about(cluster=coordinator.paths.cluster):
             yield coordinator
 
 
 class TriggeredRunLink(BaseOperatorLink):
-    """The link from a task to the run that it has started; empty without a run."""
+    """The link from a task to its triggered run; empty without a run."""
 
     name = "Triggered DAG"
 
@@ -93,7 +93,7 @@ class TriggerRunOperator(UntemplatedOperator):
         self.run_after: datetime | None = None
 
     def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
-        """Ask for the run, which ends the task: skipped if the run exists, or if this Airflow starts none for later."""
+        """Request the run, which ends the task: skipped if the run exists, or if this Airflow cannot delay a run."""
         if self.run_after is not None and not CAN_RUN_LATER:
             raise AirflowSkipException("this Airflow starts no run for later: reconcile continues within a minute")
         later: dict[str, Any] = {"run_after": self.run_after} if CAN_RUN_LATER else {}
@@ -113,12 +113,12 @@ class TriggerRunOperator(UntemplatedOperator):
 
 
 class PassingError(AirflowException):
-    """An error that ends by itself, such as a ZooKeeper that does not answer: another try may do it."""
+    """A passing error, such as a ZooKeeper without an answer: a retry may succeed."""
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Raise errors as sentences: an error that a retry cannot mend fails the task at once, another one is retried."""
+    """Raise errors as sentences: a permanent error fails the task at once, any other error is retried."""
     try:
         yield
     except (Refused, Malformed) as error:
@@ -128,7 +128,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def actor_of(context: Context) -> Actor:
-    """Who runs this: dag, run, task and try, and the person who asked for the run."""
+    """Return the actor: dag, run, task and try, and the person who requested the run."""
     ti = context["ti"]
     return Actor(
         kind="airflow",

@@ -12,20 +12,20 @@ from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.service.coordinator import Coordinator
 
 Seen: TypeAlias = dict[str, dict[str, int]]
-"""Kind of thing → its name → a number that changes with it."""
+"""Kind of thing → name → a number that changes with the thing."""
 
 
 class Scope(StrEnum):
     """The nodes to watch."""
 
     TOPICS = "topics"  # members, directives, leaves, topics' configuration and partitions, lost states: for `rebalance`
-    FLEET = "fleet"  # the fleets, and members that went away: for `consumers`
+    FLEET = "fleet"  # the fleets, and lost members: for `consumers`
 
 
 def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
-    """The present numbers; `watcher` is called once at the next change of any of them. Raises the `Unavailable` errors.
+    """Return the present numbers; `watcher` is called once at their next change. Raises the `Unavailable` errors.
 
-    A node that this account may not read is left out: who works on it names it.
+    A node that this account may not read is left out: the tasks that need the node report it.
     """
     c.discovery.watch(watcher)
     members = {name: int(member.registered_at * 1000) for name, member in c.discovery.members().items()}
@@ -43,10 +43,10 @@ def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
 
 
 def differences(before: Seen, now: Seen) -> list[str]:
-    """One sentence for each difference that needs a run; an empty `before` (the first read) always needs one."""
+    """Return a sentence for each difference that needs a run; an empty `before` (the first read) always needs a run."""
     if not before:
         return ["first look"]
-    # Our own plans create states, and a member that joins changes nothing for its fleet: only a loss counts there.
+    # Our own plans create states, and a new member changes nothing for its fleet: only a loss counts there.
     lost_only = {"state of", "member"} if "fleet" in now else {"state of"}
     return [
         line
@@ -79,7 +79,7 @@ def _children(c: Coordinator, folder: str, watcher: Watcher) -> Sequence[str]:
 
 
 def _modified(c: Coordinator, folder: str, watcher: Watcher) -> dict[str, int]:
-    """The folder's children with the transaction that changed each last; each is watched."""
+    """Return the folder's children with their last changing transaction; sets a watch on each child."""
     found: dict[str, int] = {}
     for name in _children(c, folder, watcher):
         with suppress(NoAccess):
@@ -89,7 +89,7 @@ def _modified(c: Coordinator, folder: str, watcher: Watcher) -> dict[str, int]:
 
 
 def _children_versions(c: Coordinator, topics: Sequence[str], watcher: Watcher) -> dict[str, int]:
-    """Topics with the version of their partition lists."""
+    """Return the topics with the version of their partition lists."""
     for topic in topics:
         _children(c, c.paths.topic(topic), watcher)
     nodes = find_many(c.zk, {topic: c.paths.topic(topic) for topic in topics}, {})

@@ -13,9 +13,9 @@ from coordinator_tasks.core.errors import Refused
 FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
 SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 - the name of a variable
 CONTENT_VARIABLE = "COORDINATOR_SETTINGS_SECRET"
-"""Copies of names in `spark_apps` and `coordinator_tasks.settings`: importing those makes tasks slower."""
+"""Copies of names in `spark_apps` and `coordinator_tasks.settings`: importing those modules makes tasks slower."""
 STATUS_PORT = 7070
-"""Of a driver in a pod, whose address is its own: docs/kubernetes/network-policies.yaml opens this port alone."""
+"""Port of a driver in a pod: docs/kubernetes/network-policies.yaml opens this port alone."""
 HOST, ADDRESS = "host", "address"
 """Words for a consumer's `--advertise`."""
 _TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
@@ -28,7 +28,10 @@ KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the
 
 
 def provider_problem(conn_id: str) -> str:
-    """The package that Airflow lacks for this Spark connection: without it, the Spark provider ends with a trace."""
+    """Return the package that Airflow lacks for this Spark connection.
+
+    Without it, the Spark provider ends with a trace.
+    """
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowException:  # Spark's provider then uses YARN
@@ -45,7 +48,7 @@ def provider_problem(conn_id: str) -> str:
 def _installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package above it
+    except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
@@ -60,9 +63,11 @@ def yarn_conf(kafka_file: str) -> dict[str, str]:
 
 
 def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Spark's settings on Kubernetes: driver and executors get their secrets by reference to the cluster's Secret.
+    """Return Spark's settings on Kubernetes.
 
-    `--files` would put them into an upload folder and give them mode 644 in the pod.
+    Driver and executors get their secrets by reference to the cluster's Secret.
+
+    `--files` would put the secrets into an upload folder and give them mode 644 in the pod.
     """
     secret = environ.get(KUBERNETES_SECRET_VARIABLE) or f"coordinator-{cluster}"
     kafka = f"{secret}:kafka.json"
@@ -76,7 +81,7 @@ def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> di
 
 
 def without_traces(said: str) -> str:
-    """The output of a JVM without its stack frames, which do not help an operator."""
+    """Return the output of a JVM without its stack frames, which do not help an operator."""
     return "\n".join(line for line in said.splitlines() if not line.lstrip().startswith(("at ", "... ")))
 
 
@@ -88,13 +93,13 @@ def cause(said: str) -> str:
 
 
 def tracking_url(said: str) -> str:
-    """YARN's page of the application, from the output of spark-submit; empty if it names none."""
+    """Return YARN's page of the application, from the output of spark-submit; empty if not named."""
     found = _TRACKING.search(said)
     return found[1] if found else ""
 
 
 def reachable(arguments: Sequence[str], *, on_kubernetes: bool, has_token: bool) -> list[str]:
-    """The arguments, with a status interface that the coordinator reaches from another host; raises `Refused` without a token."""
+    """Return the arguments, with a status interface that the coordinator can reach; raises `Refused` without a token."""
     given = list(arguments)
     if any(one.partition("=")[0] == "--listen" for one in given):
         return given

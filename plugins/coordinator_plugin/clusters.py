@@ -25,7 +25,7 @@ class Cluster:
     first: bool = True
 
     def dag_id(self, name: str) -> str:
-        """The id of one of the cluster's DAGs: `rebalance`, and `rebalance__NAME` for further clusters."""
+        """Return the id of a DAG of the cluster: `rebalance`, and `rebalance__NAME` for further clusters."""
         return dag_id(name if self.first else f"{name}__{self.name}")
 
 
@@ -40,7 +40,7 @@ def dag_id(name: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def begin_paused(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a new DAG is paused until somebody turns it on; raises `Refused`."""
+    """Return whether a new DAG starts paused; raises `Refused`."""
     found = option("dags_paused", environ).lower()
     if found not in ("true", "false"):
         raise Refused(f"{named('dags_paused')} is {found[:60]!r}; set it to true or false")
@@ -59,7 +59,7 @@ def clusters(environ: Mapping[str, str] = os.environ) -> tuple[Cluster, ...]:
 
 
 def cluster(name: str = "", environ: Mapping[str, str] = os.environ) -> Cluster:
-    """One cluster by its name (empty = the default); raises `Refused` for one that is not configured."""
+    """Return the cluster of this name (empty = the default); raises `Refused` for an unknown name."""
     found = clusters(environ)
     for one in found:
         if one.name == (name or found[0].name):

@@ -18,11 +18,11 @@ from coordinator_tasks.service.plan.transitions import Waiting, WaitReport
 
 MAX_WATCHED_TOPICS = 200
 PATIENCE_S = 2.0
-"""So long confirmed topics wait for the others; then the run continues without these."""
+"""Seconds that confirmed topics wait for the others; then the run continues without the unconfirmed topics."""
 
 
 class WaitKind(StrEnum):
-    """What is waited for."""
+    """The awaited confirmation."""
 
     CLOSED = "closed"
     STARTED = "started"
@@ -30,7 +30,7 @@ class WaitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Confirmations:
-    """The present confirmations. `others_ready`: something can be written in topics that need no such confirmation."""
+    """The present confirmations. `others_ready`: a write is due in topics that need no such confirmation."""
 
     report: WaitReport
     others_ready: bool = False
@@ -92,7 +92,10 @@ class Patience:
 
 @dataclass(slots=True)
 class ConfirmationWait:
-    """One wait for the confirmations of these topics (none = all); `say` logs the missing ones whenever they change."""
+    """A wait for the confirmations of these topics (empty = all).
+
+    `say` logs the missing confirmations whenever they change.
+    """
 
     kind: WaitKind
     topics: Sequence[str]
@@ -115,12 +118,12 @@ class ConfirmationWait:
 def confirmations(
     c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher | None = None
 ) -> Confirmations:
-    """The confirmations of these topics (none = all); `watcher` is called once when members or states change."""
+    """Return the confirmations of these topics (empty = all); `watcher` is called once when members or states change."""
     named = tuple(topics) or transitions.topics(c)
     if watcher is not None:
         c.discovery.watch(watcher)
         for topic in [topic for topic in named if is_topic(topic)][:MAX_WATCHED_TOPICS]:
-            with suppress(NoAccess):  # the look at the topic names it
+            with suppress(NoAccess):  # the look at the topic names the error
                 c.zk.find(c.paths.state(topic), watcher)
     report = (transitions.await_closed if kind is WaitKind.CLOSED else transitions.await_started)(c, named)
     if not report.pending:

@@ -24,7 +24,7 @@ class TestableHook(BaseHook):
         self.conn_id = conn_id
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the server accepts the connection, and a sentence about it."""
+        """Return whether the server accepts the connection, and a sentence."""
         try:
             return True, self.connect(self.get_connection(self.conn_id))
         except CoordinatorError as error:
@@ -36,7 +36,7 @@ class TestableHook(BaseHook):
 
 
 class ZooKeeperConnectionHook(TestableHook):
-    """Opens a session, and checks that the cluster's nodes are closed to others."""
+    """Opens a session, and checks that the cluster's nodes are closed to other accounts."""
 
     default_conn_name = "zookeeper_default"
     conn_type = ZOOKEEPER

@@ -16,7 +16,7 @@ from coordinator_plugin.watcher import ZooKeeperChangesTrigger
 from coordinator_tasks.service.actions.parameters import TOPIC
 
 POOL = option("launch_pool")
-"""Airflow never runs a task whose pool is missing. So the launches have their own pool only where the site creates it."""
+"""Airflow never runs a task whose pool is missing. So the launches have a separate pool only where the site creates it."""
 
 DEADLINE = timedelta(minutes=5)
 COMMON: Mapping[str, Any] = {
@@ -35,7 +35,7 @@ COMMON: Mapping[str, Any] = {
 def cluster_dag(
     cluster: Cluster, name: str, docs: str, params: Mapping[str, Param] | None = None, **options: Any
 ) -> DAG:
-    """A DAG of one cluster, with the common arguments of all of them."""
+    """Return a DAG of one cluster, with the common arguments."""
     return DAG(
         cluster.dag_id(name),
         **{**COMMON, "default_args": {**COMMON["default_args"], "on_failure_callback": notifiers(cluster)}},
@@ -47,7 +47,7 @@ def cluster_dag(
 
 
 def notifiers(cluster: Cluster) -> list[StuckTopicsNotifier]:
-    """The callbacks that notify the site; empty = only the log."""
+    """Return the callbacks that notify the site; empty = log only."""
     conn_id = option("notify_conn_id")
     return [StuckTopicsNotifier(cluster=cluster.name, http_conn_id=conn_id)] if conn_id else []
 
@@ -62,7 +62,7 @@ def deadline(cluster: Cluster) -> DeadlineAlert | None:
 
 
 def tags(*own: str) -> list[str]:
-    """A DAG's tags: ours, and those of the site."""
+    """Return a DAG's tags: ours, and the site's."""
     site = option("dag_tags").split(",")
     return ["coordinator", *own, *(tag.strip() for tag in site if tag.strip())]
 
@@ -79,13 +79,13 @@ def changes_of(cluster: Cluster, scope: Scope) -> Asset:
 
 
 def cluster_param(cluster: Cluster | None = None) -> Param:
-    """The cluster: fixed in a DAG of one cluster."""
+    """Return the cluster parameter, fixed in a DAG of one cluster."""
     names = [cluster.name] if cluster is not None else [one.name for one in clusters()]
     return Param(names[0], type="string", enum=names, title="Cluster", description="The cluster to act on.")
 
 
 def fleet_param() -> Param:
-    """One fleet, or all."""
+    """Return the fleet parameter: one fleet, or all."""
     description = "Launch for this one alone; empty = start a run for each fleet with missing consumers."
     return Param(
         "", type="string", pattern="^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$", title="Fleet", description=description
@@ -93,18 +93,18 @@ def fleet_param() -> Param:
 
 
 def topics_param() -> Param:
-    """Several topics, none = all."""
+    """Return the topics parameter; empty = all."""
     description = "One per line; none means all that are due."
     return Param([], type="array", items={"type": "string"}, title="Topics", description=description)
 
 
 def topic_param() -> Param:
-    """One topic."""
+    """Return the topic parameter."""
     return Param(**(TOPIC.form or {}))
 
 
 def blocker_param() -> Param:
-    """The consumer that holds a topic up, or none."""
+    """Return the parameter of the consumer that holds a topic up, or none."""
     pattern = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"
     return Param("", type="string", pattern=pattern, title="Consumer", description="None = partitions have no owner.")
 
@@ -116,7 +116,7 @@ def audit_param() -> Param:
 
 
 def digest_param() -> Param:
-    """A plan that waits for approval."""
+    """Return the parameter of a plan that waits for approval."""
     description = "The plan: a digest of its inputs and moves."
     return Param("", type="string", pattern="^[0-9a-f]{0,64}$", title="Plan", description=description)
 

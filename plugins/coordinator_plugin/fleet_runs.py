@@ -1,7 +1,7 @@
-"""The runs of `consumers`: each launches for one fleet, and a fleet has one at a time. So a slow or failing fleet delays no other one.
+"""The runs of `consumers`, each for one fleet, and at most one per fleet. So a slow or failing fleet delays no other.
 
-The id of a run names its fleet and its time. Airflow tells how many runs of given ids are active, so the ids of the last hour show
-whether a run of the fleet is: a run takes no longer.
+A run's id contains its fleet and time. Airflow counts active runs of given ids, so the ids of the last hour show
+whether the fleet has an active run: no run takes longer.
 """
 
 import time
@@ -17,16 +17,19 @@ from coordinator_tasks.service.nodes import fleet
 
 ACTIVE = ["queued", "running"]
 LIMIT = timedelta(hours=1)
-"""Of a run: nothing is launched for the fleet beside one that never ends, such as one that waits for a pool which is not there."""
+"""Time limit of a run.
+
+A run that never ends, such as a wait for a missing pool, blocks the fleet's launches for this time only.
+"""
 MOST_AT_ONCE = 32
 EVERY_S = 30
-"""A fleet gets at most one run in so many seconds."""
+"""A fleet gets at most one run in this many seconds."""
 AHEAD = 2
-"""Clocks of workers differ: so many ids of the near future count too."""
+"""Future ids that also count, since the clocks of workers differ."""
 
 
 def fleet_runs(dag_id: str, apps: Collection[str], ti: RuntimeTaskInstanceProtocol) -> list[dict[str, Any]]:
-    """The runs to start, as arguments of their triggers: one for each of these fleets that has none under way."""
+    """Return the runs to start, as arguments of their triggers: a run for each of these fleets without an active run."""
     free = [app for app in apps if not ti.get_dr_count(dag_id, run_ids=_ids(app), states=ACTIVE)]
     return [{"trigger_dag_id": dag_id, "trigger_run_id": _id(app, _now()), "conf": {"app": app}} for app in free]
 
@@ -51,10 +54,10 @@ def _ids(app: str) -> list[str]:
 
 
 class FleetRunsOperator(ClusterOperator):
-    """Starts a run for each fleet with missing consumers, in a run that is for no fleet: that of an event, or of a person."""
+    """Starts a run for each fleet with missing consumers, from a run without a fleet (an event's or a person's)."""
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """The runs to start."""
+        """Return the runs to start."""
         if context["params"].get("app"):
             return []
         problems: list[str] = []

@@ -33,11 +33,11 @@ _OF_THE_HOST = {
     "databases": "where databases are",
     "registries": "where schema registries are",
 }
-"""Fields of the settings that stand in the environment only, and what they say."""
+"""Settings found only in the environment, with their meaning."""
 
 
 class CoordinatorHook(BaseHook):
-    """Opens the coordinator of one cluster; `cluster` empty = the default one."""
+    """Opens the coordinator of one cluster; `cluster` empty = the default cluster."""
 
     def __init__(self, cluster: str = "") -> None:
         super().__init__()
@@ -139,23 +139,26 @@ def kafka_settings(connection: "Connection") -> dict[str, str]:
 
 
 def _addresses(hosts: str, port: int) -> str:
-    """`host:port,...`; every host without a port gets this one."""
+    """Return `host:port,...`, with `port` for every host without a port."""
     return ",".join(_with_port(one.strip(), port) for one in hosts.split(",") if one.strip())
 
 
 def _with_port(host: str, port: int) -> str:
     address = host.strip("[]")
     if host.endswith("]") or (host == address and host.count(":") > 1 and "://" not in host):
-        return f"[{address}]:{port}"  # of IPv6: its own colons begin no port
+        return f"[{address}]:{port}"  # of IPv6: its colons begin no port
     return host if ":" in host else f"{host}:{port}"
 
 
 def _extra(connection: "Connection") -> dict[str, Any]:
-    """The extra without what is null; raises `Refused` for one that is no object, which Airflow takes for an empty one."""
+    """Return the extra without nulls.
+
+    Raises `Refused` for anything but an object, which Airflow would take for an empty extra.
+    """
     why = ""
     try:
         if isinstance(read_json(connection.extra or "{}", once=True), dict):
-            return _present(connection.extra_dejson)  # Airflow masks what is secret in it
+            return _present(connection.extra_dejson)  # Airflow masks the secrets in it
     except ValueError as error:
         why = f" ({error})"
     raise Refused(
@@ -165,7 +168,7 @@ def _extra(connection: "Connection") -> dict[str, Any]:
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is not null: a setting that is null counts as not given."""
+    """Return the values that are not null: a null setting counts as absent."""
     return {name: value for name, value in given.items() if value is not None}
 
 

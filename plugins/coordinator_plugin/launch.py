@@ -1,10 +1,10 @@
 """Launches a consumer, a long-lived Spark application, from a task that ends as soon as the consumer has registered.
 
-The command is that of `SparkSubmitOperator`. In client mode `spark_apps.launch.launcher` starts the driver, so that neither
-the end of the task nor a restart of Airflow stops it. In cluster mode on YARN and Kubernetes, spark-submit does not wait
-for the application. After that, the registration in ZooKeeper shows whether the consumer is there.
+The command is built by `SparkSubmitOperator`. In client mode `spark_apps.launch.launcher` starts the driver, so that
+neither the end of the task nor a restart of Airflow stops the driver. In cluster mode on YARN and Kubernetes,
+spark-submit does not wait for the application. Then the registration in ZooKeeper shows whether the consumer runs.
 
-Only the fleet restarts a dead consumer: the cluster's own second attempt is off, unless `conf` asks for it.
+Only the fleet restarts a dead consumer: the cluster's own second attempt is off, unless set in `conf`.
 """
 
 import json
@@ -46,18 +46,19 @@ class SparkApplicationLink(BaseOperatorLink):
     name = "Spark application"
 
     def get_link(self, operator: Any, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
-        """The page that spark-submit has named to this task; empty if there is none."""
+        """Return the page that spark-submit has named to this task; empty if absent."""
         return str(operator.tracking_url)
 
 
 class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
     """Launches one consumer under its stable id.
 
-    In client mode it is launched once for all tries of the task. In cluster mode each try submits it, since nobody here sees whether an
-    application waits for resources; the process that registers first runs, and the others end.
+    In client mode the consumer is launched once for all tries of the task. In cluster mode each try submits it, since
+    an application that waits for resources is not visible here; the process that registers first runs, and the others
+    end.
 
-    - `consumer`: the id; if it is already registered, the task ends at once.
-    - `application`, `application_args`, `conf`: without an application, those of the fleet.
+    - `consumer`: the id; if already registered, the task ends at once.
+    - `application`, `application_args`, `conf`: without an application, the fleet's.
     - `limit_s`: how long to wait for the registration. `base`: the folder of all run folders on the worker's host.
     - `stop_limit_s`: in client mode, the launcher ends a consumer that takes longer than this to leave.
     - all others as with `SparkSubmitOperator`; `env_vars` is not for secrets.
@@ -82,7 +83,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.tracking_url = ""
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002 - the base class waits and returns nothing
-        """Launch the consumer if it is not there; then wait in the triggerer, where the task ends."""
+        """Launch the consumer if absent; then wait in the triggerer, where the task ends."""
         with one_line_errors():
             check_consumer(self.consumer)
             hook = CoordinatorHook(self.cluster)
@@ -102,10 +103,10 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}
 
     def on_kill(self) -> None:
-        """Does not stop the consumer: draining stops a consumer, not the end of the task that launched it."""
+        """Do nothing: draining stops a consumer, not the end of the launching task."""
 
     def _as_the_fleet_says(self, coordinator: Coordinator) -> None:
-        """Read the fleet here and not in another task: everybody who may see the DAG may read its XComs."""
+        """Read the fleet here and not in another task: all readers of the DAG may read its XComs."""
         launch = fleet.launch_of(coordinator, self.consumer)
         if launch is None:
             raise AirflowSkipException(f"{self.consumer} is in no fleet any more: nothing is launched")
@@ -114,7 +115,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.env_vars = {**(self.env_vars or {}), **launch.environment}
 
     def _launch(self, hook: CoordinatorHook) -> str:
-        """The run folder in which the launched consumer tells its end; empty in cluster mode, where it has none on this host."""
+        """Return the run folder with the launched consumer's end; empty in cluster mode, without a folder on this host."""
         folder = RunFolder.of(run_base(self.base), hook.cluster.name, self.consumer)
         self.name = f"{hook.cluster.name}.{self.consumer}"
         self.application_args = [*(self.application_args or []), "--consumer", self.consumer]
@@ -128,7 +129,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         return str(folder.path)
 
     def _let_go(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
-        """Client mode: the launcher starts the driver, so that no process of Airflow is its parent."""
+        """Client mode: let the launcher start the driver, so that no process of Airflow is its parent."""
         if problem := let_go_problem():
             raise Refused(problem)
         _write_files(hook, folder)
@@ -185,12 +186,12 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}: {why}")
 
     def _ship(self, *files: Path) -> None:
-        """The secret files on YARN, which only this user can read, from the staging folder to the containers."""
+        """Ship the secret files on YARN, readable by this user only, from the staging folder to the containers."""
         self.files = ",".join(filter(None, (self.files, *map(str, files))))
 
 
 def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
-    """The settings and Kafka's, with their secrets, in the consumer's run folder."""
+    """Write the settings and Kafka's, with their secrets, into the consumer's run folder."""
     from coordinator_tasks.settings import for_consumers  # noqa: PLC0415 - costs time to import
 
     plain = for_consumers(hook.plain_settings())
@@ -210,7 +211,10 @@ def _inherited() -> dict[str, str]:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end. Raises `Refused` if it is not there, and `AirflowException` if it takes too long."""
+    """Run a program to its end.
+
+    Raises `Refused` if the program is missing, and `AirflowException` if it takes too long.
+    """
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     program = Path(command[0]).name
     try:

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 @attrs.define()
 class ClusterPageLink(BaseOperatorLink):
-    """The link of a task of one cluster: its topics and consumers now, and its last moves."""
+    """The link of a task of one cluster: its topics, consumers and last moves."""
 
     name = "Topics and consumers"
 
     def get_link(self, operator: "BaseOperator", **_: Any) -> str:
-        """A path below Airflow's own address."""
+        """Return a path below Airflow's address."""
         return f"{pages_address()}/clusters/{find_cluster(getattr(operator, 'cluster', '')).name}"
 
 
 @attrs.define()
 class ResultLink(BaseOperatorLink):
-    """The link of an action's task: what it did, or would do."""
+    """The link of an action's task: its effect, or the effect of a dry run."""
 
     name = "Result"
 
     def get_link(self, operator: "BaseOperator", *, ti_key: Any) -> str:  # noqa: ARG002 - Airflow's signature
-        """A path below Airflow's own address."""
+        """Return a path below Airflow's address."""
         return f"{pages_address()}/runs/{quote(ti_key.dag_id)}/{quote(ti_key.run_id)}"

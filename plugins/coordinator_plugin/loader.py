@@ -9,7 +9,7 @@ PACKAGE = "coordinator_dags"
 
 
 def dags() -> dict[str, DAG]:
-    """All DAGs by their ids, for all clusters of this Airflow."""
+    """Return all DAGs by id, for all clusters of this Airflow."""
     files = iter_modules(import_module(PACKAGE).__path__)
     modules = (import_module(f"{PACKAGE}.{file.name}") for file in files)
     found = [value for module in modules for value in vars(module).values() if isinstance(value, DAG)]

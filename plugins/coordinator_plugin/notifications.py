@@ -19,11 +19,13 @@ _PLAIN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "＠", 
 
 
 class StuckTopicsNotifier(BaseNotifier):
-    """For `on_failure_callback`, for deadlines, and for the questions of `stuck_topic`; `cluster` empty = the default one.
+    """For `on_failure_callback`, for deadlines, and for the questions of `stuck_topic`.
 
-    Writes one line for each such topic into the log. With `http_conn_id` it posts them as `{"text": ...}` to the address of
-    that connection: its host, or the whole URL in the host; its password is sent as a bearer token. A failed
-    post, or a missing connection, is logged and fails nothing.
+    `cluster` empty = the default cluster.
+
+    Logs one line for each stuck topic. With `http_conn_id` it posts the lines as `{"text": ...}` to the connection's
+    address: its host, or the whole URL in the host; the password is sent as a bearer token. A failed post, or a missing
+    connection, is logged and fails nothing.
     """
 
     template_fields: Sequence[str] = ()
@@ -34,7 +36,7 @@ class StuckTopicsNotifier(BaseNotifier):
         self.http_conn_id = http_conn_id
 
     def notify(self, context: Context) -> None:
-        """Say it."""
+        """Log the lines, and post them."""
         lines = self._lines()
         for line in lines:
             self.log.warning("%s", line)
@@ -45,7 +47,7 @@ class StuckTopicsNotifier(BaseNotifier):
         except AirflowNotFoundException as error:
             self.log.error("nobody is told by HTTP: %s; add the connection, or correct notify_conn_id", error)  # noqa: TRY400
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            # Without its text: the address of a chat is a secret.
+            # Without the error's text: the address of a chat is a secret.
             code = f" {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
             self.log.error("the post to connection %s failed: %s%s", self.http_conn_id, type(error).__name__, code)  # noqa: TRY400
 
@@ -68,7 +70,7 @@ def _about(context: Context) -> str:
     given = cast("Mapping[str, Any]", context)
     if "deadline" not in given:
         return "the coordinator"
-    run = given.get("dag_run")  # here it is JSON
+    run = given.get("dag_run")  # a plain dictionary here
     which = f"run {run.get('dag_run_id')} of {run.get('dag_id')}" if isinstance(run, Mapping) else "a run"
     return f"{which} has not ended within its deadline: see whether Airflow works, or is too busy. The topics"
 
@@ -82,4 +84,4 @@ def _post(connection: Connection, text: str) -> None:
     shown = text.translate(_PLAIN)
     body = {"text": cut(shown, SHOWN_CHARS)}
     with httpx.stream("POST", url, json=body, headers=headers, timeout=LIMIT_S) as answer:
-        answer.raise_for_status()  # its body, which may never end, is not read
+        answer.raise_for_status()  # the body, possibly endless, is not read

@@ -1,4 +1,4 @@
-"""Hands Airflow's own settings of OpenLineage to the consumers that a task launches: section `[openlineage]`."""
+"""Passes Airflow's OpenLineage settings (section `[openlineage]`) to the consumers that a task launches."""
 
 import json
 
@@ -11,7 +11,7 @@ SECTION = "openlineage"
 
 
 def variables(folder: RunFolder) -> dict[str, str]:
-    """The consumer's variables; empty where Airflow has no transport, or it is disabled.
+    """Return the consumer's variables; empty where Airflow has no transport or disables it.
 
     The transport may hold a key, so it goes into a file of the run folder. Raises `BadSettings`.
     """
@@ -21,7 +21,7 @@ def variables(folder: RunFolder) -> dict[str, str]:
     path, text = conf.get(SECTION, "config_path", fallback=""), conf.get(SECTION, "transport", fallback="")
     namespace = conf.get(SECTION, "namespace", fallback="")
     named = {"OPENLINEAGE_NAMESPACE": namespace} if namespace else {}
-    if path:  # Airflow's provider asks it first, too
+    if path:  # first, as in Airflow's provider
         return {"OPENLINEAGE_CONFIG": path, **named}
     if not text:
         return {}

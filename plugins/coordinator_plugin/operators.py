@@ -1,7 +1,7 @@
-"""The transitions as Airflow tasks: one small operator each, idempotent, for a batch of topics.
+"""The transitions as Airflow tasks: small idempotent operators for a batch of topics.
 
-Every operator reads ZooKeeper, and takes the cluster and the topics (none = all) from the run's parameters. No task relies
-on an earlier one, so each can run again at any time; it then changes nothing.
+Every operator reads ZooKeeper, and takes the cluster and the topics (empty = all) from the run's parameters. No task
+relies on an earlier task, so each can run again at any time, then without any change.
 """
 
 import json
@@ -36,19 +36,24 @@ LOOK_S = 1.5
 MEASURE_S = 2.0
 SOON_S = 60.0
 MOST_LATER = 2
-"""So many runs may be queued for later than `SOON_S`: Airflow counts them as active, and with `max_active_runs` of them no event
-wakes the DAG."""
+"""Maximum queued runs for later than `SOON_S`.
+
+Airflow counts them as active, and with `max_active_runs` of them no event wakes the DAG.
+"""
 LEFT = "left"
 """A key in the extra of events: the digest of the work that a run leaves over."""
 
 
 def topics_of(context: Context) -> tuple[str, ...]:
-    """The topics that the run is for; empty = all."""
+    """Return the run's topics; empty = all."""
     return tuple(context["params"].get("topics") or ())
 
 
 def check_topics(c: Coordinator, context: Context) -> None:
-    """Raises `InvalidName` or `NotManaged` for a topic that a person has named; one of a further run may have been removed since."""
+    """Raise `InvalidName` or `NotManaged` for a topic named by a person.
+
+    A topic of a further run may have been removed since.
+    """
     named = topics_of(context)
     if not named or context["dag_run"].run_type != "manual":
         return
@@ -74,20 +79,22 @@ class TransitionOperator(ClusterOperator):
         return [plain(report) for report in reports]
 
     def say_reports(self, reports: "Iterable[transitions.TopicReport]") -> None:
-        """Write them into the task's log; its lines have the topic, the epoch and the rebalance as fields."""
+        """Log the reports, with topic, epoch and rebalance as fields of each line."""
         for one in reports:
             with about(**one.fields):
                 self.say(lines([one]))
 
     def completed(self, coordinator: Coordinator, reports: "Sequence[transitions.TopicReport]") -> None:
-        """What is to be done after the transition."""
+        """Called after the transition, for further work."""
 
 
 class PlanOperator(TransitionOperator, SkipMixin):
-    """Plans and begins. Skips tasks without work: `closing_steps` if nothing closes, and without any work all further
-    tasks except `last_step`, which checks whether something only waits for its time.
+    """Plans and begins.
 
-    A dry run shows the plan, writes nothing, and ends there. Nothing is planned if a person names a topic that is not managed.
+    Skips tasks without work: `closing_steps` if nothing closes, and without any work all further tasks except
+    `last_step`, which checks for work that waits for its time.
+
+    A dry run shows the plan, writes nothing, and ends there. Nothing is planned if a person names an unmanaged topic.
     """
 
     step = staticmethod(transitions.plan)
@@ -108,7 +115,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 reports = transitions.preview(coordinator, named)
                 idle = self.get_flat_relative_ids(upstream=False)
             else:
-                self.say(upkeep.readmit(coordinator))  # this run may have been woken for it
+                self.say(upkeep.readmit(coordinator))  # this run may have been woken for a readmission
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 tell_reports(coordinator.paths.cluster, reports)
                 idle = self._idle(coordinator, named, reports)
@@ -124,7 +131,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
     def _idle(
         self, coordinator: Coordinator, named: Sequence[str], reports: Sequence[transitions.TopicReport]
     ) -> set[str]:
-        """The tasks that have no work after this plan."""
+        """Return the tasks without work after this plan."""
         states = {report.after for report in reports}
         if State.CLOSING in states:
             return set()
@@ -146,7 +153,7 @@ class SettleOperator(TransitionOperator):
     step = staticmethod(transitions.settle)
 
     def completed(self, coordinator: Coordinator, reports: Sequence[transitions.TopicReport]) -> None:
-        """Measure the pauses as soon as the first records have passed; `reconcile` completes what takes longer."""
+        """Measure the pauses as soon as the first records have passed; `reconcile` completes late measurements."""
         ended = [
             one.topic for one in reports if one.outcome is transitions.Outcome.WRITTEN and one.after is State.STABLE
         ]
@@ -212,20 +219,20 @@ class ConfirmStartedOperator(ConfirmationOperator):
 
 
 class ContinueOperator(ClusterOperator, TriggerRunOperator):
-    """Starts a further run for the work that this one leaves over, under the same rebalance id (it is in ZooKeeper).
+    """Starts a further run for the work left over by this run, under the same rebalance id (kept in ZooKeeper).
 
-    Work that can be done now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes one
-    run of all waiting events. The event has a digest of the work, which stops duplicates:
+    Work that is due now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes
+    one run of all waiting events. The event has a digest of the work, which stops duplicates:
 
-    - Another run has left the same work after this run began: the run that it has woken continues, and this one ends. Otherwise
-      each change during a wait would start one more chain of runs, up to the DAG's limit, and a change would wait for their end.
+    - Another run has left the same work after this run began: the run woken by it continues, and this run ends. Otherwise each
+      change during a wait would start another chain of runs, up to the DAG's limit, and a change would wait for their end.
     - This run was woken for the same work, and leaves it although it can be written: the further run comes after a pause.
-      Otherwise a plan that ZooKeeper refuses would be tried without a pause.
+      Otherwise a plan that ZooKeeper refuses would be retried without a pause.
 
-    Work that only waits for its time (an owner is absent) gets a triggered run at that time. The run's id names the work and the
-    time, and Airflow makes one run per id. If `MOST_LATER` runs are queued, a time after `SOON_S` is left to `reconcile`. Not all
-    further runs are triggered: when a triggered run ends, Airflow (3.3) does not check again whether the DAG is below its
-    `max_active_runs`, so events would wake nobody until the DAG is parsed again.
+    Work that only waits for its time (an owner is absent) gets a triggered run at that time. The run's id names the
+    work and the time, and Airflow makes one run per id. If `MOST_LATER` runs are queued, a time after `SOON_S` is left
+    to `reconcile`. Not all further runs are triggered: when a triggered run ends, Airflow (3.3) does not check again
+    whether the DAG is below its `max_active_runs`, so events would wake no run until the DAG is parsed again.
     """
 
     def __init__(self, *, changes: Asset, **kwargs: Any) -> None:
@@ -259,5 +266,5 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
 
 
 def _tellers(events: Iterable[Any], left: LeftOver) -> set[str]:
-    """The ids of the runs that have left the same work over, by these asset events."""
+    """Return the ids of the runs that have left the same work over, from these asset events."""
     return {event.source_run_id for event in events if (event.extra or {}).get(LEFT) == left.digest}

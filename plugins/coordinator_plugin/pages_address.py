@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 
 PREFIX = "/coordinator"
-"""The path of the pages, below that of Airflow."""
+"""The path of the pages, below Airflow's."""
 
 
 def pages_address() -> str:

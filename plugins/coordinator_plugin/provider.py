@@ -1,6 +1,6 @@
 """Describes the installed package to Airflow: connections, configuration options, and classes by their paths.
 
-Every process of Airflow reads it, so it imports almost nothing.
+Every process of Airflow reads this module, so it imports almost nothing.
 """
 
 from importlib.metadata import version

@@ -60,17 +60,17 @@ A consumer comes and goes. `history` names it: look at its log, drain it, or fre
 flaps.
 """
 CLOCKS_S = 60.0
-"""Airflow's clock, which says when an answer was given, may be so far ahead of this host's."""
+"""Maximum seconds by which Airflow's clock, which times an answer, may be ahead of this host's."""
 SHOWN_TOPICS = 10
 SHOWN_FINDINGS = 10
 
 
 class QuestionOperator(ClusterOperator, HITLOperator):
-    """Asks whether to wait for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
+    """Asks whether to wait for the run's `consumer`, which holds up the run's `topic`, or to isolate the consumer.
 
-    Without a consumer it names the topic's partitions without an owner, says that it flaps, or with `audit` names those that are
-    disputed: there is nobody to isolate. The triggerer withdraws the question when the topic is removed, or is not stuck and does not
-    flap any more; a disputed one stands.
+    Without a consumer the question names the topic's partitions without an owner, or reports flapping, or with `audit`
+    names the disputed partitions: there is no consumer to isolate. The triggerer withdraws the question when the topic
+    is removed, or is neither stuck nor flapping; a dispute's question stays.
     """
 
     operator_extra_links = (ClusterPageLink(),)
@@ -85,14 +85,14 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        """Ask with the present problem; ask nobody if it has ended."""
+        """Ask with the present problem; skip if the problem has ended."""
         params = context["params"]
         with self.coordinator() as coordinator:
             about_unowned = self._about_audit if params.get("audit") else self._about_unowned
             ask = self._about_consumer if params["consumer"] else about_unowned
             ask(coordinator, context)
         if params.get("audit"):
-            super().execute(context)  # Airflow's own wait: what two looks have found, one look does not take back
+            super().execute(context)  # Airflow's own wait: a finding of two looks is not withdrawn by one look
             return
         with suppress(*WAITING):  # Airflow's own wait, which a topic's change cannot end
             super().execute(context)
@@ -156,7 +156,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
 
 
 class ApplyAnswerOperator(ClusterOperator):
-    """Isolates the blocker, or waits, as a person answered. `question`: the task that asked."""
+    """Isolates the blocker, or waits, as a person answered. `question`: the id of the asking task."""
 
     def __init__(self, *, question: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -182,9 +182,11 @@ class ApplyAnswerOperator(ClusterOperator):
 
 
 def answer_of(context: Context, question: str) -> Mapping[str, Any]:
-    """The answer to the run's question; skips the task if there is none, since a person has ended the question in Airflow.
+    """Return the answer to the run's question.
 
-    It comes from the question's XCom, which whoever may change the DAG's XComs can write.
+    Skips the task without an answer, after a person ended the question in Airflow.
+
+    The answer comes from the question's XCom, writable by anyone who may change the DAG's XComs.
     """
     answer = context["ti"].xcom_pull(task_ids=question)
     if answer is None:
@@ -204,13 +206,13 @@ def _is_answer(found: object) -> bool:
 
 
 def _answered_at(answer: Mapping[str, Any]) -> float:
-    """What was done before it, an earlier answer of the same run has asked for; 0 = Airflow does not say."""
+    """Return the time of the answer; earlier work belongs to an earlier answer of the same run. 0 = unknown."""
     found = answer.get("responded_at")
     return found.timestamp() if isinstance(found, datetime) else 0.0
 
 
 def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:
-    """The run's topic and consumer, and the missing confirmation; skips the task if none is missing."""
+    """Return the run's topic and consumer, and the missing confirmation; skips the task if none is missing."""
     topic, consumer = check_topic(context["params"]["topic"]), check_consumer(context["params"]["consumer"])
     sentence = held_up(c, [topic]).get(topic, {}).get(consumer)
     if sentence is None:
@@ -219,7 +221,7 @@ def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:
 
 
 def takes(held: Mapping[str, Sequence[int]], alone: Collection[str] = ()) -> str:
-    """The partitions that an isolation takes from a consumer, as text. `alone`: topics that nobody else may have."""
+    """Return the partitions that an isolation takes from a consumer, as text. `alone`: topics without another consumer."""
     listed = [f"{named(partitions)} of {topic}" for topic, partitions in sorted(held.items())]
     more = [f"those of {len(listed) - SHOWN_TOPICS} more topics"] if len(listed) > SHOWN_TOPICS else []
     taken = ", ".join([*listed[:SHOWN_TOPICS], *more]) or "it has no partition now"
@@ -227,6 +229,6 @@ def takes(held: Mapping[str, Sequence[int]], alone: Collection[str] = ()) -> str
 
 
 def one_line(sentence: str) -> str:
-    """The text as one line for a code block, in which Markdown makes no link and no image."""
+    """Return the text as one line for a code block, where Markdown makes no links or images."""
     shown = "".join(letter if letter.isprintable() else " " for letter in sentence).strip()
     return cut(shown, SHOWN_CHARS)

@@ -26,20 +26,23 @@ from coordinator_tasks.service.watch.audit import Audit
 
 MAX_TOLD = 50
 MOST_BESIDE = 1
-"""Beside so many active runs of `rebalance`, one more is started for work that can be done now: two runs at once have one effect, and
-a run may stand still, since its worker was killed, or its logical date is in the future."""
+"""Maximum active runs of `rebalance` beside which another run is started for work that is due now.
+
+Two runs at once have the effect of a single run, and a run may stand still because its worker was killed, or its
+logical date is in the future.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A plan that a person is to approve, and the id of the run that asks."""
+    """A plan waiting for a person's approval, and the id of the asking run."""
 
     topic: str
     digest: str
     run_id: str
 
     def plain(self) -> dict[str, Any]:
-        """Arguments of the run that asks."""
+        """Return the arguments of the asking run."""
         return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "digest": self.digest}}
 
 
@@ -64,10 +67,10 @@ class Findings:
 def reconcile(c: Coordinator) -> Findings:
     """Do the upkeep, and find the due work.
 
-    A part that cannot be read is logged, and does not stop the others. Raises the `Unavailable` errors.
+    An unreadable part is logged, and does not stop the others. Raises the `Unavailable` errors.
     """
     managed = transitions.topics(c)
-    unowned = overview.unowned(c)  # the partitions that the upkeep finds in Kafka now wait for the next plan first
+    unowned = overview.unowned(c)  # partitions that the upkeep finds in Kafka now wait for the next plan first
     lines = list(upkeep.upkeep(c, managed, told=pauses_told(c.paths.cluster)))
     needs = transitions.due(c, managed)
     due, writable = tuple(needs), any(need.outcome is transitions.Outcome.WRITTEN for need in needs.values())
@@ -110,7 +113,7 @@ def _told(audited: Audit) -> list[str]:
 
 
 def _missing(c: Coordinator) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """The consumers to launch, their fleets, and lines for the log."""
+    """Return the consumers to launch, their fleets, and lines for the log."""
     problems: list[str] = []
     try:
         launches = fleet.missing(c, problems)
@@ -137,7 +140,7 @@ def runs(
     launches: Iterable[dict[str, Any]] = (),
     under_way: Callable[[str, str], bool] = lambda _dag_id, _run_id: False,
 ) -> list[dict[str, Any]]:
-    """The runs to start, each as arguments of its trigger. A run that is under way finds new work itself, unless it stands still.
+    """Return the runs to start, as trigger arguments. A run under way finds new work itself, unless it stands still.
 
     `dag_ids`: this cluster's DAGs by their plain name. `active_rebalances` and `active_autoscales`: their runs that have not ended. `launches`: the runs of fleets. `under_way`: whether a run of this DAG and id has not ended.
     """
@@ -153,6 +156,9 @@ def runs(
 
 
 def _before(run_id: str) -> str:
-    """The id of the run with the same question in the period before, which may still stand: an id ends with its period's number."""
+    """Return the id of the previous period's run with the same question, possibly still open.
+
+    An id ends with the period's number.
+    """
     same, _, period = run_id.rpartition("__")
     return f"{same}__{int(period) - 1}"

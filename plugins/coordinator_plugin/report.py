@@ -1,4 +1,4 @@
-"""The reports of an operator: lines for its log, which a person reads in the UI, and plain data for XCom."""
+"""The reports of an operator: log lines for the UI, and plain data for XCom."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ SHOWN_REASONS = 50
 
 
 def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
-    """One line for each topic, and one for each way of its partitions."""
+    """Yield a line for each topic, and a line for each kind of move."""
     for report in reports:
         states = str(report.before) if report.before == report.after else f"{report.before} -> {report.after}"
         yield f"{report.topic}: {states}, {report.outcome} at epoch {report.epoch}: {report.reason}"
@@ -58,7 +58,7 @@ def plain(report: "TopicReport") -> dict[str, Any]:
 
 
 def waiting_lines(sentences: Mapping[str, str], blockers: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Topic → its line in a wait."""
+    """Return topic → line of a wait."""
     found: dict[str, str] = {}
     for topic, sentence in sorted(sentences.items()):
         named = shown(blockers.get(topic, ()))

@@ -1,4 +1,4 @@
-"""Whether a consumer on this host outlives Airflow, and the folder of its files."""
+"""Checks whether a consumer on this host outlives Airflow, and gives the folder of its files."""
 
 import os
 from collections.abc import Mapping
@@ -8,14 +8,15 @@ from coordinator_plugin.site_options import named, option
 from coordinator_tasks.core.errors import Refused
 
 _CONTAINER_INITS = frozenset({"dumb-init", "tini", "docker-init", "catatonit", "pause"})
-"""First processes of containers, which end together with the program that they start."""
+"""First processes of containers, which end together with their program."""
 
 
 def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc")) -> str:
-    """Why a launched child would die with Airflow, in a sentence; empty = it lives on.
+    """Return why a launched child would die with Airflow, as a sentence; empty = the child survives.
 
-    If the first process of a container is Airflow, the end of that container ends all its processes. The first process of Airflow's
-    image is `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`. Raises `Refused`.
+    If the first process of a container is Airflow, the end of the container ends all its processes. The first process
+    of Airflow's image is `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
+    Raises `Refused`.
     """
     if _is_yes("let_go", environ):
         return ""
@@ -35,7 +36,7 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
 
 
 def launched_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a launcher service starts the consumers, so that a launch task only waits for them. Raises `Refused`."""
+    """Return whether a launcher service starts the consumers, so that a launch task only waits. Raises `Refused`."""
     return _is_yes("launcher_service", environ)
 
 

@@ -1,7 +1,8 @@
 """One coordinator per cluster and process: the triggerer runs many waits at once, for months.
 
-A wait borrows the cluster's coordinator and gives it back. The last one leaves it open for `LINGER_S`, since the next wait
-usually follows within seconds; then it is closed with its ZooKeeper session. Thread-safe.
+A wait borrows the cluster's coordinator and returns it. After the last return the coordinator stays open for
+`LINGER_S`, since the next wait usually follows within seconds; then it is closed with its ZooKeeper session.
+Thread-safe.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ _POOLS: dict[str, ThreadPoolExecutor] = {}
 async def in_thread(cluster: str, call: Callable[P, V], *given: P.args, **named: P.kwargs) -> V:
     """`asyncio.to_thread` in threads of this cluster, at most `THREADS`.
 
-    While its ZooKeeper is away, each call waits for that, and Airflow has few threads for all triggers together.
+    During an outage of its ZooKeeper each call blocks, and Airflow has few threads for all triggers together.
     """
     if cluster not in _POOLS:
         _POOLS[cluster] = ThreadPoolExecutor(THREADS, thread_name_prefix=f"cluster-{cluster}")
@@ -45,9 +46,9 @@ def session_key(plain: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class _Entry:
-    """A coordinator and its borrowers. The lock `opening` is held while it opens, which may take seconds.
+    """A coordinator and its borrowers. The lock `opening` is held while it opens, possibly for seconds.
 
-    `failure`: why it could not be opened, for those who waited meanwhile; the next borrower gets a new entry.
+    `failure`: why it could not be opened, for the waiting borrowers; the next borrower gets a new entry.
     """
 
     users: int = 0
@@ -59,7 +60,7 @@ class _Entry:
 
 
 class Sessions:
-    """The open coordinators, by a key that the caller chooses."""
+    """The open coordinators, by a key of the caller's choice."""
 
     def __init__(self, linger_s: float = LINGER_S) -> None:
         self._linger_s = linger_s
@@ -70,7 +71,7 @@ class Sessions:
         return len(self._entries)
 
     def take(self, key: str, opener: Opener) -> Coordinator:
-        """Borrow the coordinator; blocks while it opens. An error of the opener is raised for all who wait for it."""
+        """Borrow the coordinator; blocks while it opens. An error of the opener is raised for all waiting borrowers."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
             entry.users += 1
@@ -108,7 +109,7 @@ class Sessions:
             if entry.users or self._entries.get(key) is not entry:
                 return
             del self._entries[key]
-            # It has the entry, so that both, and Kafka's clients, would wait for Python's garbage collection.
+            # The timer refers to the entry: a cycle with Kafka's clients would wait for Python's garbage collection.
             entry.closer = None
         if entry.context is not None:
             entry.context.__exit__(None, None, None)
@@ -120,7 +121,7 @@ class Sessions:
         try:
             coordinator = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The thread still opens it: return this one as well.
+            # The thread still opens the coordinator: return it as well.
             opening.add_done_callback(lambda done: self._give_back_late(key, done))
             raise
         try:

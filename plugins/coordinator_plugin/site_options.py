@@ -1,6 +1,6 @@
-"""The site's options of this Airflow: a variable in the environment of its services, or the section `[kafka_coordinator]`.
+"""The site's options of this Airflow: an environment variable of its services, or the section `[kafka_coordinator]`.
 
-They are needed while DAGs are parsed, and connections cannot be read then.
+The options are needed while DAGs are parsed, when connections cannot be read.
 """
 
 import os

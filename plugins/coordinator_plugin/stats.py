@@ -1,8 +1,8 @@
-"""The coordinator's figures through Airflow's own metrics: StatsD, Datadog or OpenTelemetry, whichever the site has on.
+"""The coordinator's figures through Airflow's own metrics: StatsD, Datadog or OpenTelemetry, as enabled by the site.
 
-Where the site's metrics have tags, cluster and topic are tags. Plain StatsD has none, so there they stand behind the name:
-`coordinator.topic.epoch.main.orders`, with `__` for a dot, as Airflow does, and `_` for what StatsD does not take. InfluxDB's tags of
-StatsD take as little, and have a dot as it is.
+Where the site's metrics have tags, cluster and topic are tags. Plain StatsD has no tags, so they follow the name:
+`coordinator.topic.epoch.main.orders`, with `__` for a dot, as in Airflow, and `_` for characters that StatsD refuses.
+InfluxDB's tags of StatsD allow the same characters, and the dot.
 """
 
 import re
@@ -28,7 +28,7 @@ PREFIX = "coordinator."
 MAX_TOPICS = 1_000
 MAX_FLEETS = 1_000
 MAX_CONSUMERS = 2_000
-"""The first ones by name have gauges."""
+"""Maximum consumers with gauges, the first by name."""
 _NO_LAG = TopicLag(records=0, seconds=0.0)
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_/.-]")
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
@@ -40,7 +40,7 @@ def are_on() -> bool:
 
 
 def tell_reports(cluster: str, reports: Iterable[TopicReport]) -> None:
-    """What a transition has written: moves by kind, and rebalances that have ended."""
+    """Count a transition's moves by kind, and ended rebalances."""
     for report in reports:
         if report.outcome is not Outcome.WRITTEN:
             continue
@@ -51,7 +51,11 @@ def tell_reports(cluster: str, reports: Iterable[TopicReport]) -> None:
 
 
 def pauses_told(cluster: str) -> Told:
-    """Sends each total and extra pause of a moved partition and the longest stall of what stayed as timings, and counts the records that waited."""
+    """Return a function that sends the pauses of moves.
+
+    Timings: the total and extra pause of each moved partition, and the longest stall of kept partitions. Counter:
+    waiting records.
+    """
     return partial(_tell_pauses, cluster)
 
 
@@ -67,9 +71,9 @@ def _tell_pauses(cluster: str, topic: str, found: Pauses) -> None:
 
 
 def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
-    """The figures of the cluster: its topics, groups and consumers, and what growth wants. Raises the `Unavailable` kinds.
+    """Send the cluster's figures: topics, groups, consumers, and growth. Raises the `Unavailable` kinds.
 
-    `passed_s`: seconds since they were told last, asked only if partitions have no owner.
+    `passed_s`: seconds since the last report, called only if partitions have no owner.
     """
     if not are_on():
         return
@@ -80,7 +84,7 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
         nobody_reads = one.removed and not one.owners  # A gauge that is not sent keeps its last value.
         _tell_topic(cluster, one, _NO_LAG if nobody_reads else behind.get(one.topic, TopicLag()))
         _count("unowned_partition_seconds", round(len(one.unowned) * since_s), cluster, topic=one.topic)
-    # A gauge that is not sent keeps its last value: 0 = nobody knows now.
+    # A gauge that is not sent keeps its last value: 0 = unknown now.
     groups = {one.group: 0 for one in told if one.group} | group_statuses(lag_moments.newest(c))
     for group, status in sorted(groups.items())[:MAX_TOPICS]:
         _gauge("group.status", status, cluster, group=group)
@@ -94,7 +98,7 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
 
 
 def tell_audit(cluster: str, found: Audit) -> None:
-    """How many findings of each kind an ownership audit has, and what it could not look at."""
+    """Send the number of an ownership audit's findings by kind, and of its unreadable parts."""
     for kind, count in found.counts.items():
         _gauge("audit.findings", count, cluster, kind=kind)
     _gauge("audit.left_out", len(found.problems), cluster)

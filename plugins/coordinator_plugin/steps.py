@@ -14,7 +14,7 @@ IDLE_PAUSE_S = 5.0  # if the time of the next step is not known
 
 
 def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Those of the topics that wait for consumers: topic → consumer → the missing confirmation."""
+    """Return waiting topics: topic → consumer → the missing confirmation."""
     found: dict[str, dict[str, str]] = {}
     for report in (transitions.await_closed(c, topics), transitions.await_started(c, topics)):
         for topic, consumers in report.blockers.items():
@@ -33,8 +33,8 @@ def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) ->
 class LeftOver:
     """The topics that are still due, with a digest of their states and next steps.
 
-    `writable`: a step of some topic can be written; `now`: that, or a topic is on its way. Otherwise `pause_s` is the time until
-    something can be done.
+    `writable`: a step of some topic can be written; `now`: a step can be written, or a topic is moving. Otherwise
+    `pause_s` is the time until the next step.
     """
 
     topics: tuple[str, ...]
@@ -45,7 +45,7 @@ class LeftOver:
 
 
 def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
-    """The work that a run leaves over; the digest changes with every transition of these topics."""
+    """Return the work left over by a run; the digest changes with every transition of these topics."""
     due = transitions.due(c, tuple(topics))
     paths = [c.paths.state(topic) for topic in due]
     writable = any(need.outcome is transitions.Outcome.WRITTEN for need in due.values())

@@ -1,7 +1,7 @@
-"""Which topics need a person: stuck, without an owner, or flapping; when the first question comes, and when the next.
+"""Topics that need a person: stuck, without an owner, or flapping; and the times of the questions.
 
-The first one comes after `policy.stuck_after_s`. A topic flaps with `FLAPS` rebalances
-within `policy.flap_window_s` that nobody asked for.
+The first question comes after `policy.stuck_after_s`. A topic flaps with `FLAPS` unrequested rebalances within
+`policy.flap_window_s`.
 """
 
 import hashlib
@@ -27,16 +27,16 @@ from coordinator_tasks.service.watch.audit import Audit
 ASK_AGAIN_S = 900.0
 MAX_QUESTIONS = 20
 GRAVEST = MAX_QUESTIONS // 2
-"""So many of them are always the gravest ones."""
+"""Number of questions reserved for the gravest."""
 FLAPS = 6
 Q = TypeVar("Q")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A topic that is not Stable for too long, and one consumer that holds it up; no consumer = nobody owns it.
+    """A topic that is not Stable for too long, and a consumer that holds it up; no consumer = no owner.
 
-    `audit`: two consumers have one partition, or somebody commits what is not theirs.
+    `audit`: two consumers have the same partition, or a consumer commits for another's partition.
     """
 
     topic: str
@@ -46,13 +46,13 @@ class Question:
     audit: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """Arguments of the run that asks: only names, because the run reads the rest itself."""
+        """Return the arguments of the asking run: only names, because the run reads the rest itself."""
         about = {"audit": True} if self.audit else {}
         return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer, **about}}
 
 
 def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
-    """One for each stuck topic and each consumer that holds it up."""
+    """Yield a question for each stuck topic and each consumer that holds it up."""
     stuck = _overdue(c, due)
     if not stuck:
         return
@@ -62,16 +62,16 @@ def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
 
 
 def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Question]:
-    """One for each topic that has been Stable for long and has partitions without an owner."""
+    """Yield a question for each topic that has been Stable for long and has partitions without an owner."""
     for topic, overdue in _overdue(c, unowned, stable=True).items():
         yield Question(topic, "", "", _run_id(topic, "", *overdue))
 
 
 def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[Question]:
-    """One for each topic with an alarm of the ownership audit, the worst kind first.
+    """Yield a question for each topic with an alarm of the ownership audit, the worst kind first.
 
-    Partitions without an owner have their own questions. It is another question only with another kind or culprit: the partitions and
-    epochs of one that commits again and again differ from minute to minute.
+    Partitions without an owner have separate questions. Only a new kind or culprit makes a new question: the partitions
+    and epochs of a repeating committer differ from minute to minute.
     """
     told: dict[str, list[Finding]] = {}
     for one in sorted(disputes(found), key=lambda one: one.code):
@@ -84,18 +84,18 @@ def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[Question]:
 
 
 def disputes(found: Audit) -> list[Finding]:
-    """The alarms about partitions that somebody has, or commits, against ZooKeeper's word."""
+    """Return the alarms about partitions that are held or committed against ZooKeeper's record."""
     return [one for one in found.alarms if one.code != Kind.NO_OWNER]
 
 
 def questions_of_flapping(c: Coordinator, topics: Collection[str]) -> Iterator[Question]:
-    """One for each topic that flaps: its consumers come and go."""
+    """Yield a question for each flapping topic."""
     for topic, sentence in flapping(c, topics).items():
         yield Question(topic, "", sentence, _run_id(topic, "", "flaps", c.clock.now()))
 
 
 def in_turn(found: Sequence[Q], now: float) -> tuple[Q, ...]:
-    """At most `MAX_QUESTIONS` of these, the gravest first. Beside the gravest ones the others take turns, so that each is asked."""
+    """Return at most `MAX_QUESTIONS`, the gravest first. The remaining places rotate, so that each question is asked."""
     gravest, others = found[:GRAVEST], found[GRAVEST:]
     most = MAX_QUESTIONS - GRAVEST
     begin = int(now // ASK_AGAIN_S) * most % len(others) if len(others) > most else 0
@@ -103,9 +103,10 @@ def in_turn(found: Sequence[Q], now: float) -> tuple[Q, ...]:
 
 
 def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
-    """Topic → a sentence about its last rebalances, of those that flap and can be read.
+    """Return flapping topic → a sentence about its last rebalances; unreadable topics are left out.
 
-    What a person or a policy asked for does not count: drains, redeployments, upgrades, planned restarts, growth.
+    Rebalances requested by a person or a policy do not count: drains, redeployments, upgrades, planned restarts,
+    growth.
     """
     since = c.clock.now() - c.policy.flap_window_s
     found: dict[str, str] = {}
@@ -153,7 +154,10 @@ def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
 
 
 def unowned_of(c: Coordinator, topic: str) -> Mapping[int, str]:
-    """The topic's partitions that nobody reads, and why; none if it is not managed. Raises `Malformed` and other errors of reading."""
+    """Return the topic's unread partitions with reasons; empty if unmanaged.
+
+    Raises `Malformed` and other errors of reading.
+    """
     try:
         store.load(c.zk, c.paths, topic)
     except NotManaged:
@@ -162,7 +166,7 @@ def unowned_of(c: Coordinator, topic: str) -> Mapping[int, str]:
 
 
 def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -> dict[str, tuple[str, float]]:
-    """`_stuck_since` of those topics that are stuck and can be read."""
+    """Return `_stuck_since` of the stuck topics; unreadable topics are left out."""
     found: dict[str, tuple[str, float]] = {}
     for topic in filter(is_topic, topics):
         with suppress(*UNREADABLE):
@@ -184,6 +188,6 @@ def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[s
 
 
 def _run_id(topic: str, consumer: str, rebalance: str, overdue_s: float) -> str:
-    """The id of a question's run. It stays the same for `ASK_AGAIN_S`, so the question comes once in that time."""
+    """Return the id of a question's run. It stays the same for `ASK_AGAIN_S`, so the question comes once in this time."""
     digest = hashlib.sha256(f"{topic} {consumer} {rebalance}".encode()).hexdigest()[:8]
     return f"stuck__{topic[:60]}__{consumer}__{digest}__{int(overdue_s // ASK_AGAIN_S)}"

@@ -1,7 +1,7 @@
-"""Waits in the triggerer: they ask the consumers' own interfaces, wake up on ZooKeeper's watches, and end their task.
+"""Waits in the triggerer: they ask the consumers' interfaces, wake on ZooKeeper's watches, and end their task.
 
-A task that ends here needs no worker to resume. The triggerer runs one event loop for all triggers: blocking calls run in
-a thread, and ZooKeeper's threads reach the loop by `call_soon_threadsafe`.
+A task that ends here needs no worker to resume. The triggerer runs one event loop for all triggers: blocking calls run
+in a thread, and ZooKeeper's threads reach the loop by `call_soon_threadsafe`.
 """
 
 import asyncio
@@ -34,7 +34,10 @@ log = logging.getLogger(__name__)
 
 
 class Wake:
-    """An event of this loop that other threads may set. One watcher serves every watch, so that watches do not pile up."""
+    """An event of this loop that other threads may set.
+
+    A single watcher serves every watch, so that watches do not pile up.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -46,7 +49,7 @@ class Wake:
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, limit_s: float) -> bool:
-        """Wait until woken, at most `limit_s`; whether it was woken."""
+        """Wait at most `limit_s`; return whether woken."""
         try:
             return await asyncio.wait_for(self._event.wait(), limit_s)
         except TimeoutError:
@@ -69,7 +72,7 @@ def _open(plain: dict[str, Any]) -> Any:
 
 
 class ZooKeeperTrigger(BaseTrigger):
-    """A wait with the cluster's coordinator; it borrows the coordinator again if ZooKeeper or the registry does not answer.
+    """A wait with the cluster's coordinator, borrowed again if ZooKeeper or the registry does not answer.
 
     `arguments` names the fields that Airflow stores.
     """
@@ -81,7 +84,7 @@ class ZooKeeperTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Path and arguments, as Airflow stores them."""
+        """Return path and arguments, as stored by Airflow."""
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in self.arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -199,11 +202,13 @@ class RegistrationTrigger(ZooKeeperTrigger):
 
 
 class QuestionTrigger(HITLTrigger):
-    """Waits for a person's answer about a topic; answers with the default at the time-out, or when the problem has ended.
+    """Waits for a person's answer about a topic.
 
-    `digest`: the plan that is to be approved; empty = the topic is stuck, or has partitions without an owner. The first look
-    comes after `poke_interval`: Airflow fails a task that goes on before the scheduler has noted that it waits
-    (apache/airflow#72716), and its next try would ask again.
+    Answers with the default at the time-out, or when the problem has ended.
+
+    `digest`: the plan to approve; empty = the topic is stuck, or has partitions without an owner. The first look comes
+    after `poke_interval`: Airflow fails a task that resumes before the scheduler has noted the wait
+    (apache/airflow#72716), and the retry would ask again.
     """
 
     def __init__(self, *, cluster: str, topic: str, consumer: str, digest: str = "", **kwargs: Any) -> None:
@@ -214,7 +219,7 @@ class QuestionTrigger(HITLTrigger):
         self.digest = digest
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Path and arguments, as Airflow stores them."""
+        """Return path and arguments, as stored by Airflow."""
         names = ("cluster", "topic", "consumer", "digest")
         arguments = {**super().serialize()[1], **{name: getattr(self, name) for name in names}}
         return "coordinator_plugin.triggers.QuestionTrigger", arguments
@@ -234,7 +239,10 @@ class QuestionTrigger(HITLTrigger):
         return self.timeout_datetime is not None and self.timeout_datetime < datetime.now(UTC)
 
     async def _withdrawn(self) -> bool:
-        """A topic that cannot be read keeps its question. Borrows at each check: an answer is taken also without ZooKeeper."""
+        """Return whether the question is withdrawn; an unreadable topic keeps it.
+
+        Borrows at each check: answers work without ZooKeeper.
+        """
         try:
             async with await borrowed(self.cluster) as coordinator:
                 about = (plans_to_approve.still_waits, self.digest) if self.digest else (still_asked, self.consumer)

@@ -34,14 +34,14 @@ from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.plan import pauses, transitions
 
 LAUNCH = "launch"
-"""The task of `consumers` that launches one."""
+"""The launching task of `consumers`."""
 LOOK_S = 10.0
 TURN_S = 60.0
 MOST_S = 300.0
 FOLLOW_S = 30 * 86_400.0
-"""So long a run follows what it has begun; `reconcile` continues it anyway."""
+"""Seconds that a run follows its own operation; `reconcile` continues it anyway."""
 MOST_LAUNCHES = 1_000
-"""Of one run: Airflow maps a task over at most 1,024 (`[core] max_map_length`), and fails the one that gives more."""
+"""Maximum launches of a run: Airflow maps a task over at most 1,024 (`[core] max_map_length`), and fails above that."""
 
 
 class ReconcileOperator(ClusterOperator):
@@ -81,11 +81,11 @@ class ReconcileOperator(ClusterOperator):
         )
 
     def _paused(self, ti: RuntimeTaskInstanceProtocol, names: Iterable[str]) -> Iterator[str]:
-        """A line for each of these DAGs that a person has paused, or that Airflow does not have."""
+        """Yield a line for each DAG that a person has paused, or that Airflow does not have."""
         for dag_id in (self.dag_ids[name] for name in names if CAN_RUN_LATER):
             try:
                 paused = ti.get_dag(dag_id).is_paused
-            except AirflowRuntimeError as error:  # the others' work is done all the same
+            except AirflowRuntimeError as error:  # the other DAGs' work is done all the same
                 yield f"Airflow says nothing about {dag_id}, so its part of this may not be done: see that this DAG is there ({error})"
             else:
                 if paused:
@@ -93,9 +93,9 @@ class ReconcileOperator(ClusterOperator):
 
 
 def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> int:
-    """The runs that have not ended. If there is work that can be done `now`, those that are queued for a later time do not count.
+    """Return the number of active runs. If work is due `now`, runs queued for a later time do not count.
 
-    Airflow does not tell for when a run is queued. In a DAG that is not paused, the others begin at once.
+    Airflow does not tell the time of a queued run. In a DAG that is not paused, all other runs begin at once.
     """
     running, queued = (ti.get_dr_count(dag_id, states=[state]) for state in ("running", "queued"))
     if queued and now and CAN_RUN_LATER and not ti.get_dag(dag_id).is_paused:
@@ -104,7 +104,7 @@ def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> i
 
 
 def waiting_launches(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> Iterator[str]:
-    """A line if Airflow begins no launch of the runs that are under way: a task whose pool is missing waits, and nothing else says it."""
+    """Yield a line if Airflow starts no launch of the active runs: a task with a missing pool waits silently."""
     waiting, begun = (
         ti.get_ti_count(dag_id, task_ids=[LAUNCH], states=states)
         for states in (["scheduled"], ["queued", "running", "deferred"])
@@ -118,10 +118,10 @@ def waiting_launches(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> Iterator[s
 
 
 def passed_s(context: Context) -> float:
-    """Seconds from the begin of the last run that worked to that of this one, so that runs count nothing twice.
+    """Return the seconds between the begins of the last successful run and this run, so that nothing is counted twice.
 
-    At most `MOST_S`: nobody knows what was while nobody looked. None for a run that Airflow does not place among those of the
-    schedule, by hand without a logical date or by a backfill: the next one of the schedule counts its time.
+    At most `MOST_S`: an unobserved time is unknown. 0 for a run outside of the schedule, by hand without a logical date
+    or by a backfill: the next scheduled run counts its time.
     """
     run = context["dag_run"]
     if run.logical_date is None or run.run_type == "backfill":
@@ -134,10 +134,10 @@ def passed_s(context: Context) -> float:
 
 
 class AutoscaleOperator(ClusterOperator):
-    """Looks at the fleets with limits of growth, and says or does what their policy wants."""
+    """Looks at the fleets with limits of growth, and reports or applies their policy's decision."""
 
     def execute(self, context: Context) -> list[str]:
-        """One look at each; the lines go to the log."""
+        """Look at each fleet once; the lines go to the log."""
         problems: list[str] = []
         with self.coordinator() as coordinator:
             found = [one.text for one in autoscale.look(coordinator, (), actor_of(context), problems)]
@@ -148,11 +148,14 @@ class AutoscaleOperator(ClusterOperator):
 class MissingConsumersOperator(ClusterOperator):
     """The missing consumers of the run's fleet, at most `MOST_LAUNCHES`; each launch reads its fleet itself.
 
-    Which ones is left to chance, so that consumers whose launches all fail keep no other one from being launched.
+    The choice is random, so that consumers with failing launches do not block the others.
     """
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """The arguments of each launch; none in a run without a fleet, or beside an earlier one of the same fleet."""
+        """Return the arguments of each launch.
+
+        Empty in a run without a fleet, or beside an earlier run of the same fleet.
+        """
         problems: list[str] = []
         app = context["params"].get("app")
         if not app:
@@ -172,13 +175,13 @@ class MissingConsumersOperator(ClusterOperator):
 
 
 def given_of(context: Context) -> dict[str, Any]:
-    """The run's parameters; a text that was emptied in Airflow's form comes as null."""
+    """Return the run's parameters; a text emptied in Airflow's form arrives as null."""
     return {name: "" if value is None else value for name, value in context["params"].items()}
 
 
 @contextmanager
 def opened(given: Mapping[str, Any]) -> Iterator[Coordinator]:
-    """The coordinator that an action's run is for; log lines have its cluster, and the action's topic if it is about one."""
+    """Yield the coordinator of an action's run; log lines have its cluster, and the action's topic if any."""
     topic = {"topic": given["topic"]} if given.get("topic") else {}
     cluster = CoordinatorHook(given.get("cluster", "")).open()
     with one_line_errors(), cluster as coordinator, about(cluster=coordinator.paths.cluster, **topic):
@@ -186,7 +189,7 @@ def opened(given: Mapping[str, Any]) -> Iterator[Coordinator]:
 
 
 class ActionOperator(UntemplatedOperator):
-    """Runs one action of `service.actions`, with the run's parameters."""
+    """Runs an action of `service.actions` with the run's parameters."""
 
     operator_extra_links = (ResultLink(),)
 
@@ -195,7 +198,7 @@ class ActionOperator(UntemplatedOperator):
         self.action = action
 
     def execute(self, context: Context) -> list[str]:
-        """Do it; a dry run logs the effect, and its task ends as skipped."""
+        """Run the action; a dry run logs the effect, and its task ends as skipped."""
         given, action = given_of(context), ACTIONS[self.action]
         dry_run = bool(given.get("dry_run", not action.reads))
         with opened(given) as coordinator:
@@ -208,9 +211,9 @@ class ActionOperator(UntemplatedOperator):
 
 
 class WatchSensor(UntemplatedOperator, BaseSensorOperator):
-    """Repeats what an action's `watch` does, and logs it, until that is over; between two looks it has no worker.
+    """Repeats and logs an action's `watch` until finished; between two looks the task has no worker.
 
-    Each look first measures what the last moves have cost: after the next ones nobody can.
+    Each look first measures the cost of the last moves: the next moves would hide it.
     """
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:
@@ -218,7 +221,7 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
         self.action = action
 
     def execute(self, context: Context) -> Any:
-        """One look, and Airflow's own wait for the next one; says what follows when the time is over."""
+        """Look once, with Airflow's own wait for the next look; tells the next steps after the time-out."""
         try:
             return super().execute(context)
         except AirflowSensorTimeout:
@@ -228,7 +231,10 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
             ) from None
 
     def poke(self, context: Context) -> bool:
-        """One look. Raises what ends the task: an action that was refused is not watched. What passes is looked at again."""
+        """Look once. Raises errors that end the task: a refused action is not watched.
+
+        Passing errors lead to another look.
+        """
         given, watch = given_of(context), ACTIONS[self.action].watch
         if watch is None:
             return True

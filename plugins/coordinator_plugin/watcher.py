@@ -1,10 +1,11 @@
-"""Wakes DAGs when something changes in ZooKeeper: an asset watcher's trigger.
+"""Wakes DAGs when ZooKeeper changes: an asset watcher's trigger.
 
-It compares ZooKeeper with its last view, which is in the asset's state store. So the next start finds a change that came
-while no triggerer ran. Watches wake it, and it reads every few seconds as well. An event names the change, not the action:
-the woken run reads ZooKeeper itself.
+The trigger compares ZooKeeper with its last view, kept in the asset's state store. So the next start finds a change
+that came while no triggerer ran. Watches wake the trigger, and it also reads every few seconds. An event names the
+change, not the action: the woken run reads ZooKeeper itself.
 
-Between its reads it tries a connection to each consumer, so that the refusals of a dead one are noted while its session still runs.
+Between its reads the trigger tries a connection to each consumer, to note a dead consumer's refusals before its session
+expires.
 """
 
 import asyncio
@@ -47,11 +48,11 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         self._note_at_s = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Path and arguments, as Airflow stores them."""
+        """Return path and arguments, as stored by Airflow."""
         return "coordinator_plugin.watcher.ZooKeeperChangesTrigger", {"cluster": self.cluster, "scope": self.scope}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event for the changes of each `COALESCE_S`, and at once for a consumer that is gone; never ends by itself."""
+        """Yield an event for the changes of each `COALESCE_S`, and at once for a lost consumer; never ends by itself."""
         self._seen = await self._load()
         wake, problem = Wake(), ""
         while True:
@@ -91,7 +92,7 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         )
 
     async def _rest(self, coordinator: Coordinator, wake: Wake) -> None:
-        """Until it is time for the next look. Changes that come fast bring looks, and no more connections."""
+        """Wait for the next look. Fast changes bring looks, but no more connections."""
         until_s = time.monotonic() + (LOOK_S if self._unstored_since_s is None else STORED_AFTER_S)
         members: Mapping[str, Member] = {}
         while (left_s := until_s - time.monotonic()) > 0:
@@ -122,5 +123,8 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
 
     @property
     def _state_store(self) -> Any:
-        """Airflow 3.2 has none: there each start of a triggerer wakes the DAGs, whose runs find nothing to do."""
+        """Return the state store.
+
+        Airflow 3.2 has none: each start of a triggerer wakes the DAGs there, whose runs find no work.
+        """
         return getattr(self, "asset_state_store", None)

@@ -1,7 +1,7 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
 """Access to the pages: a user who may read the runs of a cluster's `rebalance` DAG may read the cluster's pages.
 
-Every route gets its cluster from `Access`, which knows only clusters that the user may read. `named_cluster` stands before every route.
+Every route gets its cluster from `Access`, which knows only readable clusters. `named_cluster` precedes every route.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 
 REBALANCE = "rebalance"
 ReadableCluster = NewType("ReadableCluster", str)
-"""The name of a cluster that the user of the request may read. Only `Access` makes one; `Reader` takes nothing else."""
+"""The name of a cluster that the request's user may read. Only `Access` makes it; `Reader` takes nothing else."""
 
 
 class NotReadable(HTTPException):
@@ -33,7 +33,7 @@ class NotReadable(HTTPException):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The clusters that one user may read. `check` is Airflow's own check of a DAG's runs: it raises its refusal."""
+    """The clusters that a user may read. `check` is Airflow's check of a DAG's runs: it raises its refusal."""
 
     check: Callable[[str], None]
 
@@ -50,7 +50,7 @@ class Access:
         return ReadableCluster(found.name)
 
     def all(self) -> tuple[ReadableCluster, ...]:
-        """Every cluster that the user may read. Raises 403 if there is none."""
+        """Return every cluster that the user may read. Raises 403 without any."""
         every = clusters()
         found = tuple(ReadableCluster(one.name) for one in every if self._may_read(one))
         if not found:
@@ -68,7 +68,7 @@ class Access:
 
 
 def access_of(request: Request, user: GetUserDep) -> Access:
-    """What the user of this request may read. Answers 401 without a valid session of Airflow."""
+    """Return the access of the request's user. Answers 401 without a valid session of Airflow."""
 
     def check(dag_id: str) -> None:
         requires_access_dag("GET", DagAccessEntity.RUN, dag_id)(request, user)
@@ -80,9 +80,9 @@ UserAccess = Annotated[Access, Depends(access_of)]
 
 
 def named_cluster(request: Request, access: UserAccess) -> ReadableCluster | None:
-    """The cluster that the address names, in its path or its query; `None` = it names none. Stands before every route.
+    """Return the cluster named in the address's path or query; `None` if absent. Precedes every route.
 
-    Answers 403 or 404 unless the user may read every cluster that is named, and the runs of the DAG in the path.
+    Answers 403 or 404 unless the user may read every named cluster, and the runs of the DAG in the path.
     """
     if dag := str(request.path_params.get("dag_id", "")):
         try:
@@ -95,7 +95,7 @@ def named_cluster(request: Request, access: UserAccess) -> ReadableCluster | Non
 
 
 def readable_clusters(access: UserAccess) -> tuple[ReadableCluster, ...]:
-    """Every cluster that the user may read. Answers 403 if there is none."""
+    """Return every cluster that the user may read. Answers 403 without any."""
     return access.all()
 
 
@@ -104,7 +104,7 @@ Readable = Annotated[tuple[ReadableCluster, ...], Depends(readable_clusters)]
 
 
 def of_cluster(named: Named, access: UserAccess) -> ReadableCluster:
-    """The cluster of a page: the one that the address names, or the first one that the user may read."""
+    """Return the cluster of a page: named in the address, or the first that the user may read."""
     return named or access.all()[0]
 
 
@@ -117,10 +117,10 @@ def rebalance_dag(cluster: ReadableCluster) -> str:
 
 
 def action_of_dag(dag_id: str) -> str | None:
-    """The action whose form this DAG is."""
+    """Return the action whose form this DAG is."""
     return next((name for name, one in ACTIONS.items() if one.form and named_here(name) == dag_id), None)
 
 
 def cluster_of_dag(dag_id: str) -> str:
-    """The cluster whose `rebalance` DAG this is; empty = of none."""
+    """Return the cluster whose `rebalance` DAG this is; empty = no cluster."""
     return next((one.name for one in clusters() if one.dag_id(REBALANCE) == dag_id), "")

@@ -8,4 +8,4 @@ NAMES = {
     "audit": "Ownership audit",
     "run": "Moved partitions",
 }
-"""Template → the one name of its page: in Airflow's menu, in links, as its heading and its title."""
+"""Template → the name of its page: in Airflow's menu, in links, as its heading and its title."""

@@ -1,4 +1,4 @@
-"""Describes the pages to Airflow. Every Airflow process imports this, so it imports almost nothing."""
+"""Describes the pages to Airflow. Every Airflow process imports this module, so it imports almost nothing."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias

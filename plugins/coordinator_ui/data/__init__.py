@@ -1,1 +1,1 @@
-"""What the pages show, read from ZooKeeper, the consumers and Airflow. Writes nothing."""
+"""The pages' data, read from ZooKeeper, the consumers and Airflow. Writes nothing."""

@@ -1,4 +1,4 @@
-"""The data API's JSON: what the pages show, for programs. Pure. docs/data-api.md describes it."""
+"""The data API's JSON: the content of the pages, for programs. Pure. docs/data-api.md describes it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from coordinator_ui.texts.rebalance_text import Story
 
 
 def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
-    """One rebalance of a list."""
+    """Return a rebalance as a row of a list."""
     pauses = story.pauses
     worst = longest(pauses.measured) if pauses is not None else None
     return {
@@ -36,7 +36,7 @@ def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
 def rebalance_whole(
     cluster: str, story: Story, sides: Sides, tasks: Sequence[Span], pages: Mapping[str, ConsumerPages]
 ) -> dict[str, Any]:
-    """One rebalance with everything that is known of it."""
+    """Return a rebalance with all known facts."""
     reasons = [
         {"epoch": step.record.epoch, "partitions": list(reason.partitions), "text": reason.text}
         for step in story.steps
@@ -127,5 +127,5 @@ def _pause(one: Pause) -> dict[str, Any]:
 
 
 def actor_data(one: Actor) -> dict[str, Any]:
-    """Who it was."""
+    """Return the actor as JSON."""
     return {"kind": one.kind, "who": one.who, "dag": one.dag, "run": one.run, "task": one.task, "try": one.attempt}

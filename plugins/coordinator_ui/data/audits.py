@@ -1,4 +1,4 @@
-"""The ownership audit for the pages: one for all who look at the same time, and no thread waits between its two looks."""
+"""The ownership audit for the pages: shared by simultaneous viewers, and no thread waits between its two looks."""
 
 import asyncio
 import time
@@ -17,48 +17,51 @@ from coordinator_ui.access import ReadableCluster
 
 BETWEEN_S = service.BETWEEN_S
 FRESH_S = 15.0
-"""An audit asks every consumer and every group: a page that is open makes no new one before this time is over."""
+"""Seconds for which an audit is kept.
+
+It asks every consumer and every group, so an open page makes no new audit earlier.
+"""
 MOST_ROWS = 500
-"""Findings, and those who commit, that are shown; the others are counted."""
+"""Maximum shown findings and committers; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """An audit, and when it was."""
+    """An audit with its time."""
 
     at: float
     audit: Audit
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The first ones; the worst kind comes first."""
+        """Return the first findings; the worst kind comes first."""
         return self.audit.findings[:MOST_ROWS]
 
     @property
     def committers(self) -> tuple[Committer, ...]:
-        """The first ones, by topic."""
+        """Return the first committers, by topic."""
         return self.audit.committers[:MOST_ROWS]
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be looked at, the first ones."""
+        """Return the first unreadable parts."""
         return first(self.audit.problems)
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many are not among these."""
+        """Return how many rows are left out."""
         both = {"findings": self.audit.findings, "committers": self.audit.committers}
         return {name: max(0, len(rows) - MOST_ROWS) for name, rows in both.items()}
 
 
 async def audited(request: Request, cluster: ReadableCluster, topic: str) -> Audited:
-    """The audit of a cluster, or of one of its topics. Raises the `Unavailable` kinds."""
+    """Return the audit of a cluster, or of a topic. Raises the `Unavailable` kinds."""
     state = request.app.state
 
     def read(c: Coordinator) -> Look:
         try:
             return service.look(c, [topic] if topic else ())
-        except NodeMissing:  # nobody has ever used the cluster
+        except NodeMissing:  # the cluster was never used
             return Look()
 
     async def make() -> Audited:
@@ -74,7 +77,7 @@ async def audited(request: Request, cluster: ReadableCluster, topic: str) -> Aud
 
 
 def audit_data(cluster: str, topic: str, found: Audited) -> dict[str, Any]:
-    """What the page shows, for programs."""
+    """Return the page's content as JSON."""
     return {
         "cluster": cluster,
         "topic": topic,

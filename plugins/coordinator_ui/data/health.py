@@ -1,4 +1,4 @@
-"""A cluster in some lines: what the live page begins with, and what the tile and the page of a run say. Pure."""
+"""A cluster in some lines, for the live page's head, the tile and the page of a run. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -18,14 +18,14 @@ MOST_NAME = 80
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sentence without its full stop; `bad` = it needs somebody."""
+    """A sentence without its full stop; `bad` = a person is needed."""
 
     text: str
     bad: bool = False
 
 
 def health(seen: Now) -> tuple[Line, ...]:
-    """The cluster in some lines: its topics, its consumers, its lag. A hand-off within its usual time is well."""
+    """Return the cluster in some lines: topics, consumers, lag. A hand-off within its usual time counts as healthy."""
     problem = (Line(seen.problem, bad=True),) if seen.problem else ()
     return (*problem, *_topics(seen), *_consumers(seen), *_lag(seen))
 
@@ -36,7 +36,7 @@ def rows(seen: Now) -> list[dict[str, Any]]:
 
 
 def _needs(one: TopicSummary) -> bool:
-    """Whether a topic needs somebody, or its first plan."""
+    """Return whether a topic needs a person, or its first plan."""
     return bool(one.problem or one.unowned or one.late) or (one.state is State.INITIAL and not one.removed)
 
 

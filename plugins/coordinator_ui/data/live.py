@@ -1,6 +1,6 @@
-"""A cluster now: its topics with what they wait for, its partitions with how far they are behind, and its consumers. Writes nothing.
+"""A cluster now: topics with their blockers, partitions with their lag, and consumers. Writes nothing.
 
-Figures of a partition are those that its present owner says; a former owner's count no more, also while it still answers.
+A partition's figures come from its present owner; a former owner no longer counts, even while it still answers.
 """
 
 import math
@@ -26,7 +26,7 @@ MOST_PARTITIONS = 20_000
 MOST_TEXTS = 20
 OWNED, CLOSING, STARTING, PAUSED, IDLE, UNKNOWN, UNOWNED = range(7)
 STATES = ("runs", "gives", "takes", "paused", "idle", "unknown", "nobody")
-"""What a partition does, by the number that stands in the data."""
+"""States of a partition, by their number in the data."""
 Speeds: TypeAlias = Mapping[tuple[str, int], float]
 """(Topic, partition) → records per second."""
 Statuses: TypeAlias = Mapping[tuple[str, int], LagStatus]
@@ -47,7 +47,7 @@ class Now:
 
 
 def now(c: Coordinator, topic: str = "") -> Now:
-    """Look once; with a topic, at this one alone. Raises `StoreUnavailable`."""
+    """Look once, at a single topic if given. Raises `StoreUnavailable`."""
     looked: list[Look] = []
 
     def world() -> World:
@@ -70,7 +70,7 @@ def now(c: Coordinator, topic: str = "") -> Now:
 
 
 def standings(seen: Now) -> list[Standing]:
-    """Every partition of every topic, as its present owner says."""
+    """Return every partition of every topic, as reported by its present owner."""
     found = []
     for one in seen.topics:
         owners = {p: who for who, numbers in one.owners.items() for p in numbers}
@@ -166,14 +166,15 @@ def _topic(
 
 
 def _unknown(standing: Iterable[Standing]) -> int:
-    """Of how many partitions nobody says how far behind they are: their owner does not, or they have none."""
+    """Return the number of partitions with unknown lag: the owner does not report it, or is missing."""
     return sum(math.isnan(one.lag) for one in standing)
 
 
 def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, float]:
-    """Lag, rate and speed of these partitions together; of each what is known.
+    """Return lag, rate and speed of these partitions together, as far as known.
 
-    The speed is that of all whose lag is known, or NaN: what is read of a part is not compared with what is written to all.
+    The speed is NaN unless known for all partitions with a known lag: a part's reads must not be compared with all
+    writes.
     """
     found = [(one.lag, one.rate, speeds.get((one.topic, one.partition), math.nan)) for one in standing]
     is_whole = not any(math.isnan(speed) for lag, _, speed in found if not math.isnan(lag))
@@ -195,13 +196,13 @@ def _figures(standing: Iterable[Standing], lag: float, rate: float, speed: float
 
 
 def _left_s(unknown: int, lag: float, rate: float, speed: float) -> float:
-    """`drain_s` of several partitions; of so many of them the lag is `unknown`, so nobody knows when nothing is left of it."""
+    """Return `drain_s` of several partitions; NaN if the lag of `unknown` partitions is missing."""
     left = drain_s(lag, rate, speed)
     return math.nan if unknown and math.isfinite(left) else left
 
 
 def says(one: TopicSummary) -> str:
-    """The state, and what the topic waits for, in a sentence."""
+    """Return the state and the topic's blockers as a sentence."""
     if one.problem:
         return one.problem
     if one.removed:
@@ -219,7 +220,10 @@ def says(one: TopicSummary) -> str:
 
 
 def drain_s(lag: float, rate: float, speed: float) -> float:
-    """Seconds until nothing is left, at the present rates; infinite = it never ends so, NaN = not known, or only what is new is left."""
+    """Return seconds until the lag is gone, at the present rates.
+
+    Infinite = never, NaN = unknown, or only new records are left.
+    """
     if lag == 0:
         return 0.0
     gain = speed - rate
@@ -231,7 +235,7 @@ def drain_s(lag: float, rate: float, speed: float) -> float:
 
 
 def _is_kept_up(lag: float, rate: float) -> bool:
-    """Whether nothing is left but what was written in the last two seconds."""
+    """Return whether only records of the last two seconds are left."""
     return lag <= max(rate, 0.0) * 2
 
 
@@ -243,7 +247,7 @@ def advice(
     speed: float,
     statuses: Statuses,
 ) -> str:
-    """Whether one more consumer would help, in a sentence; empty = nothing can be said."""
+    """Return whether another consumer would help, as a sentence; empty = unknown."""
     if math.isnan(lag) or not one.owners or one.removed or one.unowned:
         return _advice_of_unowned(one)
     unknown = _unknown(standing)
@@ -271,7 +275,7 @@ def advice(
 
 
 def _why_it_stands(one: TopicSummary, standing: Sequence[Standing], lag: float, statuses: Statuses) -> str:
-    """Why most of the lag is of partitions that nobody reads further, in a sentence; empty = it is not."""
+    """Return why most of the lag is in partitions without a reader, as a sentence; empty if it is not."""
     paused = [s.lag for s in standing if s.partition in one.paused]
     if _sum(paused) > lag / 2:
         return f"Another consumer would not help: {counted(len(paused), 'partition')} {agreed(len(paused), 'is', 'are')} paused."
@@ -285,14 +289,14 @@ def _why_it_stands(one: TopicSummary, standing: Sequence[Standing], lag: float, 
 
 
 def _advice_of_unowned(one: TopicSummary) -> str:
-    """What is said where others own something and nobody has some partitions; empty = it is not so."""
+    """Return the advice for a topic with owners and unowned partitions; empty otherwise."""
     if not one.unowned or not one.owners:
         return ""
     return f"Another consumer would help if it may have them: nobody reads {counted(len(one.unowned), 'partition')}."
 
 
 def _advice_of_unknown(unknown: int) -> str:
-    """What is said where the lag of so many partitions is not known; empty = it is known of all."""
+    """Return the advice for `unknown` partitions without a known lag; empty if the lag is known for all."""
     if not unknown:
         return ""
     behind = f"how far behind {counted(unknown, 'partition')} {agreed(unknown, 'is', 'are')}"
@@ -306,7 +310,10 @@ def _columns(
     statuses: Statuses,
     names: Sequence[str],
 ) -> dict[str, list[Any]]:
-    """The partitions in columns: a tenth of the size of objects. Owners and topics are places in their lists; -1 = nobody."""
+    """Return the partitions in columns: a tenth of the size of objects.
+
+    Owners and topics are places in their lists; -1 = no owner.
+    """
     owner_at = {name: place for place, name in enumerate(names)}
     topic_at = {one.topic: place for place, one in enumerate(seen.topics)}
     paused = _paused(seen.consumers)
@@ -327,7 +334,7 @@ def _columns(
 
 
 def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
-    """Topic, partition, giver and taker of what is on its way, as places in their lists; -1 = nobody."""
+    """Return topic, partition, giver and taker of each move, as places in their lists; -1 = none."""
     place = {name: at for at, name in enumerate(names)}
     found = []
     for number, one in enumerate(seen.topics):
@@ -338,7 +345,7 @@ def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
 
 
 def _paused(consumers: Iterable[ConsumerOverview]) -> dict[str, list[int]]:
-    """Topic → its paused partitions."""
+    """Return topic → its paused partitions."""
     found: dict[str, list[int]] = {}
     for topic in (topic for one in consumers for topic in one.topics if topic.paused):
         found.setdefault(topic.topic, []).extend(topic.paused)
@@ -392,7 +399,7 @@ def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[Standing], sp
 
 
 def summary(seen: Now) -> dict[str, Any]:
-    """What the dashboard's tile says of a cluster."""
+    """Return the cluster's summary for the dashboard's tile."""
     waiting = [one for one in seen.topics if one.state is not State.STABLE or one.unowned or one.problem]
     unowned = [one for one in seen.topics if one.unowned]
     oldest = min(unowned, key=lambda one: one.since_at or math.inf, default=None)
@@ -427,13 +434,13 @@ def _seconds(lag: float, rate: float) -> float:
 
 
 def _sum(numbers: Iterable[float]) -> float:
-    """NaN = none is known."""
+    """Return the sum of known numbers; NaN if all are unknown."""
     known = [one for one in numbers if not math.isnan(one)]
     return math.fsum(known) if known else math.nan
 
 
 def _number(value: float) -> float | int | str | None:
-    """For JSON: `None` = not known, "never" = it does not end."""
+    """Return a number for JSON: `None` = unknown, "never" = infinite."""
     if math.isnan(value):
         return None
     if math.isinf(value):

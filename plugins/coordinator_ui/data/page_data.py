@@ -38,9 +38,10 @@ MOST_LINKED = 50
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """The consumers of this cluster, or why they cannot be read.
+    """The consumers of this cluster, or why they are unreadable.
 
-    `lags`: topic → records behind the log's end, as far as the consumers know; `partly`: the topics of which an owner says nothing of it.
+    `lags`: topic → records behind the log's end, as far as reported; `partly`: the topics with an owner that reports no
+    lag.
     """
 
     listed: tuple[ConsumerOverview, ...] = ()
@@ -49,22 +50,22 @@ class Consumers:
     partly: Collection[str] = ()
 
     def of_topic(self, topic: str) -> dict[str, overview.RunningTopic]:
-        """Consumer → its status of the topic, of those whose interface answers."""
+        """Return consumer → its status of the topic, for answering consumers."""
         answering = (one for one in self.listed if one.health)
         return {one.consumer: said for one in answering for said in one.topics if said.topic == topic}
 
     def silent(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
-        """The owners that are absent or whose interface does not answer."""
+        """Return the owners that are absent or silent."""
         return tuple(one for one in self.listed if one.consumer in owners and one.problem)
 
     def kept(self, summary: TopicSummary) -> dict[str, tuple[int, ...]]:
-        """Draining consumer → the partitions that it still has of a Stable topic."""
+        """Return draining consumer → its remaining partitions of a Stable topic."""
         drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
         settled = summary.state is State.STABLE
         return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
 
     def unwell(self, owners: Collection[str], topic: str) -> dict[str, tuple[str, ...]]:
-        """Owner → what it says is wrong with itself, and with the topic; of those that answer."""
+        """Return owner → its reported problems with itself and the topic, for answering owners."""
         said, found = self.of_topic(topic), dict[str, tuple[str, ...]]()
         for one in self.listed:
             if one.consumer in owners and one.health:
@@ -86,10 +87,10 @@ class ClusterPage:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """One topic with its history; `more` = there is older history than this.
+    """One topic with its history; `more` = older history exists.
 
-    `kept`: draining owner → until when it keeps its partitions; empty = it gives them away with the next plan. `budget`: whether a plan
-    may have to wait for a person's approval.
+    `kept`: draining owner → until when it keeps its partitions; empty = it gives them away with the next plan.
+    `budget`: whether a plan may have to wait for a person's approval.
     """
 
     now: float
@@ -104,7 +105,7 @@ class TopicPage:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """The rebalances of an Airflow run, newest first. `problems`: why some of them may be missing."""
+    """The rebalances of an Airflow run, newest first. `problems`: why some rebalances may be missing."""
 
     rebalances: tuple[Rebalance, ...] = ()
     problems: tuple[str, ...] = ()
@@ -118,13 +119,13 @@ def cluster_page(c: Coordinator) -> ClusterPage:
 
 
 def _moved_last(listed: Iterable[TopicSummary]) -> list[str]:
-    """The topics whose last rebalances began last: the newest `RECENT` rebalances are theirs."""
+    """Return the topics with the latest rebalances: the newest `RECENT` rebalances are among them."""
     began = [(one.last.at - one.last.rebalance_s, one.topic) for one in listed if one.last is not None]
     return [topic for _, topic in heapq.nlargest(RECENT, began)]
 
 
 def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
-    """One topic and its newest rebalances. A topic that is not managed (any more) still shows its history."""
+    """Return a topic and its newest rebalances. An unmanaged topic still shows its history."""
     (summary,) = summaries(c, [topic])
     found, problem = _rebalances(c, [topic], limit + 1)
     consumers = _consumers(c)
@@ -141,7 +142,7 @@ def _kept(c: Coordinator, topic: str, drain: Collection[str]) -> dict[str, str]:
 
 
 def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
-    """One rebalance of the history. Raises `NotManaged` if the history does not have it, and `Malformed`."""
+    """Return a rebalance of the history. Raises `NotManaged` if absent, and `Malformed`."""
     for one in history.newest(c, topic):
         if one.rebalance == name:
             return one
@@ -151,7 +152,7 @@ def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
 
 
 def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
-    """The Spark UIs and drivers' logs of the consumers that gave or took something; at most `MOST_LINKED` consumers."""
+    """Return the Spark UIs and drivers' logs of the givers and takers; at most `MOST_LINKED` consumers."""
     names = sorted({name for move in one.moves for name in (move.giver, move.taker) if name})
     try:
         return pages_now(c, names[:MOST_LINKED])
@@ -160,7 +161,7 @@ def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
 
 
 def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunPage:
-    """What an Airflow run moved; its records are searched only in the time of the run."""
+    """Return an Airflow run's moves; records are searched only within the run's time."""
     found: list[Rebalance] = []
     problems: list[str] = []
     for topic in history.recorded(c):
@@ -205,9 +206,11 @@ def _consumers(c: Coordinator) -> Consumers:
 
 
 def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Of all topics at once: there may be thousands, and each one's row would go through all consumers.
+    """Return the lags of all topics in one pass.
 
-    What a former owner still runs, such as one that is isolated while it lives, is counted by its new owner.
+    Each topic's row would go through all consumers, for thousands of topics.
+
+    A former owner's running partition, such as an isolated live owner's, is counted at its new owner.
     """
     found: dict[str, int] = {}
     for said in (topic for one in listed if one.health for topic in one.topics):

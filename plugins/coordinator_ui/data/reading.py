@@ -1,7 +1,7 @@
 """Lets requests read from ZooKeeper, and never blocks the API server.
 
-- One ZooKeeper session for a cluster and process: a request opens it, and it is closed after a while without requests.
-- Each cluster has a few threads of its own: a dead ZooKeeper blocks these, never those of Airflow or of another cluster.
+- One ZooKeeper session for a cluster and process: opened by a request, closed after a while without requests.
+- Each cluster has a few separate threads: a dead ZooKeeper never blocks the threads of Airflow or of another cluster.
 - Every page has a time limit. For a short while after a failure, further pages fail at once.
 """
 
@@ -24,8 +24,8 @@ from coordinator_ui.access import ReadableCluster
 
 THREADS = 4
 PAGE_LIMIT_S = 8.0
-ANSWER_LIMIT_S = 4.0  # of one request to ZooKeeper
-ASK_LIMIT_S = 1.5  # of the consumers' interfaces, which are asked all at once
+ANSWER_LIMIT_S = 4.0  # seconds, for a request to ZooKeeper
+ASK_LIMIT_S = 1.5  # seconds, for the consumers' interfaces, all asked at once
 SHARE_S = 1.5
 MOST_SHARED = 500
 REMEMBER_FAILURE_S = 3.0
@@ -36,7 +36,7 @@ Connect = Callable[[str], tuple[str, Opener]]
 
 
 def connect(cluster: str) -> tuple[str, Opener]:
-    """The key of a cluster's session, which changes with the cluster's connections, and the function that opens it."""
+    """Return the key of a cluster's session, which changes with the cluster's connections, and the opening function."""
     plain = CoordinatorHook(cluster).plain_settings()
     settings = settings_of(plain)
     patient = replace(
@@ -56,7 +56,7 @@ class _Failure:
 
 
 async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[str, T | CoordinatorError]:
-    """Cluster → what its read gives, or why it cannot be read: that hides no other. Any other error is raised."""
+    """Return cluster → result, or the error of the cluster's read, which hides no other. Any other error is raised."""
     found: dict[str, T | CoordinatorError] = {}
     answers = await asyncio.gather(*reads, return_exceptions=True)
     for name, answer in zip(names, answers, strict=True):
@@ -67,9 +67,9 @@ async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[st
 
 
 class Shared:
-    """Answers that several viewers share: a cluster with many consumers is not asked by each browser anew.
+    """Answers shared by several viewers: a cluster with many consumers is not asked anew by each browser.
 
-    A failure is not kept: `Reader` remembers it. Nor is an answer that is no longer fresh: it may be as large as its cluster.
+    Failures are not kept: `Reader` remembers them. Nor are stale answers: an answer may be as large as its cluster.
     """
 
     def __init__(self, fresh_s: float = SHARE_S) -> None:
@@ -78,7 +78,7 @@ class Shared:
         self._kept: dict[str, tuple[float, Any]] = {}
 
     async def get(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """What was made for this key a moment ago, or a new one. At most `MOST_SHARED` keys are kept."""
+        """Return the fresh answer for this key, or a new one. At most `MOST_SHARED` keys are kept."""
         if len(self._locks) > MOST_SHARED:
             self._locks.clear()
             self._kept.clear()
@@ -110,13 +110,13 @@ class Reader:
         self._failures: dict[str, _Failure] = {}
 
     async def read(self, cluster: ReadableCluster, read: Callable[[Coordinator], T]) -> T:
-        """The result of `read`. Raises its errors, and `StoreUnavailable` when the time is over."""
+        """Return the result of `read`. Raises its errors, and `StoreUnavailable` after the time limit."""
         self._raise_failure(cluster)
         if cluster not in self._pools:
             self._pools[cluster] = ThreadPoolExecutor(self._threads, thread_name_prefix=f"coordinator-page-{cluster}")
         work = asyncio.get_running_loop().run_in_executor(self._pools[cluster], self._run, cluster, read)
         try:
-            # A time-out must not cancel a running call; one that still waits for a thread is cancelled below.
+            # A time-out must not cancel a running call; a call that still waits for a thread is cancelled below.
             found = await asyncio.wait_for(asyncio.shield(work), self._limit_s)
         except TimeoutError:
             late = StoreUnavailable(
@@ -124,14 +124,14 @@ class Reader:
             )
             self._remember(cluster, late)
             raise late from None
-        finally:  # also when nobody waits for it any more
+        finally:  # also without a waiting request
             work.cancel()
             work.add_done_callback(_forget)
         self._failures.pop(cluster, None)
         return found
 
     def _run(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
-        self._raise_failure(cluster)  # of another page, while this one waited for a thread
+        self._raise_failure(cluster)  # of another page, while this page waited for a thread
         key, opener = self._connect(cluster)
         try:
             coordinator = self._sessions.take(key, opener)
@@ -153,6 +153,6 @@ class Reader:
 
 
 def _forget(late: "asyncio.Future[T]") -> None:
-    """Retrieve an exception that nobody waits for; otherwise asyncio logs it."""
+    """Retrieve an unawaited exception; otherwise asyncio logs it."""
     if not late.cancelled():
         late.exception()

@@ -1,8 +1,8 @@
-"""The rebalances of all topics of a cluster, newest first, chosen by a filter and in pages. Reads only what it needs.
+"""The rebalances of all topics of a cluster, newest first, filtered and in pages. Reads only the needed records.
 
-A topic's history is opened when its newest record is newer than everything else that is left. A request looks at some `MOST_READ`
-records of rebalances; the page then says where the next one begins. It also reads the newest record of each topic, and up to 35 of a topic
-to find the place of a time.
+A topic's history is opened when its newest record is newer than all remaining records. A request looks at some
+`MOST_READ` records of rebalances; the page then gives the start of the next page. It also reads the newest record of
+each topic, and up to 35 of a topic to find the place of a time.
 """
 
 import heapq
@@ -26,9 +26,9 @@ from coordinator_ui.texts import words
 MOST_READ = 6_000
 """Records of rebalances that one request looks at."""
 MOST_TEXT = 200
-_FIRST = 10  # records of a topic that are read at once: there may be a thousand topics
+_FIRST = 10  # records of a topic read at once: a cluster may have a thousand topics
 _CHUNK = 40  # the same further back
-_LATER = 200  # records after the wanted time, which may belong to a rebalance that began before it
+_LATER = 200  # records after the wanted time that may belong to an earlier rebalance
 Key = tuple[float, str]
 """Sorts newest first: minus the time of the first record, then the topic."""
 
@@ -45,7 +45,7 @@ class Wanted:
     before_at: float = 0.0
 
     def takes(self, one: Rebalance) -> bool:
-        """Whether it is one of those."""
+        """Return whether the rebalance matches."""
         if not self.after_at <= one.began_at or (self.before_at and one.began_at >= self.before_at):
             return False
         consumers = {name for move in one.moves for name in (move.giver, move.taker) if name}
@@ -68,7 +68,7 @@ class Page:
 def rebalances(
     c: Coordinator, wanted: Wanted, limit: int, since: Key | None = None, of: Collection[str] | None = None
 ) -> Page:
-    """At most `limit` of them that come after `since` in the order. A history that cannot be read is a sentence in `problems`.
+    """Return at most `limit` rebalances after `since` in the order. An unreadable history is a sentence in `problems`.
 
     `of`: the only topics whose histories are opened.
     """
@@ -91,7 +91,7 @@ def rebalances(
 
 
 def _merged(c: Coordinator, topics: Sequence[str], before_at: float, problems: list[str]) -> Iterator[Rebalance]:
-    """The rebalances of these topics that began at or before a time, newest first."""
+    """Return the rebalances of these topics that began at or before a time, newest first."""
     names, denied = dict[str, list[str]](), dict[str, CoordinatorError]()
     for topic in topics:
         try:
@@ -130,14 +130,14 @@ def _of_topic(c: Coordinator, topic: str, names: Sequence[str], before_at: float
 
 
 def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) -> int:
-    """How many of the records may belong to a rebalance that began at or before this time. A binary search finds it."""
+    """Return how many records may belong to a rebalance that began at or before this time, by binary search."""
 
     def later(name: str) -> bool:
         return any(one.at > before_at for one in history.read(c, topic, [name]).values())
 
     near = max(0, len(names) - _FIRST)
     if not later(names[near]):
-        return len(names)  # the newest ones are read anyway
+        return len(names)  # the newest records are read anyway
     begin = bisect_left(names, True, hi=near, key=later)
     end = min(begin + _LATER, len(names)) if begin else 0
     for first in range(begin, end, _FIRST):
@@ -149,7 +149,7 @@ def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) ->
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Who had what: consumer → partitions, before and after a rebalance; `problem` = why that is not known."""
+    """Ownership before and after a rebalance: consumer → partitions; `problem` = why it is unknown."""
 
     before: dict[str, tuple[int, ...]] = field(default_factory=dict)
     after: dict[str, tuple[int, ...]] = field(default_factory=dict)

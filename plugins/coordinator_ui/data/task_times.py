@@ -14,7 +14,7 @@ MOST_RUNS = 50
 
 
 def task_spans(dag_id: str, actors: Collection[Actor]) -> tuple[Span, ...]:
-    """The task instances of the runs that these actors name, of this DAG alone, in the order of their begin; at most `MOST_TASKS`."""
+    """Return the task instances of the actors' runs, of this DAG alone, in order of begin; at most `MOST_TASKS`."""
     runs = sorted({one.run for one in actors if one.kind == "airflow" and one.dag == dag_id})[:MOST_RUNS]
     if not runs:
         return ()

@@ -1,6 +1,7 @@
-"""A rebalance drawn on a time axis: what each partition did, with Airflow's tasks above it. Pure.
+"""A rebalance on a time axis: each partition's states, with Airflow's tasks above. Pure.
 
-Places are in units of `WIDTH`; the template draws them as SVG, so a chart needs no script and can be read by a screen reader.
+Places are in units of `WIDTH`; the template draws them as SVG, so a chart needs no script and can be read by a screen
+reader.
 """
 
 import math
@@ -22,7 +23,7 @@ TaskKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A task instance of Airflow; `end_at` 0 = it runs."""
+    """A task instance of Airflow; `end_at` 0 = running."""
 
     actor: Actor
     begin_at: float
@@ -32,7 +33,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a lane from `left` on; `kind` is its CSS class, `text` what it is, with its times."""
+    """A piece of a lane from `left` on; `kind` is its CSS class, `text` its description with times."""
 
     kind: str
     left: float
@@ -61,7 +62,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`bands`: the tasks; `lanes`: partitions; `lines`: what the coordinator wrote; `ticks`: place → time since the plan."""
+    """`bands`: the tasks; `lanes`: partitions; `lines`: the coordinator's writes; `ticks`: place → time since the plan."""
 
     bands: tuple[Lane, ...]
     lanes: tuple[Lane, ...]
@@ -94,7 +95,10 @@ def whole(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
 
 
 def handoffs(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
-    """The moments between the givers' last records and the takers' first ones, by ZooKeeper's time. `None` = none is measured."""
+    """Return the times between the givers' last and the takers' first records, by ZooKeeper's time.
+
+    `None` = not measured.
+    """
     measured = [one for one in story.longest if one.first_at is not None or one.last_at is not None][:MOST_LANES]
     times = [at for one in measured for at in (_begin_at(one), one.released_at, one.first_at) if at is not None]
     if not times:
@@ -140,7 +144,10 @@ def _paused(one: Pause, row: MoveRow | None, axis: _Axis, began_at: float) -> La
 
 
 def _stands(one: Pause, axis: _Axis, begin_at: float, first_at: float) -> list[Part]:
-    """From `begin_at` to the first record of the taker: what is certain, and before it what is only possible."""
+    """Return the parts from `begin_at` to the taker's first record.
+
+    The certain pause, and before it the possible pause.
+    """
     if one.total is None:
         return [_part("idle", axis, begin_at, first_at, f"nothing waited for {words.duration(first_at - begin_at)}")]
     if not one.least:
@@ -151,7 +158,7 @@ def _stands(one: Pause, axis: _Axis, begin_at: float, first_at: float) -> list[P
 
 
 def _begin_at(one: Pause) -> float | None:
-    """When it began to stand still at the earliest: the giver's last record, its last commit, or what is known of its end."""
+    """Return the earliest begin of the standstill: the giver's last record, its last commit, or its known end."""
     if one.last_at is not None:
         return one.last_at
     if one.least and one.first_at is not None and one.wait_s is not None:

@@ -1,6 +1,6 @@
 """One topic for the pages: the owners of its partitions, and its blockers.
 
-A part that cannot be read is replaced by a sentence. These functions raise only `StoreUnavailable`.
+An unreadable part is replaced by a sentence. These functions raise only `StoreUnavailable`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,20 +22,21 @@ from coordinator_tasks.service.plan import overrides
 
 _MOVING = (State.CLOSING, State.STARTING)
 LATE_S = 10.0
-"""A rebalance that is younger raises no alarm; an older one does after twice what the last ones of its topic took."""
+"""Seconds without an alarm for any rebalance; after this, a rebalance is late at twice the topic's recent durations."""
 USUAL_OF = 8
 MOST_LATE = 50
-"""Topics whose history is read for it; a topic beyond these is late after `LATE_S`."""
+"""Topics whose history is read for lateness; any other topic is late after `LATE_S`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
     """One topic now. `owners`: consumer → partitions; `since`: partition → the epoch at which its holding began.
 
-    `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → partitions not confirmed yet;
-    `blockers`: consumer → its missing confirmation; `overrides`: what a person has frozen, paused or pinned; `frozen`: what has
-    an owner stays there; `paused`: partitions that are not read; `last`: the newest record, `last_problem`: why that cannot be read;
-    `late`: its rebalance lasts longer than usual; `problem`: why the topic cannot be read (the figures are then empty).
+    `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → unconfirmed
+    partitions; `blockers`: consumer → its missing confirmation; `overrides`: a person's freezes, pauses and pins;
+    `frozen`: owned partitions stay; `paused`: partitions that are not read; `last`: the newest record, `last_problem`:
+    why it is unreadable; `late`: its rebalance lasts longer than usual; `problem`: why the topic is unreadable (the
+    figures are then empty).
     """
 
     topic: str
@@ -62,7 +63,7 @@ class TopicSummary:
 
     @property
     def moving(self) -> tuple[int, ...]:
-        """The partitions whose close or start is not confirmed yet."""
+        """Return the partitions with an unconfirmed close or start."""
         listed = (*self.closing.values(), *self.starting.values())
         return tuple(sorted({p for numbers in listed for p in numbers}))
 
@@ -70,7 +71,7 @@ class TopicSummary:
 def summaries(
     c: Coordinator, topics: Iterable[str], world: Callable[[], World] | None = None
 ) -> tuple[TopicSummary, ...]:
-    """These topics, in their order. `world`: looks at everybody, after the topics are read."""
+    """Return the summaries of these topics, in order. `world`: looks at all consumers, after the topics are read."""
     views: dict[str, TopicView | str] = {}
     for topic in topics:
         try:
@@ -117,7 +118,7 @@ def _summary(
 
 
 def _late(c: Coordinator, views: Iterable[TopicView]) -> set[str]:
-    """The topics whose rebalance lasts longer than usual."""
+    """Return the topics whose rebalance lasts longer than usual."""
     now = c.clock.now()
     lasted = {
         view.topic: now - view.state.since_at
@@ -148,7 +149,10 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
 def _blockers(
     c: Coordinator, views: Iterable[TopicView], look: Callable[[], World] | None
 ) -> tuple[dict[str, dict[str, str]], World | None]:
-    """Topic → consumer → its missing confirmation, for the topics on their way; and the world. Without `look` nobody is asked if there are none."""
+    """Return topic → consumer → its missing confirmation, for moving topics; and the world.
+
+    Without `look` and moving topics no consumer is asked.
+    """
     moving = {view.topic: view for view in views if view.state is not None and view.state.state in _MOVING}
     if not moving and look is None:
         return {}, None

@@ -1,6 +1,6 @@
-"""How far partitions were behind in the last hour, as ZooKeeper keeps it, so that every API server shows the same.
+"""The lag of partitions in the last hour, as kept in ZooKeeper, so that every API server shows the same.
 
-What a server keeps of its own is where the owners were some seconds ago, for their speed.
+A server itself keeps only the owners' positions of some seconds ago, for their speed.
 """
 
 import math
@@ -27,13 +27,13 @@ SPEED_S = 8.0
 """A speed is measured over at least so long."""
 REMEMBER_S = 60.0
 LOOK_S = 5.0
-"""So often it is looked whether there is a newer moment; every minute while one of the hour cannot be read."""
+"""Seconds between two checks for a newer moment; a minute while a moment of the hour is unreadable."""
 MOST_TOTALS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One partition now; `owner` empty = nobody; unknown figures are NaN."""
+    """One partition now; `owner` empty = no owner; unknown figures are NaN."""
 
     topic: str
     partition: int
@@ -45,9 +45,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """How far an owner was behind: all its records, and the seconds of the partition that was furthest (`None` = unknown).
+    """An owner's lag: all its records, and the seconds of its furthest partition (`None` = unknown).
 
-    `read`: records per second that it has committed since the moment before, of what it has had since; `None` = not known.
+    `read`: records per second committed since the moment before, in partitions held since then; `None` = unknown.
     """
 
     at: float
@@ -65,7 +65,7 @@ class Trend:
     problems: tuple[str, ...] = ()
 
     def statuses(self) -> dict[tuple[str, int], LagStatus]:
-        """(Topic, partition) → Burrow's status, as the metrics have it; nothing if the last moment is old."""
+        """Return (topic, partition) → Burrow's status, as in the metrics; empty if the last moment is old."""
         fresh = bool(self.moments) and self.moments[-1].at > self.now - FRESH_S
         return statuses(self.moments[-1]) if fresh else {}
 
@@ -74,7 +74,7 @@ class Trend:
         return [sum(one.topics[topic].lags) for one in self.moments if topic in one.topics][-MOST_TOTALS:]
 
     def speeds(self, owners: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], float]:
-        """(Topic, partition) → records per second that this owner has committed between the last two moments."""
+        """Return (topic, partition) → records per second committed by this owner between the last two moments."""
         found: dict[tuple[str, int], float] = {}
         for before, last in list(pairwise(self.moments))[-1:]:
             if last.at <= self.now - FRESH_S or last.at - before.at > FRESH_S:
@@ -87,7 +87,7 @@ class Trend:
         return found
 
     def of_topic(self, topic: str, partition: int | None = None) -> dict[str, list[Point]]:
-        """Owner → its points, of a topic or of one of its partitions; only moments at which it was the owner."""
+        """Return owner → its points, of a topic or a partition; only moments of its ownership."""
         found: dict[str, list[Point]] = {}
         for before, moment in self._pairs():
             read = _read(before, moment, topic, partition)
@@ -108,7 +108,7 @@ class Trend:
         return found
 
     def _pairs(self) -> Iterator[tuple[LagMoment | None, LagMoment]]:
-        """Each moment with the one before; `None` = there is none, or nobody measured for a while."""
+        """Return each moment with the moment before; `None` = absent, or a gap in the measurements."""
         for before, moment in zip((None, *self.moments), self.moments, strict=False):
             yield (before if before is not None and moment.at - before.at <= FRESH_S else None), moment
 
@@ -125,9 +125,9 @@ def _places(moment: LagMoment) -> dict[tuple[str, int], tuple[str, int]]:
 def _read(
     before: LagMoment | None, moment: LagMoment, topic: str, partition: int | None, place: int | None = None
 ) -> dict[str, float]:
-    """Owner → records per second that it has committed between two moments, of partitions that it had in both.
+    """Return owner → records per second committed between two moments, in partitions held at both.
 
-    Of one partition, or of the owner at this place of the later moment, if it is given.
+    Of one partition, or of the owner at this place of the later moment, if given.
     """
     now, then = moment.topics.get(topic), before.topics.get(topic) if before is not None else None
     if before is None or now is None or then is None:
@@ -146,7 +146,7 @@ def _read(
 
 
 def _points(moment: LagMoment, topic: str, partition: int | None, place: int | None = None) -> dict[int, Point]:
-    """Owner's place → how far it was behind then; of one partition, or one owner, if it is given."""
+    """Return owner's place → its lag then; of one partition, or one owner, if given."""
     one = moment.topics.get(topic)
     if one is None:
         return {}
@@ -160,7 +160,7 @@ def _points(moment: LagMoment, topic: str, partition: int | None, place: int | N
 
 @dataclass(slots=True)
 class _Known:
-    """What this server has of a cluster."""
+    """This server's knowledge of a cluster."""
 
     trend: Trend = field(default_factory=Trend)
     positions: deque[tuple[float, dict[tuple[str, int], tuple[str, float]]]] = field(
@@ -176,9 +176,11 @@ class Trends:
         self._known: dict[str, _Known] = {}
 
     def of(self, c: Coordinator) -> Trend:
-        """The moments of the last hour. What was read once is not read again, nor what is missing for longer than `FRESH_S`.
+        """Return the moments of the last hour.
 
-        A cluster that nobody has asked for within this hour is forgotten.
+        A moment is read only once, and no more once missing for longer than `FRESH_S`.
+
+        A cluster without requests within this hour is forgotten.
         """
         now = c.clock.now()
         with self._lock:
@@ -203,9 +205,12 @@ class Trends:
     def speeds(
         self, c: Coordinator, trend: Trend, standings: Sequence[Standing], *, whole: bool
     ) -> Mapping[tuple[str, int], float]:
-        """(Topic, partition) → records per second that its present owner has read; one that has just moved is left out.
+        """Return (topic, partition) → records per second read by its present owner.
 
-        Measured between two looks of this server at the `whole` cluster; before there are two, between the last two moments.
+        Freshly moved partitions are left out.
+
+        Measured between two looks of this server at the `whole` cluster; before the second look, between the last two
+        moments.
         """
         now = c.clock.now()
         here = {(one.topic, one.partition): (one.owner, one.position) for one in standings}

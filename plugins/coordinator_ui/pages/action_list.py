@@ -1,8 +1,8 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""What persons have asked for, over all clusters that a user may read: newest first, chosen by a filter and in pages.
+"""Requests of persons, over all clusters that a user may read: newest first, filtered and in pages.
 
-A record's time is that of the host that wrote it, so the order within a cluster is that of the records. A page ends at a record of
-each cluster.
+A record's time comes from the writing host, so within a cluster the records' numbers give the order. A page ends at a
+record of each cluster.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,12 +23,12 @@ from coordinator_ui.pages.rebalance_list import Text, moment
 from coordinator_ui.texts import words
 
 MOST_READ = 6_000
-"""Records that one request looks at in each cluster."""
+"""Records that a request looks at in each cluster."""
 MOST_REST = 4_000
 _ENDED = 0
 """A place before the first record."""
 _APART_S = 3_600.0
-"""Hosts' clocks are never so far apart: a record that is older than the wanted time by this ends the search."""
+"""Maximum seconds between hosts' clocks: a record older than the wanted time by this ends the search."""
 Rest = Annotated[str, Query(max_length=MOST_REST)]
 
 
@@ -43,7 +43,7 @@ class Wanted:
     before_at: float = 0.0
 
     def takes(self, one: Asked) -> bool:
-        """Whether it is one of those."""
+        """Return whether the record matches."""
         if one.at < self.after_at or (self.before_at and one.at >= self.before_at):
             return False
         called = f"{_flat(one.action)} {_flat(spelled(one.action))}"
@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Of one cluster, newest first; `rest` = records before this number have not been looked at (`None` = there are none)."""
+    """A page of one cluster, newest first; `rest` = records before this number are unread (`None` = none left)."""
 
     found: tuple[Asked, ...] = ()
     rest: int | None = None
@@ -62,7 +62,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Cluster and record, newest first; `rest` is where the next page begins (empty = there is none)."""
+    """Cluster and record, newest first; `rest` is the start of the next page (empty = no next page)."""
 
     found: tuple[tuple[str, Asked], ...] = ()
     rest: str = ""
@@ -70,12 +70,12 @@ class Listed:
 
 
 def _flat(action: str) -> str:
-    """The same for the stored name, for the command, and for its words with spaces."""
+    """Return the same text for the stored name, for the command, and for its words with spaces."""
     return action.replace("-", "_").replace(" ", "_")
 
 
 def wanted_of(about: Text = "", action: Text = "", actor: Text = "", after: Text = "", before: Text = "") -> Wanted:
-    """The filter of a request; raises `Refused` for a time that is none."""
+    """Return the filter of a request; raises `Refused` for an invalid time."""
     return Wanted(about.strip(), action.strip(), actor.strip(), moment(after), moment(before))
 
 
@@ -87,7 +87,7 @@ async def listed(
     reader: Reader = request.app.state.reader
     names = [name for name in clusters if places.get(name) != _ENDED]
     answers = await each(names, (reader.read(name, _reading(wanted, limit, places.get(name))) for name in names))
-    # What cannot be read now is tried again at the same place by the next page.
+    # The next page retries unreadable records at the same place.
     problems = [f"cluster {name}: {one.told}" for name, one in answers.items() if isinstance(one, CoordinatorError)]
     found = merged({name: one for name, one in answers.items() if isinstance(one, Page)}, limit, places)
     return replace(found, problems=(*problems, *found.problems))
@@ -98,7 +98,10 @@ def _reading(wanted: Wanted, limit: int, before: int | None) -> Callable[[Coordi
 
 
 def page_of(c: Coordinator, wanted: Wanted, limit: int, before: int | None = None) -> Page:
-    """At most `limit` records of a cluster, of those before this number. One that cannot be read is a sentence, and counts too."""
+    """Return at most `limit` records of a cluster before this number.
+
+    An unreadable record is a sentence, and counts too.
+    """
     names = [name for name in action_log.names(c) if before is None or int(name) < before]
     found: list[Asked] = []
     problems: list[str] = []
@@ -115,9 +118,9 @@ def page_of(c: Coordinator, wanted: Wanted, limit: int, before: int | None = Non
 
 
 def merged(pages: Mapping[str, Page], limit: int, before: Mapping[str, int]) -> Listed:
-    """The pages of all clusters as one. What is older than the end of an unfinished page waits for the next one.
+    """Return the pages of all clusters as one. Records older than the end of an unfinished page wait for the next page.
 
-    `before`: where these pages began; of clusters without a page it stays.
+    `before`: where these pages began; unchanged for clusters without a page.
     """
     left = {name: list(page.found) for name, page in pages.items()}
     chosen: list[tuple[str, Asked]] = []
@@ -136,7 +139,7 @@ def merged(pages: Mapping[str, Page], limit: int, before: Mapping[str, int]) -> 
 
 
 def places_of(rest: str) -> dict[str, int]:
-    """Cluster → records before this number are wanted. Raises `Refused` for a text that is none of ours."""
+    """Return cluster → number before which records are wanted. Raises `Refused` for any other text."""
     found: dict[str, int] = {}
     for part in rest.split(",") if rest else ():
         name, _, number = part.rpartition(":")
@@ -148,7 +151,7 @@ def places_of(rest: str) -> dict[str, int]:
 
 
 def asked_row(cluster: str, one: Asked) -> dict[str, Any]:
-    """One record, for programs."""
+    """Return a record as JSON."""
     return {
         "cluster": cluster,
         "sequence": one.sequence,

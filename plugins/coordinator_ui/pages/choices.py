@@ -1,4 +1,4 @@
-"""What the fields of a form offer to choose from, as it is now. What is not in a list can be typed: a list is no check."""
+"""The present choices of a form's fields. Other values can be typed: a list is no check."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -13,7 +13,7 @@ from coordinator_tasks.service.nodes import fleet as fleets
 from coordinator_tasks.service.plan import transitions
 
 MOST = 1_000
-"""Entries of one list."""
+"""Maximum entries of a list."""
 TOPICS, CONSUMERS, FLEETS, VERSIONS, STRATEGIES, REBALANCES = range(6)
 OFFERED: Mapping[str, int] = {
     "topic": TOPICS,
@@ -26,13 +26,13 @@ OFFERED: Mapping[str, int] = {
     "strategy": STRATEGIES,
     "rebalance": REBALANCES,
 }
-"""Parameter → the list that its field offers. That of rebalances is fetched by the page, since it depends on the topic."""
+"""Parameter → the list of its field. The page fetches the rebalances, since they depend on the topic."""
 Choices: TypeAlias = Mapping[int, Mapping[str, str]]
-"""List → value → what is said beside it; empty = nothing."""
+"""List → value → a remark; empty = no remark."""
 
 
 def choices(c: Coordinator) -> Choices:
-    """Topics, consumers, fleets with their versions, strategies. Writes nothing. Raises the `Unavailable` kinds."""
+    """Return topics, consumers, fleets with their versions, strategies. Writes nothing. Raises the `Unavailable` kinds."""
     found = fleets.fleets(c)
     try:
         registered = sorted(c.discovery.members())

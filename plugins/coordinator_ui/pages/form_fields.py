@@ -1,7 +1,7 @@
-"""The form of an action with its fields filled in, as the row that it is asked from says them. It does nothing.
+"""The form of an action, filled in from the row that links to the form. The form itself changes nothing.
 
-Airflow's own trigger form takes nothing from its address. So the fields stand here, made from the same declaration, and a press
-of the button asks Airflow's own API for a run: Airflow checks the permission and the fields, and keeps who asked.
+Airflow's own trigger form takes nothing from its address. So the fields stand here, made from the same declaration, and
+the button asks Airflow's own API for a run: Airflow checks the permission and the fields, and keeps the person's name.
 """
 
 import json
@@ -19,15 +19,15 @@ from coordinator_ui.pages.choices import OFFERED, REBALANCES, Choices
 
 MOST_VALUE = 2_000
 MOST_QUERY = 4_000
-"""Of an address that browsers and proxies take as it is."""
+"""Characters of an address that browsers and proxies take unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; `kind`: of its JSON value; `value`: as text, lists one per line and objects as JSON; `long`: several lines.
+    """One field; `kind`: of its JSON value; `value`: as text, lists by line and objects as JSON; `long`: several lines.
 
-    `offers`: what can be chosen, each with what is said of it; something else can be typed. `choices`: nothing else is allowed.
-    `past`: the page itself fetches what can be chosen, the rebalances of the topic.
+    `offers`: choices with their remarks; other values can be typed. `choices`: no other value is allowed. `past`: the
+    page itself fetches the choices, the rebalances of the topic.
     """
 
     name: str
@@ -45,7 +45,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of one action; `dag`: whose run does it, and `dag_name` as Airflow shows that DAG; `reads`: it changes nothing and has no dry run."""
+    """The form of an action; `dag`: the DAG that runs it, and `dag_name`, its name in Airflow; `reads`.
+
+    No changes, no dry run.
+    """
 
     action: str
     title: str
@@ -58,7 +61,7 @@ class Form:
 
 
 def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
-    """The form of an action. Values that are no fields of it are left out. Raises `NotManaged` for an unknown action."""
+    """Return the form of an action. Values without a field are left out. Raises `NotManaged` for an unknown action."""
     action = ACTIONS.get(name)
     if action is None or not action.form:
         raise NotManaged(f"there is no action {name[:40]!r} with a form; the pages link to those that there are")
@@ -73,7 +76,7 @@ def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
 
 
 def query_of(name: str, conf: Mapping[str, Any]) -> str:
-    """What stands behind the address of this form, so that it is filled in as a run of it was; empty = it does not fit."""
+    """Return the query that fills this form in as in an earlier run; empty = too long."""
     fields = {one.name for one in ACTIONS[name].parameters if one.form is not None}
     given = {
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -82,14 +85,14 @@ def query_of(name: str, conf: Mapping[str, Any]) -> str:
     }
     try:
         query = urlencode(given)
-    except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can say and no address can
+    except UnicodeEncodeError:  # half of a pair of surrogates, possible in JSON but not in an address
         return ""
     fits = len(query) <= MOST_QUERY and all(len(value) <= MOST_VALUE for value in given.values())
     return query if fits else ""
 
 
 def _lines(given: str) -> str:
-    """The members of a list, one a line: from the JSON of a run, or from a row's address, where commas part them."""
+    """Return the members of a list by line: from the JSON of a run, or from a row's address, with commas between them."""
     try:
         found = json.loads(given)
     except (ValueError, RecursionError):
@@ -98,7 +101,7 @@ def _lines(given: str) -> str:
 
 
 def _offers(action: Action, name: str, choices: Choices) -> Mapping[str, str]:
-    """What a field can be chosen from; a topic that is to be managed is not among those that are."""
+    """Return the choices of a field; managed topics are no choice for a topic to add."""
     return choices.get(OFFERED.get(name, -1), {}) if (action.name, name) != ("add_topic", "topic") else {}
 
 

@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""The list of rebalances over all clusters that a user may read: its filter, its pages, and the place where a page ends."""
+"""The list of rebalances over all clusters that a user may read: its filter, its pages, and the end of a page."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ Text = Annotated[str, Query(max_length=MOST_TEXT)]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Cluster and rebalance, newest first; `rest` is where the next page begins (empty = there is none)."""
+    """Cluster and rebalance, newest first; `rest` is the start of the next page (empty = no next page)."""
 
     found: tuple[tuple[str, Story], ...]
     rest: str = ""
@@ -32,7 +32,7 @@ class Listed:
 def wanted_of(
     topic: Text = "", consumer: Text = "", cause: Text = "", actor: Text = "", after: Text = "", before: Text = ""
 ) -> Wanted:
-    """The filter of a request; raises `Refused` for a time that is none."""
+    """Return the filter of a request; raises `Refused` for an invalid time."""
     return Wanted(
         topic.strip(),
         consumer.strip(),
@@ -44,7 +44,7 @@ def wanted_of(
 
 
 def moment(text: str) -> float:
-    """ISO 8601, UTC where it names no zone; 0 for an empty text. Raises `Refused`."""
+    """Return the time of an ISO 8601 text, UTC without a zone; 0 for an empty text. Raises `Refused`."""
     if not text.strip():
         return 0.0
     try:
@@ -69,14 +69,15 @@ async def listed(
 
 
 def merged(pages: Mapping[str, Page], limit: int, now: float) -> Listed:
-    """The pages of all clusters as one. What lies behind the place that one of them has reached waits for the next page."""
+    """Return the pages of all clusters as one. Rebalances beyond the furthest common place wait for the next page."""
     reached = min((page.rest for page in pages.values() if page.rest is not None), default=None)
     every = [(key_of(one), name, one) for name, page in pages.items() for one in page.found]
     every.sort(key=lambda each: each[:2])
     chosen = [each for each in every if reached is None or each[0] <= reached]
     if len(chosen) > limit:
         reached = chosen[limit - 1][0]
-        chosen = [each for each in chosen if each[0] <= reached]  # those of the same time and name in two clusters too
+        # with all rebalances of the same time and name in two clusters
+        chosen = [each for each in chosen if each[0] <= reached]
     problems = tuple(text for page in pages.values() for text in page.problems)
     found = tuple((name, tell(one, now)) for _, name, one in chosen)
     return Listed(found, "" if reached is None else f"{-reached[0]!r}:{reached[1]}", problems)

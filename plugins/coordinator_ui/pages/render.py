@@ -36,7 +36,7 @@ MOST_IN_GRID = 64
 
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
-"""The charting library. It is part of the package: no page fetches anything from elsewhere."""
+"""The charting library, part of the package: no page fetches anything from elsewhere."""
 
 
 def page(
@@ -48,9 +48,10 @@ def page(
     scripts: tuple[str, ...] = (),
     **values: Any,
 ) -> HTMLResponse:
-    """Render a template. `base` is the address of the pages, `here` that of the cluster's, `airflow` that of Airflow's own UI.
+    """Render a template. `base` is the address of the pages, `here` the cluster's, `airflow` that of Airflow's UI.
 
-    `cluster` empty = the page is of all. `scripts`: further ones. `now_at`: how old a page is that could not be asked for again.
+    `cluster` empty = a page of all clusters. `scripts`: further scripts. `now_at`: shows the age of a page that cannot
+    be reloaded.
     """
     base = str(request.scope.get("root_path", "")).rstrip("/")
     values |= {
@@ -64,18 +65,18 @@ def page(
 
 
 def data(content: Any, status: HTTPStatus = HTTPStatus.OK) -> JSONResponse:
-    """JSON that no browser keeps, shows as a page, or takes for a script."""
+    """Return JSON that no browser keeps, shows as a page, or takes for a script."""
     return JSONResponse(content, status, headers=_headers())
 
 
 def script(name: str) -> Response:
-    """One of our scripts, for Airflow's own page."""
+    """Return one of our scripts, for Airflow's own page."""
     return Response(_code()[name], media_type="text/javascript", headers=_headers())
 
 
 @cache
 def environment() -> Environment:
-    """The templates' environment. It escapes everything: names and reasons come from consumers and people."""
+    """Return the templates' environment. It escapes everything: names and reasons come from consumers and people."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -126,7 +127,7 @@ def environment() -> Environment:
 
 
 def isolated(value: Any) -> Any:
-    """A text that turns the direction of what is written, between marks that end that with it. Forms keep values `as_is`."""
+    """Return a text with direction marks between isolating marks. Forms keep values `as_is`."""
     if isinstance(value, str) and not isinstance(value, Markup) and _TURNS.search(value):
         return f"{_FIRST_STRONG_ISOLATE}{_ISOLATES.sub('', value)}{_POP_ISOLATE}"
     return value

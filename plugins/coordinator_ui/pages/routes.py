@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
-"""The pages' addresses. Each one requires Airflow's own check of the user, and is only a GET."""
+"""The pages' addresses. Each requires Airflow's own check of the user, and is only a GET."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ SHOWN = 20
 MOST_SHOWN = 500
 LISTED = 50
 LISTS_LIMIT_S = 2.0
-"""So long a form waits for what its fields offer; then it is there without."""
+"""Seconds that a form waits for its choices; then it is shown without choices."""
 MOST_SERIES = 12
 MOST_CLUSTERS = 20
 LIVE_SCRIPTS = ("uPlot", "live")
@@ -74,16 +74,16 @@ STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
 FILTERS = ("topic", "consumer", "cause", "actor", "after", "before")
 ASKED_FILTERS = ("about", "action", "actor", "after", "before")
 MOST_CHANGES = 3
-"""Changed fields that stand in a row; the others are folded away."""
+"""Changed fields shown in a row; the others are folded away."""
 T = TypeVar("T")
 
 API = "/api/v1"
-"""The data of the pages stands below it."""
+"""Path of the pages' data."""
 router = APIRouter(default_response_class=HTMLResponse, dependencies=[Depends(named_cluster)])
 data_router = APIRouter(prefix=API, default_response_class=JSONResponse, dependencies=[Depends(named_cluster)])
 """The data of the pages for programs."""
 code_router = APIRouter()
-"""Code without any data, for every user who is signed in."""
+"""Code without any data, for every signed-in user."""
 Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 Topic = Annotated[str, Query(max_length=rebalance_search.MOST_TEXT + 49)]
@@ -93,7 +93,7 @@ AskedFilter = Annotated[action_list.Wanted, Depends(action_list.wanted_of)]
 
 
 def make_app(reader: Reader | None = None) -> FastAPI:
-    """The application; without the pages of its own documentation, which would be open to anyone."""
+    """Return the application, without the pages of its own documentation, which would be open to anyone."""
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.reader = reader or Reader()
     app.state.task_spans = task_spans
@@ -128,7 +128,7 @@ async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit =
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Everything of one rebalance."""
+    """A rebalance with all its data."""
 
     cluster: str
     story: Story
@@ -149,7 +149,7 @@ async def _whole(request: Request, cluster: ReadableCluster, topic: str, rebalan
 
 @router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
 async def rebalance(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> HTMLResponse:
-    """One rebalance: moves and pauses, awaited consumers, and each step."""
+    """Show a rebalance: moves and pauses, awaited consumers, and each step."""
     now = time.time()
     whole = await _whole(request, cluster, topic, rebalance, now)
     story = whole.story
@@ -226,16 +226,16 @@ async def actions_data(
 
 
 def _given(request: Request, names: Collection[str]) -> dict[str, str]:
-    """The fields of a filter that are filled in."""
+    """Return the filled-in fields of a filter."""
     return {name: value for name, value in request.query_params.items() if name in names and value.strip()}
 
 
 @router.get("/live")
 @router.get("/clusters/{cluster}/live")
 async def live_page(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
-    """Topics, partitions and consumers of a cluster, brought up to date every few seconds.
+    """Show topics, partitions and consumers of a cluster, updated every few seconds.
 
-    The page asks for `live_data` again and again. It reads nothing itself, so it is there at once.
+    The page fetches `live_data` repeatedly. It reads nothing itself, so it appears at once.
     """
     return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=cluster, clusters=readable, live=False)
 
@@ -246,7 +246,7 @@ async def ask(request: Request, cluster: OfCluster, action: str) -> HTMLResponse
     try:
         offered = await asyncio.wait_for(_read(request, cluster, choices), LISTS_LIMIT_S)
     except (CoordinatorError, TimeoutError):
-        offered = {}  # what it would offer can be typed
+        offered = {}  # the choices can be typed
     form = form_of(action, request.query_params, offered)
     return page(request, "ask.html", scripts=("ask",), cluster=cluster, form=form, live=False)
 
@@ -312,7 +312,7 @@ async def tile() -> Response:
 
 @data_router.get("/summary")
 async def summary_data(request: Request, readable: Readable) -> Response:
-    """The tile's content: everything in the user's clusters that needs a person now."""
+    """Return the tile's content: everything in the user's clusters that needs a person now."""
     names = readable[:MOST_CLUSTERS]
     answers = await each(names, (_live(request, name, "") for name in names))
     found = [
@@ -325,7 +325,7 @@ async def summary_data(request: Request, readable: Readable) -> Response:
 
 
 async def _live(request: Request, cluster: ReadableCluster, topic: str) -> tuple[live.Now, dict[str, Any]]:
-    """One look for all who look at the same time."""
+    """Return a look shared by all simultaneous viewers."""
     state = request.app.state
 
     async def make() -> tuple[live.Now, dict[str, Any]]:
@@ -336,7 +336,10 @@ async def _live(request: Request, cluster: ReadableCluster, topic: str) -> tuple
 
 
 def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, float]:
-    """When an Airflow run began and ended; 0 = not yet. A dependency, because FastAPI runs those outside its loop."""
+    """Return begin and end of an Airflow run; 0 = not yet.
+
+    A dependency, because FastAPI runs dependencies outside its loop.
+    """
     times = select(DagRun.start_date, DagRun.end_date).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
     began, ended = session.execute(times).one_or_none() or (None, None)
     return began.timestamp() if began else 0.0, ended.timestamp() if ended else 0.0
@@ -344,9 +347,9 @@ def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, flo
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an action's run has said; `over` = it has ended, `ok` = without an error.
+    """The lines of an action's run; `over` = it has ended, `ok` = without an error.
 
-    `done`: its first task, which does the action, has ended without an error. `conf`: what it was asked for.
+    `done`: its first task, which runs the action, has ended without an error. `conf`: the run's parameters.
     """
 
     lines: tuple[str, ...] = ()
@@ -372,13 +375,13 @@ def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
     )
     lines = session.execute(said).scalars().first()
     with suppress(ValueError, RecursionError):
-        # How Airflow stores a value depends on who has stored it, and whoever may can change it.
+        # Airflow's storage format depends on the writer, and any writer can change the value.
         lines = json.loads(lines) if isinstance(lines, str) else lines
     lines = lines if isinstance(lines, list | None) else [lines]
     conf = conf if isinstance(conf, dict) else {}
     over, ok = str(state) in ("success", "failed"), str(state) == "success"
     dry_run, done = conf.get("dry_run", True) is not False, lines is not None
-    # Half of a pair of surrogates, which JSON can say and no page can.
+    # Half of a pair of surrogates, possible in JSON but not in a page.
     shown = (str(line).encode(errors="backslashreplace").decode() for line in lines or ())
     return Result(tuple(shown), dry_run, over, ok, done, conf)
 
@@ -387,7 +390,7 @@ ActionResult = Annotated[Result | None, Depends(run_result)]
 
 
 def cluster_of_run(dag_id: str, result: ActionResult, access: UserAccess) -> ReadableCluster | None:
-    """The cluster that a run is about; `None` = of none of the site's. Answers 403 for one that the user may not read."""
+    """Return the cluster of a run; `None` = not of this site. Answers 403 for a cluster that the user may not read."""
     if result is None:
         name = cluster_of_dag(dag_id)
         return access.cluster(name) if name else None
@@ -395,7 +398,7 @@ def cluster_of_run(dag_id: str, result: ActionResult, access: UserAccess) -> Rea
         return access.cluster(str(result.conf.get("cluster") or ""))
     except NotReadable:
         raise
-    except HTTPException:  # it is no longer one of the site's
+    except HTTPException:  # the cluster is no longer the site's
         return None
 
 
@@ -470,7 +473,7 @@ async def _refused(request: Request, error: Any) -> Response:
 
 
 async def _failed(request: Request, error: Any) -> Response:
-    """The page for data that could not be read; it tries again by itself if that may help."""
+    """Return the page for unreadable data; it reloads by itself where this may help."""
     status = next(
         (status for kind, status in STATUSES.items() if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE
     )

@@ -1,7 +1,7 @@
 """A rebalance as a story: its moves with their times, and its steps in words. Pure.
 
-Times are those of the coordinator's records, of the confirmation of each part. The taker of a hand-off starts as soon as the
-release is written, usually long before the coordinator asks.
+Times come from the coordinator's records of the confirmations. The taker of a hand-off starts as soon as the release is
+written, usually long before the coordinator asks.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_ui.texts import words
 
 MOST_PAUSES = 100
-"""Partitions of a rebalance whose pause is shown, the longest first."""
+"""Partitions of a rebalance with a shown pause, the longest first."""
 _MOVED, _AGAIN = "moved", "started again"
 _STAND_STILL = frozenset({_MOVED, _AGAIN})
 _CLOSES = frozenset({MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
@@ -51,7 +51,7 @@ class MoveRow:
 
 @dataclass(frozen=True, slots=True)
 class StoryStep:
-    """One record in words, and its time (`after_s` from the first)."""
+    """A record in words, and its time (`after_s` from the first)."""
 
     record: Record
     after_s: float
@@ -70,7 +70,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Who was waited for: `consumer` confirmed `partitions` after `waited_s`; `over` = it has."""
+    """A wait: `consumer` confirmed `partitions` after `waited_s`; `over` = confirmed."""
 
     consumer: str
     verb: str
@@ -81,9 +81,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One rebalance. `headline` sums it up in one sentence; `causes` are those of its plans, in their order.
+    """One rebalance. `headline` is its summary in a sentence; `causes` are its plans' causes, in order.
 
-    `pauses`: how long partitions stood still, once that is measured.
+    `pauses`: durations of standstill, once measured.
     """
 
     topic: str
@@ -101,18 +101,21 @@ class Story:
 
     @property
     def longest(self) -> tuple[Pause, ...]:
-        """The partitions that stood still for longest."""
+        """Return the partitions with the longest standstill."""
         found = self.pauses.measured if self.pauses is not None else ()
         return tuple(sorted(found, key=lambda one: (-_most_s(one), one.partition))[:MOST_PAUSES])
 
     @property
     def longest_pause(self) -> str:
-        """The longest extra pause in words, or total where the usual is unknown; what nobody has measured may be longer."""
+        """Return the longest extra pause in words, or total where the usual is unknown.
+
+        Unmeasured pauses may be longer.
+        """
         return _longest_pause(self.pauses)
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """Who held it up, the longest first: the time from the plan to a close, and from the closes to a start."""
+        """Return the waits, the longest first: the time from the plan to a close, and from the closes to a start."""
         found: dict[tuple[str, str, float, bool], list[int]] = {}
         now_s = self.began_at + self.lasted_s
         for row in self.rows:
@@ -131,7 +134,7 @@ class Story:
         return tuple(sorted(waits, key=lambda one: (one.over, -one.waited_s, one.consumer)))
 
     def reasons(self, row: MoveRow) -> tuple[Reason, ...]:
-        """Why the plan of a row moved its partitions."""
+        """Return the plan's reasons for moving a row's partitions."""
         plans = (step.record.plan for step in self.steps if step.record.at == row.planned_at)
         return tuple(
             replace(reason, partitions=mine)
@@ -143,13 +146,13 @@ class Story:
 
     @property
     def runs(self) -> tuple[Actor, ...]:
-        """One actor of each Airflow run, and each other actor."""
+        """Return one actor of each Airflow run, and each other actor."""
         actors = (step.record.actor for step in self.steps)
         return tuple({(one.kind, one.run or one.who): one for one in actors}.values())
 
 
 def tell(one: Rebalance, now: float) -> Story:
-    """The story of a rebalance; `now` is for one that is under way."""
+    """Return the story of a rebalance; `now` is the end of a rebalance under way."""
     rows = _rows(one.records)
     lasted_s = one.lasted_s if one.ended_at else max(one.lasted_s, now - one.began_at)
     return Story(
@@ -169,7 +172,7 @@ def tell(one: Rebalance, now: float) -> Story:
 
 
 def only(one: Story, actor_run: str) -> Story | None:
-    """The part of one Airflow run: its steps, and the moves that it planned; `None` if it has none."""
+    """Return the part of an Airflow run: its steps, and its planned moves; `None` without any."""
     steps = tuple(step for step in one.steps if step.record.actor.run == actor_run)
     if not steps:
         return None
@@ -194,7 +197,7 @@ def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
 
 
 def _most_s(one: Pause) -> float:
-    """How long it stood still at most, as far as is known."""
+    """Return the longest possible standstill, as far as known."""
     return one.most_s or one.wait_s or 0.0
 
 
@@ -219,7 +222,7 @@ def _deed(row: MoveRow) -> str:
 
 
 def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
-    """The moves with their confirmations; partitions with the same way and times are one row."""
+    """Return the moves with their confirmations; partitions with the same way and times are one row."""
     found: list[MoveRow] = []
     newest: dict[int, int] = {}  # partition → the index of its row
     for record in records:
@@ -239,7 +242,10 @@ def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
 
 
 def _confirmed(row: MoveRow, consumer: str, record: Record) -> MoveRow:
-    """The confirmations of a record. Closes are confirmed in Closing and starts in Starting, so it has only one kind."""
+    """Return the row with a record's confirmations.
+
+    Closes are confirmed in Closing and starts in Starting, so only one kind occurs.
+    """
     after_s = max(0.0, record.at - row.planned_at)
     if record.source is State.CLOSING:
         return replace(row, closed_s=after_s)

@@ -35,9 +35,9 @@ LAG_STATUSES: Mapping[LagStatus, str] = {
     LagStatus.STALL: "there is lag, and its owner answers and does not advance: resume it if it is paused, or read the owner's log",
     LagStatus.REWIND: "the offset went back, and is not where it was yet, as after reset-offsets: it passes by itself",
 }
-"""What Burrow's status of a partition means, and what to do. ERR is of a group alone."""
+"""Burrow's statuses of a partition: meaning and remedy. Only a group has ERR."""
 _RUN = re.compile(r"(\w{1,40}?)__\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\S*", re.ASCII)
-"""The id of a run of Airflow: how it was started, and when."""
+"""The id of a run of Airflow: kind of start, and time."""
 MOST_RUN = 32
 
 
@@ -104,12 +104,12 @@ def why(causes: Sequence[Cause]) -> str:
 
 
 def presence(one: ConsumerOverview) -> str:
-    """What a consumer is: a clean leave is no alarm."""
+    """Return a consumer's presence: a clean leave is no alarm."""
     return "left" if one.left and one.presence == Presence.GONE else one.presence
 
 
 def offers(one: ConsumerOverview) -> tuple[str, ...]:
-    """The actions that can be asked for with this consumer, which are those that change something."""
+    """Return the actions offered for this consumer: those that change something."""
     drain = "undrain" if one.drained else "drain"
     match one.presence:
         case Presence.GONE | overview.NOT_STARTED:
@@ -130,7 +130,7 @@ def kind(code: str) -> str:
 
 
 def actor_words(one: Actor) -> str:
-    """All that a filter may look for: who it was, and by which run of which DAG."""
+    """Return all texts that a filter may search: the actor, and the run and DAG."""
     return f"{one.who} {one.dag} {one.dag_name} {one.run} {run_name(one.run)} {actor(one)}"
 
 
@@ -147,21 +147,24 @@ def actor(one: Actor) -> str:
 
 
 def ran(one: Actor) -> str:
-    """A run of Airflow in one line with the person who asked for it, or who else it was."""
+    """Return a run of Airflow in one line with the requesting person, or any other actor."""
     if one.kind == "airflow":
         return run_name(one.run) + (f" for {one.who}" if one.who else "")
     return actor(one)
 
 
 def run_name(run: str) -> str:
-    """`asset triggered 10:23:36`: a run's id in one line; another id is cut."""
+    """Return a run's id in short, such as `asset triggered 10:23:36`; an unknown id is cut."""
     if found := _RUN.fullmatch(run):
         return f"{found[1].replace('_', ' ')} {found[2]}"
     return cut(run, MOST_RUN)
 
 
 def task_path(one: Actor) -> str:
-    """The path of the task instance, with the log of its try if that is known, below Airflow's address; empty if no task ran it."""
+    """Return the path of the task instance, with the log of its try if known, below Airflow's address.
+
+    Empty without a task.
+    """
     if one.kind != "airflow" or not (one.dag and one.run and one.task):
         return ""
     tried = f"?try_number={one.attempt}" if one.attempt else ""
