@@ -1,4 +1,4 @@
-"""All znode paths, and the rules for the names in them.
+"""All znode paths, and the rules for their names.
 
 Pure string functions. A name is checked where it enters a path, so that no name leads out of its folder.
 """
@@ -20,7 +20,7 @@ MAX_PARTITION = 2**31 - 1  # Kafka's own limit
 MAX_PORT = 65_535
 MAX_TOPIC_CHARS = 249  # Kafka's own limit (org.apache.kafka.common.internals.Topic)
 INTERNAL = "__"
-"""Kafka's own topics begin with it, and those of many programs around Kafka."""
+"""Prefix of Kafka's own topics, and of many programs around Kafka."""
 KAFKAS_OWN = frozenset(
     f"{INTERNAL}{name}"
     for name in (
@@ -31,7 +31,7 @@ KAFKAS_OWN = frozenset(
         "remote_log_metadata",
     )
 )
-"""A consumer of one of these may feed itself: each of its commits is a record of `__consumer_offsets`."""
+"""A consumer of these topics may feed itself: each of its commits is a record of `__consumer_offsets`."""
 
 COMMANDS: Mapping[str, str] = {"import_offsets": "offsets reset", "undo_offsets": "offsets undo"}
 """Stored name of an action → its command, where the command is more than the name with dashes."""
@@ -46,7 +46,7 @@ _ADDRESS = re.compile(
 
 
 def spelled(action: str) -> str:
-    """The action of this stored name as its command is typed: the one spelling that a person reads, whatever shows it."""
+    """Return the action's command for a stored name: the only spelling shown to persons."""
     return COMMANDS.get(action) or action.replace("_", "-")
 
 
@@ -90,7 +90,7 @@ def check_version(name: object) -> str:
 
 
 def check_group(name: str) -> str:
-    """Return `name` if it may be the group of a topic: Kafka takes any text, and a person has to be able to read it."""
+    """Return `name` if it may be the group of a topic: Kafka takes any text, but persons have to read it."""
     if not name:
         raise InvalidName("the consumer group is empty; give the group.id that offsets are committed for")
     if len(name) > MAX_GROUP_CHARS:
@@ -175,7 +175,7 @@ class _Folder:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The znodes of one cluster; the cluster's name is checked when this is made."""
+    """The znodes of one cluster; the constructor checks the cluster's name."""
 
     cluster: str
     base: str = field(init=False, repr=False, compare=False)
@@ -196,17 +196,17 @@ class Paths:
 
     @property
     def asked(self) -> str:
-        """What persons have asked for; no topic has such a name."""
+        """Return the path of persons' requests; no topic has such a name."""
         return f"{self.histories}/:asked"
 
     @property
     def growths(self) -> str:
-        """How fleets grow; no topic has such a name."""
+        """Return the path of fleets' growth; no topic has such a name."""
         return f"{self.histories}/:growth"
 
     @property
     def lags(self) -> str:
-        """How far everything was behind in the last hour; no topic has such a name."""
+        """Return the path of the last hour's lag; no topic has such a name."""
         return f"{self.histories}/:lag"
 
     def lag(self, slot: int) -> str:
@@ -252,7 +252,7 @@ class Paths:
         return f"{self.history(topic)}/{sequence:010d}"
 
     def folders(self) -> tuple[str, ...]:
-        """The folders that have to exist before anything is written."""
+        """Return the folders that must exist before any write."""
         return tuple(f"{self.base}/{one.name}" for one in vars(Paths).values() if isinstance(one, _Folder))
 
 

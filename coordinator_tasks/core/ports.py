@@ -1,4 +1,4 @@
-"""What the core and the services need from the outside, as protocols.
+"""Protocols of the outside world for the core and the services.
 
 The adapters implement them on real servers, the fakes of the tests and the simulation in memory; the same contract
 tests run on both. Every method may raise the `Unavailable` error of its neighbour.
@@ -15,7 +15,7 @@ from coordinator_tasks.core.model import Answer, Committed, Member, Token, Topic
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The part of ZooKeeper's Stat that we use. The server's times are in seconds since 1970."""
+    """The used part of ZooKeeper's Stat. The server's times are in seconds since 1970."""
 
     version: int
     created_at: float
@@ -74,7 +74,7 @@ Watcher: TypeAlias = Callable[[], None]
 
 
 class Connection(StrEnum):
-    """Of a ZooKeeper session. SUSPENDED is not LOST: the session may come back with its ephemeral nodes."""
+    """State of a ZooKeeper session. SUSPENDED is not LOST: the session may come back with its ephemeral nodes."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -88,12 +88,12 @@ class ZooKeeper(Protocol):
         """Read a znode, and watch its data; raises `NodeMissing`."""
 
     def find(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """Read a znode; `None` = it is not there. The watch fires on its change, creation or deletion."""
+        """Read a znode; `None` = absent. The watch fires on its change, creation or deletion."""
 
     def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
-        """Read many znodes at once (pipelined, not atomic), in the order of `paths`; `None` = not there.
+        """Read many znodes at once (pipelined, not atomic), in the order of `paths`; `None` = absent.
 
-        `watches`: one for each path, as `find` takes it; none at all by default.
+        `watches`: one per path, as for `find`; no watches by default.
         """
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
@@ -110,25 +110,25 @@ class ZooKeeper(Protocol):
         """Create an empty persistent znode and its parents where missing."""
 
     def sync(self) -> None:
-        """Later reads see everything that was written before this call."""
+        """Make later reads see all earlier writes."""
 
     def listen(self, listener: Callable[[Connection], None]) -> None:
         """Call `listener` on every change of the connection, from another thread; it must not block."""
 
     @property
     def session_id(self) -> int:
-        """The current session's number, 0 while there is none."""
+        """Return the current session's number, 0 without a session."""
 
     @property
     def session_timeout_s(self) -> float:
-        """The session time-out that the server granted."""
+        """Return the session time-out granted by the server."""
 
     def close(self) -> None:
         """End the session; its ephemeral nodes are deleted at once."""
 
 
 class Discovery(Protocol):
-    """Who is registered now: the coordinator's side of service discovery."""
+    """The present registrations: the coordinator's side of service discovery."""
 
     def members(self) -> Mapping[str, Member]:
         """All registered consumers by id, as of a moment not before this call; raises `DiscoveryUnavailable`."""
@@ -151,28 +151,28 @@ class StatusClient(Protocol):
     """Asks the consumers' own interfaces."""
 
     def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
-        """Ask all of them at once, each within the client's time limit; one answer for each.
+        """Ask all consumers at once, each within the client's time limit; one answer for each.
 
-        `known`: consumer → how many partitions it may run; 0 = none, and it has answered before. Those with partitions are asked first,
-        within bounds of their own. All others share bounds; `Silence.UNASKED` = a bound left this one out.
+        `known`: consumer → partitions it may run; 0 = no partitions, but answered before. Consumers with partitions are
+        asked first, within separate bounds. All others share bounds; `Silence.UNASKED` = left out by a bound.
         """
 
     def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
-        """Those that take no new connection, each within the client's time limit, and why. Nothing is sent."""
+        """Return consumers that take no new connection within the time limit, with reasons. Nothing is sent."""
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
-        """Hand a detached consumer the topic node as it is stored; True if it took it."""
+        """Post the stored topic node to a detached consumer; True if taken."""
 
 
 Wanted: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 """Group → topic → partitions."""
 TopicAnswer: TypeAlias = Mapping[int, Committed] | CoordinatorError
 GroupAnswer: TypeAlias = Mapping[str, TopicAnswer] | CoordinatorError
-"""Topic → partition → its committed offset, or why it is not known."""
+"""Topic → partition → its committed offset, or why it is unknown."""
 
 
 def committed_of(answer: GroupAnswer, topic: str) -> Mapping[int, Committed]:
-    """One topic's committed offsets in its group's answer; raises why Kafka does not say them."""
+    """Return one topic's committed offsets from its group's answer; raises Kafka's error, if any."""
     found = answer if isinstance(answer, CoordinatorError) else answer.get(topic, {})
     if isinstance(found, CoordinatorError):
         raise found
@@ -180,43 +180,43 @@ def committed_of(answer: GroupAnswer, topic: str) -> Mapping[int, Committed]:
 
 
 class KafkaAdmin(Protocol):
-    """What the coordinator asks the brokers; raises `KafkaUnavailable`."""
+    """The coordinator's requests to the brokers; raises `KafkaUnavailable`."""
 
     def describe(
         self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
     ) -> Mapping[str, TopicDescription | None]:
-        """Id and partitions of each topic; `None` = there is no such topic.
+        """Return id and partitions of each topic; `None` = unknown topic.
 
-        A topic that Kafka does not describe (`KafkaUnavailable` or `Refused`) is left out, and has its error in `problems`.
-        Such an error is raised if it is that of every topic.
+        A topic that Kafka does not describe (`KafkaUnavailable` or `Refused`) is left out, with its error in
+        `problems`. An error common to all topics is raised.
         """
 
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
-        """The committed offsets of many groups at once, with one request for each group.
+        """Return the committed offsets of many groups at once, with one request for each group.
 
-        Metadata is read; partitions without an offset are left out. A group that cannot be asked, or one topic of it, has its
-        error (`KafkaUnavailable` or `Refused`) in place of an answer.
+        Metadata is read; partitions without an offset are left out. A group, or a topic of it, that cannot be read has
+        its error (`KafkaUnavailable` or `Refused`) in place of an answer.
         """
 
     def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        """Partition → its first offset and the one after its last, of those that are there and have a leader."""
+        """Return partition → its first offset and the offset after its last, for existing partitions with a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        """Partition → offset of its first record at or after a time (milliseconds since 1970), if there is one."""
+        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if any."""
 
     def group_members(self, group: str) -> tuple[str, ...]:
-        """Client id and host of the members that subscribe in this group now."""
+        """Return client id and host of the members that subscribe in this group now."""
 
 
 class GroupOffsets(Protocol):
-    """What a consumer's agent asks the brokers for its group; raises `KafkaUnavailable`."""
+    """The requests of a consumer's agent to the brokers for its group; raises `KafkaUnavailable`."""
 
     @property
     def fences(self) -> bool:
-        """Whether commits are transactions, so that Kafka refuses those of a former owner by itself."""
+        """Return whether commits are transactions, so that Kafka itself refuses a former owner's commits."""
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        """The group's committed offsets, with their metadata read; partitions without one are left out."""
+        """Return the group's committed offsets, with their metadata read; partitions without an offset are left out."""
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
         """Tell all that the caller holds of the topic with this id, before it reads where a new holding begins.
@@ -232,23 +232,23 @@ class GroupOffsets(Protocol):
         """
 
     def topic_id(self, topic: str) -> str:
-        """The id that the topic has now; empty = there is no such topic."""
+        """Return the topic's present id; empty = unknown topic."""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        """Partition → the offset after its last readable record, of those that are there and have a leader."""
+        """Return partition → the offset after its last readable record, for existing partitions with a leader."""
 
     def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        """Partition → the first offset that is still there, of those that are there and have a leader."""
+        """Return partition → the first available offset, for existing partitions with a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        """Partition → offset of its first record at or after a time (milliseconds since 1970), if there is one."""
+        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if any."""
 
 
 class RecordSampler(Protocol):
-    """Reads a few records of partitions, to know how large they are."""
+    """Reads a few records of partitions to measure their size."""
 
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
-        """Partition → mean bytes (key, value and headers) of some records from that offset on.
+        """Return partition → mean bytes (key, value and headers) of some records from this offset on.
 
         Partitions whose records do not arrive in time are left out. Blocks for some seconds; raises `KafkaUnavailable`
         and `BadSettings`.
@@ -262,7 +262,7 @@ class Clock(Protocol):
         """Seconds since 1970."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back, from an arbitrary start."""
+        """Return seconds that never go back, from an arbitrary start."""
 
     def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -1,4 +1,4 @@
-"""Strategies: who gets which partition. Each is a pure, deterministic function of a `Problem`, named in `ASSIGNORS`."""
+"""Strategies of assignment: pure, deterministic functions of a `Problem`, named in `ASSIGNORS`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,15 +28,15 @@ __all__ = [
 
 
 class Assignor(Protocol):
-    """A strategy. It gives every partition to a member of the problem; only a `Partial` one may leave some out."""
+    """A strategy. It gives every partition to a member of the problem; only a `Partial` strategy may leave some out."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Partition → member, for every partition of the problem, fixed ones included."""
+        """Return partition → member, for every partition of the problem, including fixed partitions."""
 
 
 @runtime_checkable
 class Checking(Protocol):
-    """A strategy that knows its parameters, so that wrong ones are refused when they are set."""
+    """A strategy with known parameters, so that wrong parameters are refused when set."""
 
     def check(self, parameters: Mapping[str, str]) -> None:
         """Raise `Refused` for wrong parameters."""
@@ -44,27 +44,30 @@ class Checking(Protocol):
 
 @runtime_checkable
 class Partial(Protocol):
-    """A strategy that says whether it may leave partitions without an owner, to keep a limit that a person has set."""
+    """A strategy that may leave partitions without an owner, to keep a limit set by a person."""
 
     @property
     def partial(self) -> bool:
-        """Whether it may."""
+        """Return whether it may."""
 
 
 @runtime_checkable
 class Explaining(Protocol):
-    """A strategy with sentences of its own."""
+    """A strategy with its own explanations."""
 
     def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
-        """The sentences about its answer to this problem."""
+        """Return the explanations of its answer to this problem."""
 
 
 @runtime_checkable
 class Sharing(Protocol):
-    """A strategy that answers for several topics as one, by the number of their partitions."""
+    """A strategy that answers for several topics together, by the number of their partitions."""
 
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int]) -> list[Mapping[int, str]]:
-        """The answers; each problem has the same `loads`, of further topics. `ties`: member → its number of other partitions."""
+        """Return the answers; each problem has the same `loads`, of further topics.
+
+        `ties`: member → its number of other partitions.
+        """
 
 
 @runtime_checkable
@@ -72,7 +75,7 @@ class Measuring(Protocol):
     """A strategy whose answer depends on measured loads, and so may change without an event."""
 
     def measure(self, parameters: Mapping[str, str]) -> Measure:
-        """What to give as the problem's weights."""
+        """Return the measure of the problem's weights."""
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
         """How long a topic has to be Stable before changed loads alone cause a plan; `None` = they never do."""
@@ -82,12 +85,12 @@ ASSIGNORS: Mapping[str, Assignor] = {**ONE_TOPIC_ASSIGNORS, "weighted": Weighted
 
 
 def is_partial(strategy: Assignor) -> bool:
-    """Whether the strategy may leave partitions without an owner; one that does not say so may not."""
+    """Return whether the strategy may leave partitions without an owner; False by default."""
     return isinstance(strategy, Partial) and strategy.partial
 
 
 def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
-    """The strategy of that name; raises `BadStrategy`, which lists the names."""
+    """Return the strategy of this name; raises `BadStrategy`, which lists the names."""
     found = known.get(name)
     if found is None:
         raise BadStrategy(f"there is no strategy {name!r}; choose one of {', '.join(sorted(known))}")
@@ -96,9 +99,9 @@ def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
 
 @dataclass(frozen=True, slots=True)
 class Strategies:
-    """The known strategies, and the cluster's own choice: a strategy with its parameters, for topics that name none.
+    """The known strategies, and the cluster's default: a strategy with its parameters, for topics without a strategy.
 
-    A topic of that strategy takes the cluster's value of each parameter that it does not set itself.
+    A topic with the default strategy takes the cluster's value of each parameter that the topic does not set.
     """
 
     known: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
@@ -106,18 +109,18 @@ class Strategies:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def effective(self, config: TopicConfig) -> TopicConfig:
-        """The topic's configuration with the strategy and the parameters that apply to it."""
+        """Return the topic's configuration with the effective strategy and parameters."""
         name = config.strategy or self.default
         parameters = {**self.parameters, **config.parameters} if name == self.default else config.parameters
         return replace(config, strategy=name, parameters=parameters)
 
     def check(self, config: TopicConfig) -> None:
-        """Raise `Refused` if there is no such strategy, or it does not take these parameters."""
+        """Raise `Refused` if the strategy is unknown, or refuses these parameters."""
         wanted = self.effective(config)
         self.check_parameters(wanted.strategy, wanted.parameters)
 
     def check_parameters(self, name: str, parameters: Mapping[str, str]) -> None:
-        """Raise `Refused` if there is no such strategy, or it does not take these parameters; a site's takes any."""
+        """Raise `Refused` if the strategy is unknown, or refuses these parameters; a site's strategy takes any."""
         found = assignor(name, self.known)
         if isinstance(found, Checking):
             found.check(parameters)
@@ -126,7 +129,7 @@ class Strategies:
 
 
 def validate(problem: Problem, answer: Mapping[int, str], strategy: str, *, partial: bool = False) -> None:
-    """Raise `Refused`, naming the breach, unless the answer of the strategy of that name is a valid assignment."""
+    """Raise `Refused`, naming the breach, unless the strategy's answer is a valid assignment."""
     listed = set(problem.partitions)
     for partition, member in sorted(answer.items()):
         if partition not in listed:

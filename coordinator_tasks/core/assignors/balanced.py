@@ -1,8 +1,8 @@
 """The default strategy: exactly balanced, with the fewest moves, over all of its topics together.
 
 The load vector over all topics is decreasingly minimal: no two members differ by more than one, as far as subscriptions
-and fixed partitions allow. Among such answers, this one changes the owner of as few partitions as possible (`quotas`).
-Which partitions these are is free: each topic is spread as evenly as that allows.
+and fixed partitions allow. Among such answers, this strategy changes the owner of as few partitions as possible
+(`quotas`). The choice of these partitions is free: each topic is spread as evenly as possible.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ class Balanced:
     """See the module."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Partition → member; only the fixed ones when there are no members. The members' `loads` count."""
+        """Return partition → member; only fixed partitions without members. The members' `loads` count."""
         return self.share((problem,))[0]
 
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int] | None = None) -> list[Mapping[int, str]]:
@@ -42,7 +42,7 @@ class Balanced:
 
 
 class _Column:
-    """One problem while it is answered. `kept`: member → the free partitions that it could keep, in order."""
+    """A problem during its solution. `kept`: member → the free partitions that it could keep, in order."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -64,11 +64,11 @@ class _Column:
         self.share = len(problem.partitions) / max(1, len(problem.members))
 
     def has(self, member: str) -> int:
-        """How many partitions the member has of it so far."""
+        """Return the member's present number of partitions."""
         return self.fixed[member] + len(self.kept.get(member, ()))
 
     def deal(self, needs: dict[str, int]) -> None:
-        """Give the pool to those in need, to those with the least of this topic first; lowers `needs`."""
+        """Give the pool to members in need, least loaded with this topic first; lowers `needs`."""
         heap = [(self.has(member), -need, member) for member, need in needs.items() if need]
         heapify(heap)
         given = Counter[str]()
@@ -88,7 +88,7 @@ class _Column:
 
 
 def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mapping[str, int]) -> None:
-    """Answer problems of the same members: each member gets its quota of all of them, and keeps what it can."""
+    """Answer problems of the same members: each member gets its quota over all problems, and keeps what it can."""
     for member, count in sorted(kept.items()):
         _give_up(columns, member, count - quotas[member])
     needs = {member: need for member, quota in quotas.items() if (need := quota - kept.get(member, 0)) > 0}
@@ -97,9 +97,9 @@ def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mappin
 
 
 def _give_up(columns: Sequence[_Column], member: str, surplus: int) -> None:
-    """Put so many partitions of the member into the pools: of the topics of which it has most above its share.
+    """Move `surplus` partitions of the member into the pools, from the topics furthest above the member's share.
 
-    Of those, of one that others have given up less of.
+    Among equal topics, prefer the topic with the smallest pool.
     """
     if surplus <= 0:
         return

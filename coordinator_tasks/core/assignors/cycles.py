@@ -1,4 +1,4 @@
-"""Cycles of hand-overs that save moves and leave the loads as they are: Bellman-Ford on arrays."""
+"""Cycles of hand-overs that save moves without changing the loads: Bellman-Ford on arrays."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +9,13 @@ HandOver = tuple[int, int, int]
 """Giver, topic, taker."""
 
 _NEVER = 1 << 12
-"""More than any path costs less: costs are -1, 0 and 1, and a search ends at its first cycle."""
+"""Above the cost of any path: costs are -1, 0 and 1, and a search ends at its first cycle."""
 
 
 def negative_cycles(subscribed: Flags, own: Numbers, x: Numbers, loads: Numbers) -> list[list[HandOver]]:
-    """Disjoint cycles of negative cost; none = no assignment with this sorted load vector has fewer moves.
+    """Return disjoint cycles of negative cost; none = no assignment with this sorted load vector has fewer moves.
 
-    O(members · topics) per round; a round lengthens the paths looked at by one hand-over.
+    O(members · topics) per round; a round lengthens the paths by one hand-over.
     """
     members, topics = x.shape
     losing = np.where(x > 0, (x <= own).astype(np.int32), _NEVER)
@@ -48,7 +48,7 @@ def _relax(distance: Numbers, cost: Numbers, parent: Numbers, by: Numbers) -> bo
 
 
 def _cheapest_one_below(distance: Numbers, loads: Numbers) -> Numbers:
-    """Per member the nearest one whose load is one less: it may take one more, and this one give one away. -1 = none."""
+    """Return per member the nearest member with a load lower by one, with which it may exchange loads. -1 = none."""
     order = np.lexsort((distance, loads))
     ascending = loads[order]
     first = np.searchsorted(ascending, loads - 1)
@@ -57,7 +57,7 @@ def _cheapest_one_below(distance: Numbers, loads: Numbers) -> Numbers:
 
 
 def _cycles(parent: list[int]) -> list[list[int]]:
-    """The cycles of the graph in which every node points to its parent, each in the direction of the paths."""
+    """Return the cycles of the graph of parents, each in the direction of the paths."""
     seen = [0] * len(parent)
     cycles = []
     for start in range(len(parent)):
@@ -74,7 +74,7 @@ def _cycles(parent: list[int]) -> list[list[int]]:
 
 
 def _hand_overs(cycle: list[int], members: int) -> list[HandOver]:
-    """Member, topic, member, ... as hand-overs; between two members in a row only their loads are exchanged."""
+    """Return member, topic, member, ... as hand-overs; two members in a row only exchange their loads."""
     return [
         (cycle[i - 1], node - members, cycle[(i + 1) % len(cycle)]) for i, node in enumerate(cycle) if node >= members
     ]

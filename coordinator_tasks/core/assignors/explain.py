@@ -1,7 +1,7 @@
-"""Why every partition is where it is, in a sentence, from a problem and its answer.
+"""Why every partition is at its place, in a sentence, from a problem and its answer.
 
-What a strategy does not decide is explained here: a pin, a partition on its way, an owner that may not keep it. The
-rest is explained by the strategy's `Explainer`, or by how many partitions everybody has.
+Facts outside of a strategy are explained here: a pin, a partition under way, an owner that may not keep it. The rest is
+explained by the strategy's `Explainer`, or by the number of partitions per member.
 """
 
 import hashlib
@@ -19,7 +19,10 @@ from coordinator_tasks.core.model import Explanation, Reason, Split
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """`owners`: partition → where a person's roll back, or its planned restart, puts it; `text`: who asked for it and why."""
+    """`owners`: partition → its place by a person's roll back, or a planned restart; `text`.
+
+    The requester and the reason.
+    """
 
     owners: Mapping[int, str]
     text: str
@@ -27,14 +30,13 @@ class RolledBack:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A strategy's problem and answer, and what the strategy was not given.
+    """A strategy's problem and answer, with facts unknown to the strategy.
 
-    `holders`: partition → who has it now, also if that consumer is no member; `pins`: partition → where a person
-    wants it; `explainer`: the strategy's own, made from the problem and the answer, if it has one; `backs`: what goes back to
-    an earlier owner; the first counts; `split`: who may have what during an upgrade; `kept`: what stays for the split alone.
-    `barred`: registered consumer → why it is given nothing.
-    `before`, `after`: member → its partitions of all topics that are planned as one, and `others`: a digest of what these
-    topics ask; empty = there is no other one.
+    `holders`: partition → present holder, even if not a member; `pins`: partition → the place set by a person;
+    `explainer`: the strategy's explainer of this answer, if any; `backs`: returns to an earlier owner; the first
+    counts; `split`: permitted owners during an upgrade; `kept`: partitions that stay for the split alone. `barred`:
+    registered consumer → why it gets nothing. `before`, `after`: member → its partitions of all jointly planned topics,
+    and `others`: a digest of the other topics' problems; empty = no other topic.
     """
 
     strategy: str
@@ -56,23 +58,23 @@ class Explainer(Protocol):
     """The sentences of a strategy about one answer."""
 
     def summary(self) -> str:
-        """What the whole answer achieves."""
+        """Return the whole answer's effect."""
 
     def given(self, partition: int, taker: str) -> str:
-        """Why the taker gets a partition that nobody has, or whose owner may not keep it."""
+        """Return why the taker gets a partition without an owner, or whose owner may not keep it."""
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
-        """Why the giver, which could keep it, loses it, and why the taker gets it."""
+        """Return why the giver, which could keep the partition, loses it, and why the taker gets it."""
 
     def stays(self, partition: int, owner: str) -> str:
-        """Why it stays."""
+        """Return why the partition stays."""
 
     def left(self, partition: int) -> str:
-        """Why nobody gets it."""
+        """Return why the partition has no owner."""
 
 
 def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
-    """The explanation of all partitions, or `only` of these; partitions with the same reason stand together."""
+    """Return the explanation of all partitions, or `only` of these; partitions with the same reason are joined."""
     explainer = CountExplainer(asked) if asked.explainer is None else asked.explainer(asked.problem, asked.answer)
     moves: dict[str, list[int]] = {}
     stays: dict[str, list[int]] = {}
@@ -84,7 +86,7 @@ def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
 
 
 def digest(asked: Asked) -> str:
-    """Sixteen hexadecimal digits over everything that the strategy is given: same digits, same answer."""
+    """Return sixteen hexadecimal digits over the strategy's whole input: same digits, same answer."""
     problem = asked.problem
     members = [
         [one.consumer, one.capacity, one.rack, sorted(one.attributes.items())]
@@ -99,7 +101,7 @@ def digest(asked: Asked) -> str:
         *(sorted(mapping.items()) for mapping in mappings),
         sorted((partition, list(racks)) for partition, racks in problem.zones.items()),
     ]
-    if asked.split is not None:  # without one, the digest is that of earlier releases
+    if asked.split is not None:  # without a split, the digest is that of earlier releases
         parts.append([sorted(asked.split.consumers), sorted(asked.split.partitions)])
     if asked.others:
         parts.append(asked.others)
@@ -107,7 +109,7 @@ def digest(asked: Asked) -> str:
 
 
 def shortened(explanation: Explanation, limit_bytes: int) -> Explanation:
-    """What the history keeps: as many reasons of moves as fit, preferring those of most partitions."""
+    """Return the explanation for the history: as many reasons of moves as fit, preferring reasons of many partitions."""
     kept: list[Reason] = []
     for reason in sorted(explanation.moves, key=lambda one: (-len(one.partitions), one.partitions)):
         limit_bytes -= len(reason.text.encode()) + 8 * len(reason.partitions) + 40
@@ -153,7 +155,7 @@ def _reasons(found: Mapping[str, list[int]]) -> tuple[Reason, ...]:
 
 
 class CountExplainer:
-    """By the number of partitions: for `balanced`, and for strategies without an explainer of their own."""
+    """Explains by the number of partitions: for `balanced`, and for strategies without an explainer."""
 
     def __init__(self, asked: Asked) -> None:
         self.problem, self.strategy = asked.problem, asked.strategy
@@ -186,7 +188,7 @@ class CountExplainer:
         )
 
     def left(self, partition: int) -> str:  # noqa: ARG002
-        """Without members, or by a strategy that may leave partitions without an owner."""
+        """Return the reason for a missing owner: no members, or a partial strategy."""
         return f"{self.strategy} gives it to nobody" if self.problem.members else "no live consumer may have it"
 
     def _rule(self) -> str:

@@ -1,16 +1,16 @@
-"""Mixed subscriptions: how many partitions of each topic each member gets, exactly.
+"""Mixed subscriptions: the exact number of partitions of each topic for each member.
 
-Partitions of a topic differ only in who has them now, so the unknowns are the numbers x[member, topic]: a flow from topics
-to their subscribers. `own[member, topic]` of them would be no move.
+Partitions of a topic differ only in their present owner, so the unknowns are the numbers x[member, topic]: a flow from
+topics to their subscribers. `own[member, topic]` of them would be no move.
 
-1. Loads. A load vector is decreasingly minimal if and only if no path of hand-overs leads from a member to one that has at
+1. Loads. A load vector is decreasingly minimal if and only if no path of hand-overs leads from a member to a member with at
    least two partitions less (the loads form an M-convex set; Frank and Murota, "Decreasing minimization on M-convex sets",
-   2022; for one partition per topic it is Harvey, Ladner, Lovász and Tamir, "Semi-matchings", 2006). `level` walks such
-   paths until there is none.
-2. Moves. Among flows with those loads, one has the fewest moves if and only if the residual graph has no cycle of negative
-   cost, where a hand-over costs 1 if the giver loses a partition of its own and -1 if the taker gets one back, and two
-   members whose loads differ by one may exchange their loads (minimum-cost flow with convex costs). `cheapen` cancels such
-   cycles, found by Bellman-Ford, until there is none.
+   2022; for one partition per topic see Harvey, Ladner, Lovász and Tamir, "Semi-matchings", 2006). `level` walks such
+   paths until none is left.
+2. Moves. Among flows with these loads, a flow has the fewest moves if and only if the residual graph has no cycle of negative
+   cost. A hand-over costs 1 if the giver loses a partition of its own and -1 if the taker gets one back, and two members
+   whose loads differ by one may exchange their loads (minimum-cost flow with convex costs). `cheapen` cancels such cycles,
+   found by Bellman-Ford, until none is left.
 
 Both start from the present assignment, so a small change costs little.
 """
@@ -25,7 +25,7 @@ from coordinator_tasks.core.assignors.cycles import Flags, Numbers, negative_cyc
 def fewest_moves_of(
     subscribed: list[list[bool]], own: list[list[int]], counts: list[int], base: list[int]
 ) -> list[list[int]]:
-    """X of the best balance with the fewest moves, as lists; the parameters are those of `Flow`."""
+    """Return x of the best balance with the fewest moves, as lists; the parameters are those of `Flow`."""
     arrays = (np.array(one, np.int32) for one in (own, counts, base))
     flow = Flow(np.array(subscribed, np.bool_), *arrays)
     flow.solve()
@@ -46,12 +46,12 @@ class Flow:
 
     @property
     def moves(self) -> int:
-        """Owned partitions that do not stay where they are."""
+        """Return the number of owned partitions that move."""
         return int(np.maximum(self.own - self.x, 0).sum())
 
     @property
     def even(self) -> bool:
-        """No two loads differ by more than one."""
+        """Return whether no two loads differ by more than one."""
         return int(self.loads.max() - self.loads.min()) <= 1
 
     def solve(self) -> bool:
@@ -65,7 +65,7 @@ class Flow:
         return True
 
     def fill(self) -> None:
-        """Give what has no owner to those with the least, the topics with the fewest subscribers first."""
+        """Give partitions without an owner to the least loaded members, the topics with the fewest subscribers first."""
         subscribers = np.ascontiguousarray(self.subscribed.T)
         width = subscribers.sum(axis=1)
         topics = np.flatnonzero((self._free > 0) & (width > 0))
@@ -77,13 +77,13 @@ class Flow:
             self.loads[chosen] += given
 
     def level(self) -> None:
-        """Make the load vector decreasingly minimal; at first by handing on only what is nobody's own."""
+        """Make the load vector decreasingly minimal; first by handing on free partitions only."""
         for free_only in (True, False):
             while not self.even and self._level_once(free_only):
                 pass
 
     def _level_once(self, free_only: bool) -> bool:
-        """Hand on along one path from each member; False if there was none to hand on from."""
+        """Hand on along one path from each member; False without any such path."""
         reach, via_topic, via_member = self._reachable(free_only)
         steep = np.flatnonzero(self.loads >= reach + 2)
         heap = list(zip((-self.loads[steep]).tolist(), steep.tolist(), strict=True))
@@ -113,10 +113,10 @@ class Flow:
         return True
 
     def _reachable(self, free_only: bool) -> tuple[Numbers, Numbers, Numbers]:
-        """Per member the least load that it could hand a partition on to, by the next topic; per topic its next member.
+        """Return per member the least reachable load, by the next topic; per topic its next member.
 
-        Searched backwards from the members with the least load; -1 = no next one, and members that nobody steeper than
-        themselves by two could feed keep their own load.
+        Searched backwards from the members with the least load; -1 = no next node. Members unreachable from members
+        steeper by two keep their own load.
         """
         reach = np.full(len(self.loads), -1, np.int32)
         via_topic = np.full(len(self.loads), -1, np.int32)
@@ -134,7 +134,7 @@ class Flow:
     def _step_back(
         self, frontier: Numbers, free_only: bool, reach: Numbers, via_topic: Numbers, via_member: Numbers
     ) -> Numbers:
-        """Those not reached so far that can hand on to the frontier; `via_topic` and `via_member` are filled in."""
+        """Return the newly reached members that can hand on to the frontier; fills `via_topic` and `via_member`."""
         takes = self.subscribed[frontier]
         topics = np.flatnonzero((via_member < 0) & takes.any(axis=0))
         via_member[topics] = frontier[_spread(takes[:, topics])]
@@ -142,7 +142,7 @@ class Flow:
         x = self.x[np.ix_(givers, topics)]
         worth = (x > self.own[np.ix_(givers, topics)]).astype(np.int8)
         if not free_only:
-            worth += x > 0  # passing on a partition that is not its own costs a member nothing
+            worth += x > 0  # passing on a foreign partition costs a member nothing
         can = worth.any(axis=1)
         found: Numbers = givers[can].astype(np.int32)
         if len(found):
@@ -171,12 +171,12 @@ def quotas(counts: Numbers, total: int) -> Numbers:
 
 
 def fewest_moves(counts: Numbers, total: int) -> int:
-    """Moves that no answer with loads as even as possible can avoid, whatever the subscriptions."""
+    """Return the moves that no answer with the most even loads can avoid, whatever the subscriptions."""
     return int(np.maximum(counts - quotas(counts, total), 0).sum())
 
 
 def _spread(takes: Flags) -> Numbers:
-    """Per column one row that is set, a different one where columns have several: paths then end in different members."""
+    """Return per column one set row, a different row where columns have several: paths then end in different members."""
     if len(takes) == 1:
         return np.zeros(takes.shape[1], np.int32)
     rank = np.cumsum(takes, axis=0, dtype=np.int32)
@@ -186,7 +186,7 @@ def _spread(takes: Flags) -> Numbers:
 
 
 def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
-    """Who gets how many of `units` so that the largest loads become as small as possible."""
+    """Return which members get how many of `units` so that the largest loads become as small as possible."""
     if units < len(loads):
         least = np.argpartition(loads, units - 1)[:units].astype(np.int32)
         low = loads[least]
@@ -194,7 +194,7 @@ def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
             return least, np.ones(units, np.int32)
     order = np.argsort(loads, kind="stable").astype(np.int32)
     ascending = loads[order]
-    # To lift the first k to the height of the next one takes k times its height less their sum.
+    # To lift the first k to the height of the next takes k times its height less their sum.
     size = np.arange(1, len(loads))
     below = int(np.searchsorted(size * ascending[1:] - np.cumsum(ascending[:-1]), units, side="left")) + 1
     height, rest = divmod(units + int(ascending[:below].sum()), below)

@@ -1,7 +1,7 @@
-"""A whole group's question and answer: several topics, mixed subscriptions, racks and claims, as Kafka's assignors see it.
+"""Question and answer of a whole group: several topics, mixed subscriptions, racks and claims, as in Kafka's assignors.
 
 The shape follows Kafka's `ConsumerPartitionAssignor` (client side) and KIP-848's `PartitionAssignor` (broker side). The
-coordinator asks for one topic at a time (`problem.Problem`); `one_topic.OneTopic` lets a group strategy answer that.
+coordinator asks for one topic at a time (`problem.Problem`); `one_topic.OneTopic` adapts a group strategy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ Assignment = dict[str, dict[str, list[int]]]
 """Member → topic → ascending partitions. Every member is listed, topics without partitions are not."""
 
 NO_GENERATION = -1
-"""Kafka's generation of a member that does not know one."""
+"""Kafka's generation of a member without a known generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """One member.
 
-    - `topics`: what it subscribes to; topics that do not exist are ignored.
-    - `owned`: topic → partitions that it claims to have, in any order.
-    - `generation`: of that claim; of two claims the newer one is believed.
-    - `rack`: where it runs; None = unknown.
+    - `topics`: its subscriptions; missing topics are ignored.
+    - `owned`: topic → claimed partitions, in any order.
+    - `generation`: of the claim; of two claims the newer counts.
+    - `rack`: the member's rack; None = unknown.
     - `instance`: Kafka's `group.instance.id` of a static member; orders members in place of their ids.
     """
 
@@ -36,9 +36,9 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a group strategy is asked.
+    """The problem of a group strategy.
 
-    - `topics`: topic → number of partitions; they are numbered from 0.
+    - `topics`: topic → number of partitions, numbered from 0.
     - `members`: by id.
     - `racks`: topic → per partition the racks of its replicas, the preferred leader's first; topics may be missing.
     """
@@ -48,7 +48,7 @@ class Group:
     racks: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
 
     def subscribers(self) -> dict[str, list[str]]:
-        """Topic → members subscribed to it, in Kafka's order; only topics that have partitions and subscribers."""
+        """Return topic → subscribed members, in Kafka's order; only topics with partitions and subscribers."""
         order = kafka_order(self.members)
         chosen: dict[str, list[str]] = {}
         for member in order:
@@ -62,21 +62,21 @@ class GroupAssignor(Protocol):
     """A strategy for a whole group: pure, and independent of the order in which members and topics are listed."""
 
     def assign(self, group: Group) -> Assignment:
-        """Every partition of a topic with a subscriber goes to exactly one of its subscribers."""
+        """Assign every partition of a topic with subscribers to exactly one subscriber."""
 
 
 def kafka_order(members: Mapping[str, GroupMember]) -> list[str]:
-    """Static members by instance id, then the others by member id (Kafka's `MemberInfo.compareTo`)."""
+    """Return static members by instance id, then the others by member id (Kafka's `MemberInfo.compareTo`)."""
     return sorted(members, key=lambda m: (members[m].instance is None, java_order(members[m].instance or m)))
 
 
 def java_order(text: str) -> bytes:
-    """Sort key that orders strings as Java does: by UTF-16 code units, which differs from Python's beyond U+FFFF."""
+    """Return a sort key for Java's order of strings: by UTF-16 code units, different from Python's order beyond U+FFFF."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def contiguous(total: int, shares: int) -> list[tuple[int, int]]:
-    """`total` things in ranges (start, end), one per share; the first `total % shares` ranges are one longer."""
+    """Return `total` items as ranges (start, end), one per share; the first `total % shares` ranges are longer by one."""
     size, longer = divmod(total, shares)
     starts = [size * i + min(i, longer) for i in range(shares + 1)]
     return list(pairwise(starts))

@@ -1,4 +1,4 @@
-"""Lets a group strategy answer the coordinator's question, which is about one topic."""
+"""Lets a group strategy answer the coordinator's question about one topic."""
 
 from collections.abc import Mapping
 
@@ -7,18 +7,18 @@ from coordinator_tasks.core.assignors.problem import Problem
 
 
 class OneTopic:
-    """A strategy for one topic that asks a group strategy which does not look at what members have now.
+    """A strategy for one topic on a group strategy that ignores present owners.
 
-    All members subscribe to the topic, and are ordered by their ids. The group strategy plans the whole topic; fixed
-    partitions then stay where they are, so that they shift nobody's range. Of the strategy's members, only `assign` is
-    passed on: a test names any other that the coordinator would ask for.
+    All members subscribe to the topic, and are ordered by id. The group strategy plans the whole topic; fixed
+    partitions then stay at their places, so that they shift no range. Only `assign` is passed on: a test names any
+    other method of strategies that the coordinator would call.
     """
 
     def __init__(self, strategy: GroupAssignor) -> None:
         self._strategy = strategy
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Partition → member; only the fixed ones without members. As fast as the group strategy."""
+        """Return partition → member; only fixed partitions without members. As fast as the group strategy."""
         partitions = sorted(problem.partitions)
         topic = frozenset({problem.topic})
         members = {m: GroupMember(topic, rack=value.rack or None) for m, value in problem.members.items()}

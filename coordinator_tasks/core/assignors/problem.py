@@ -1,4 +1,4 @@
-"""What a strategy is asked."""
+"""The problem of a strategy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ class Problem:
     """One topic's partitions and the members that may have them.
 
     - `members`: id → live member that may be given partitions.
-    - `owned`: partition → the member that has it now.
-    - `fixed`: partition → where it stays (in flight or pinned), which may be a consumer outside `members`.
-    - `loads`: member → how many partitions of other topics it has.
-    - `parameters`: the strategy's own.
-    - `weights`: partition → its weight, in the measure that the parameters name; missing = unknown.
+    - `owned`: partition → present owner.
+    - `fixed`: partition → its fixed place (in flight or pinned), possibly a consumer outside `members`.
+    - `loads`: member → its number of partitions of other topics.
+    - `parameters`: the strategy's.
+    - `weights`: partition → its weight, in the measure named by the parameters; missing = unknown.
     - `carried`: member → the weight of its partitions of other topics, in the same unit.
     - `zones`: partition → the racks of its replicas, the preferred leader's first.
     """

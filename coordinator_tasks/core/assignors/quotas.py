@@ -1,7 +1,8 @@
-"""How many partitions each member gets of all topics: the most even loads, then the fewest moves.
+"""The number of partitions for each member over all topics: the most even loads, then the fewest moves.
 
-Topics whose partitions the same members may have are one kind, since only the owners of their partitions differ. One kind
-has a closed form: every member keeps partitions up to a level. Several kinds that share members are a flow (`flow`).
+Topics whose partitions are open to the same members are one kind, since only the owners of their partitions differ. A
+single kind has a closed form: every member keeps partitions up to a level. Several kinds with common members are a flow
+(`flow`).
 """
 
 from collections import Counter
@@ -15,9 +16,9 @@ Kind: TypeAlias = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What is asked: kind → how many partitions can move (`free`), and how many of these each member has (`kept`).
+    """The input: kind → number of movable partitions (`free`), and each member's number of them (`kept`).
 
-    `base`: member → what it has in any case. `ties`: the smaller one goes first where all else is equal.
+    `base`: member → its number of fixed partitions. `ties`: the smaller goes first where all else is equal.
     """
 
     kept: Mapping[Kind, Counter[str]]
@@ -27,7 +28,7 @@ class Quotas:
 
 
 def quotas_of(asked: Quotas) -> dict[Kind, dict[str, int]]:
-    """Kind → member → how many of the free partitions it gets."""
+    """Return kind → member → its number of free partitions."""
     found: dict[Kind, dict[str, int]] = {}
     for kinds in _connected(asked):
         found |= {kinds[0]: _of_one_kind(asked, kinds[0])} if len(kinds) == 1 else _of_several(asked, kinds)
@@ -35,7 +36,7 @@ def quotas_of(asked: Quotas) -> dict[Kind, dict[str, int]]:
 
 
 def _connected(asked: Quotas) -> Iterator[list[Kind]]:
-    """The kinds, those together that share members, directly or by others."""
+    """Return the kinds, grouped by common members, direct or indirect."""
     groups: list[tuple[set[str], list[Kind]]] = []
     for kind in asked.free:
         touched = [one for one in groups if not one[0].isdisjoint(kind)]
@@ -47,9 +48,9 @@ def _connected(asked: Quotas) -> Iterator[list[Kind]]:
 
 
 def _of_one_kind(asked: Quotas, kind: Kind) -> dict[str, int]:
-    """Up to the largest level that every member can have; the rest goes, one each, to members at the level.
+    """Return quotas up to the largest level for every member; the rest goes, one each, to members at the level.
 
-    First to those that would otherwise give one away.
+    Members that would otherwise give a partition away go first.
     """
     base, kept, free = {m: asked.base.get(m, 0) for m in kind}, asked.kept[kind], asked.free[kind]
     level = _level(sorted(base.values()), free)
@@ -63,7 +64,7 @@ def _of_one_kind(asked: Quotas, kind: Kind) -> dict[str, int]:
 
 
 def _level(fixed: list[int], free: int) -> int:
-    """The largest level to which `free` partitions raise all members, given their ascending fixed counts."""
+    """Return the largest level to which `free` partitions raise all members, given their ascending fixed counts."""
     level, below = fixed[0], 0
     for count in fixed:
         need = (count - level) * below
@@ -80,7 +81,7 @@ def _of_several(asked: Quotas, kinds: list[Kind]) -> dict[Kind, dict[str, int]]:
     settled = all(asked.kept[kind].total() == asked.free[kind] for kind in kinds)
     if settled and max(loads) - min(loads) <= 1:
         return {kind: {m: asked.kept[kind][m] for m in kind} for kind in kinds}
-    # The import loads numpy in a tenth of a second, which plans for equal subscriptions should not take.
+    # The import loads numpy in a tenth of a second, too long for plans of equal subscriptions.
     from coordinator_tasks.core.assignors.flow import fewest_moves_of  # noqa: PLC0415
 
     own = [[asked.kept[kind][m] for kind in kinds] for m in members]

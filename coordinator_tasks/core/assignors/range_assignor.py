@@ -1,9 +1,9 @@
 """Kafka's `range`, on the client's side (rack-aware, KIP-881) and on the broker's (KIP-848).
 
-Per topic, the members in Kafka's order get contiguous ranges, the first ones one partition more. Topics with equal counts
-and equal subscribers are thereby co-partitioned, which joins between them need. Client side, where some partitions have
-replicas only on some racks, partitions go first to members of a rack that has a replica, as far as the sizes of the ranges
-and co-partitioning allow.
+Per topic, the members in Kafka's order get contiguous ranges, the first ranges one partition more. Topics with equal
+counts and equal subscribers are thereby co-partitioned, as joins between them require. Client side, where some
+partitions have replicas only on some racks, partitions go first to members of a rack with a replica, as far as the
+sizes of the ranges and co-partitioning allow.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,7 +44,7 @@ class Range:
 
 
 class _TopicState:
-    """One topic while its ranges are being filled."""
+    """One topic while its ranges are filled."""
 
     def __init__(self, group: Group, topic: str, members: list[str]) -> None:
         self.topic = topic
@@ -65,7 +65,7 @@ class _TopicState:
         return rack is None or (partition < len(self._replicas) and rack in self._replicas[partition])
 
     def room(self, member: str) -> int:
-        """How many more partitions the member may have now; one more than its share while longer ranges are left."""
+        """Return how many more partitions the member may have now; one above its share while longer ranges are left."""
         return max(0, self._size + (self._longer > 0) - len(self.given[member]))
 
     def fill(self, may: Callable[[str, int], bool]) -> None:
@@ -95,7 +95,7 @@ def _match_racks(states: list[_TopicState]) -> None:
 
 
 def _match_co_partitioned(states: list[_TopicState]) -> None:
-    """Partition p of all these topics goes to one member, the first that is near to all of them and has room in all."""
+    """Give partition p of all these topics to the first member that is near to all of them and has room in all."""
     remaining = list(states[0].member_racks)
     for partition in range(states[0].count):
         found = next((m for m in remaining if _fits(states, m, partition)), None)

@@ -1,7 +1,7 @@
 """RocketMQ's strategies (`AllocateMessageQueue...` of its client), topic by topic, members in the order of their ids.
 
-None of them looks at what members have now. A message queue stands for a partition; the room of its broker for the rack of
-the partition's preferred leader.
+All ignore present owners. A message queue stands for a partition; the room of its broker for the rack of the
+partition's preferred leader.
 """
 
 import hashlib
@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous, java_order
 
 Allocate = Callable[[str, Sequence[int], Sequence[str]], Iterable[str]]
-"""From a topic, its partitions and members in order to a member for each of the partitions."""
+"""From a topic, its ordered partitions and ordered members to a member for each partition."""
 
 VIRTUAL_NODES = 10
 """Points of each member on the ring, as in RocketMQ."""
 
 
 class PerTopic:
-    """Each topic by itself, among its subscribers."""
+    """Each topic separately, among its subscribers."""
 
     def __init__(self, allocate: Allocate) -> None:
         self._allocate = allocate
@@ -34,10 +34,10 @@ class PerTopic:
 
 
 class MachineRoomNearby:
-    """Partitions go to the members of their room; those of rooms without a member, each room's by itself, to all members.
+    """Partitions go to the members of their room; partitions of rooms without a member, room by room, to all members.
 
-    RocketMQ refuses queues and members whose room is unknown. Here such a partition is shared by all, and such a member gets
-    only what is shared by all.
+    RocketMQ refuses queues and members with an unknown room. Here such a partition is shared by all, and such a member
+    gets only shared partitions.
     """
 
     def __init__(self, allocate: Allocate) -> None:
@@ -62,14 +62,14 @@ class MachineRoomNearby:
 
 
 def average(_topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
-    """Contiguous ranges, the first ones longer by one (`AllocateMessageQueueAveragely`)."""
+    """Yield contiguous ranges, the first ranges longer by one (`AllocateMessageQueueAveragely`)."""
     for member, (start, end) in zip(members, contiguous(len(partitions), len(members)), strict=True):
         for _ in range(start, end):
             yield member
 
 
 def average_by_circle(_topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
-    """One partition each in turn (`AllocateMessageQueueAveragelyByCircle`)."""
+    """Yield one partition each in turn (`AllocateMessageQueueAveragelyByCircle`)."""
     for place in range(len(partitions)):
         yield members[place % len(members)]
 

@@ -4,7 +4,7 @@ from coordinator_tasks.core.assignors.group import Assignment, Group, java_order
 
 
 class RoundRobin:
-    """See the module. Even for equal subscriptions, uneven for mixed ones."""
+    """See the module. Even for equal subscriptions, uneven for mixed subscriptions."""
 
     def assign(self, group: Group) -> Assignment:
         """O(partitions), times the members passed over where subscriptions are mixed."""

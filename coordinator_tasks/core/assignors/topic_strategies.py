@@ -1,4 +1,4 @@
-"""The strategies for one topic by name, as the coordinator asks them."""
+"""The strategies for one topic by name, as used by the coordinator."""
 
 from collections.abc import Mapping
 
@@ -18,10 +18,10 @@ STATELESS: Mapping[str, GroupAssignor] = {
     "consistent-hash": rocketmq.PerTopic(rocketmq.consistent_hash),
     "machine-room": rocketmq.MachineRoomNearby(rocketmq.average),
 }
-"""Those that do not look at what members have now."""
+"""Strategies that ignore present owners."""
 
-# For one topic, `balanced` takes fixed partitions and the load of other topics into account. What sets cooperative-sticky
-# apart is done for every strategy by the coordinator: nobody starts a partition before its owner has released it.
+# For one topic, `balanced` takes fixed partitions and the load of other topics into account. The coordinator does for
+# every strategy what distinguishes cooperative-sticky: no consumer starts a partition before its owner has released it.
 ONE_TOPIC_ASSIGNORS: Mapping[str, Balanced | OneTopic] = {
     **dict.fromkeys(("balanced", "sticky", "uniform", "cooperative-sticky"), Balanced()),
     **{name: OneTopic(strategy) for name, strategy in STATELESS.items()},

@@ -8,17 +8,17 @@ from math import fsum
 from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, topic_status
 
 PARAMETER = "measure"
-"""The parameter of a strategy, also of a site's own, that names the measure of its weights."""
+"""The parameter, of built-in and site strategies, that names the measure of weights."""
 _DIGITS = 6  # further digits depend on the order of a sum
 
 
 class Measure(StrEnum):
-    """What a partition's weight is measured by."""
+    """Measures of a partition's weight."""
 
     PARTITIONS = "partitions"  # each counts the same
-    LAG = "lag"  # records between what was processed and the log's end
-    RECORDS = "records"  # records written to it per second
-    BYTES = "bytes"  # bytes of keys, values and headers written to it per second
+    LAG = "lag"  # records between the processed offset and the log's end
+    RECORDS = "records"  # records written per second
+    BYTES = "bytes"  # bytes of keys, values and headers written per second
 
     @property
     def unit(self) -> str:
@@ -32,19 +32,19 @@ _UNITS = {
     Measure.RECORDS: "records/s",
     Measure.BYTES: "bytes/s",
 }
-_MEASURED = (Measure.LAG, Measure.RECORDS, Measure.BYTES)  # as `Totals` has them
+_MEASURED = (Measure.LAG, Measure.RECORDS, Measure.BYTES)  # as in `Totals`
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one consumer runs over all topics, in each measure, as far as it is known."""
+    """A consumer's totals over all topics, in each measure, as far as known."""
 
     lag: float = 0.0
     records: float = 0.0
     bytes: float = 0.0
 
     def of(self, measure: Measure) -> float:
-        """The total in that measure."""
+        """Return the total in the given measure."""
         return {Measure.LAG: self.lag, Measure.BYTES: self.bytes}.get(measure, self.records)
 
 
@@ -57,7 +57,7 @@ class Weights:
 
 
 def totals(answers: Mapping[str, Answer], paused: Mapping[str, Collection[int]]) -> dict[str, Totals]:
-    """Consumer → its totals, for those that answer. `paused`: topic → partitions that nobody reads, whose lag is no work."""
+    """Return consumer → its totals, for answering consumers. `paused`: topic → unread partitions, whose lag is no work."""
     found = {}
     for consumer, answer in answers.items():
         if isinstance(answer, ConsumerStatus):
@@ -82,12 +82,12 @@ def measured(
     *,
     paused: Collection[int] = (),
 ) -> Weights:
-    """The weights of one topic's partitions; if several consumers run a partition, its owner's answer counts.
+    """Return the weights of one topic's partitions; if several consumers run a partition, its owner's answer counts.
 
     The lag of `paused` partitions is no weight.
 
-    While no weight is known, each partition weighs as much as those of other topics on average. Otherwise all of them
-    would weigh nothing beside real loads, and go to one consumer.
+    While no weight is known, each partition weighs as much as the average of other topics' partitions. Otherwise all of
+    them would weigh nothing beside real loads, and go to one consumer.
     """
     if measure is Measure.PARTITIONS:
         return Weights({}, {consumer: float(count) for consumer, count in loads.items()})
@@ -109,7 +109,7 @@ def measured(
 
 
 def _value(one: RunningPartition, measure: Measure, *, read: bool) -> float | None:
-    """`None` = unknown, or the lag of a partition that nobody reads."""
+    """Return the weight; `None` = unknown, or the lag of an unread partition."""
     if measure is Measure.LAG:
         return one.lag_records if read else None
     if measure is Measure.RECORDS or one.rate == 0:  # nothing is written: no size is needed

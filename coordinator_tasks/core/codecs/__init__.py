@@ -1,1 +1,1 @@
-"""Stored and sent formats: bytes to model and back. What comes in is bounded, and refused with one clear error."""
+"""Stored and sent formats: bytes to model and back. Input is bounded, and refused with a clear error."""

@@ -58,8 +58,8 @@ _NODE = Shape(
         "supersedes": Item("supersedes", _COUNTS_BY_NAME),
         "paused": Item("paused", kinds.PARTITION_SET),
         "removed": Item("removed", kinds.FLAG, False),
-        # A release that does not know these fields refuses a node that has them, and holds. An older release wrote the
-        # properties among the node's own fields.
+        # A release without these fields refuses a node that has them, and holds. An older release wrote the properties
+        # among the node's own fields.
         "properties": Item(
             "properties",
             Kind(lambda fields, name: usable(fields.nested(name, fields.data).data), _TEXTS_BY_NAME.write),
@@ -167,7 +167,7 @@ encode_config, decode_config = _CONFIG.encode, _CONFIG.decode
 
 
 def encode_node(node: TopicNode, pack_over: int | None = None) -> bytes:
-    """A topic's node; in the packed form if the plain one has more than `pack_over` bytes (`None` = never)."""
+    """Return the bytes of a topic's node; packed if the plain form exceeds `pack_over` bytes (`None` = never)."""
     body = _NODE.write(node)
     plain = dump(VERSION, body)
     return plain if pack_over is None or len(plain) <= pack_over else packed(body)
@@ -193,5 +193,5 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
 
 
 def decode_release(path: str, raw: bytes) -> Release | None:
-    """The last release on a partition's node; `None` while there was none (empty data)."""
+    """Return the last release on a partition's node; `None` before the first release (empty data)."""
     return _RELEASE.decode(path, raw) if raw else None

@@ -25,7 +25,7 @@ from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields, dump
 
 
 def _write_moves(moves: Iterable[Move]) -> list[dict[str, Any]]:
-    """Moves of one kind between the same two share an entry: 10,000 of them stay far below a znode's limit."""
+    """Return the moves, grouped by kind, giver and taker: 10,000 of them stay far below a znode's limit."""
     grouped: dict[tuple[str, str, str], list[int]] = {}
     for move in moves:
         grouped.setdefault((move.kind.value, move.giver, move.taker), []).append(move.partition)
@@ -210,7 +210,7 @@ _ASKED = Shape(
 )
 
 encode_asked = _ASKED.encode
-encode_record = _RECORD.encode  # without its `sequence`, which is the node's own
+encode_record = _RECORD.encode  # without its `sequence`, the node's number
 
 
 def decode_record(path: str, raw: bytes, sequence: int) -> Record:
@@ -219,11 +219,11 @@ def decode_record(path: str, raw: bytes, sequence: int) -> Record:
 
 
 def with_pauses(path: str, raw: bytes, pauses: Pauses) -> bytes:
-    """The same record with these pauses; what a later release has written in it stays. Raises `Malformed`."""
+    """Return the record with these pauses; fields of a later release stay. Raises `Malformed`."""
     data = {name: value for name, value in Fields.parse(path, raw, VERSION).data.items() if name != "version"}
     return dump(VERSION, {**data, "pauses": _write_pauses(pauses)})
 
 
 def decode_asked(path: str, raw: bytes, sequence: int) -> Asked:
-    """Read what a person asked for; raises `Malformed`."""
+    """Return a person's request; raises `Malformed`."""
     return _ASKED.decode(path, raw, sequence=sequence)

@@ -1,4 +1,4 @@
-"""The kinds of fields that the stored and sent formats have."""
+"""The kinds of fields in stored and sent formats."""
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
@@ -68,14 +68,14 @@ def by_name(kind: Kind) -> Kind:
 
 
 def by_name_in_order(kind: Kind) -> Kind:
-    """The names keep the order in which they were put in."""
+    """Return the kind of an object whose names keep their order."""
     return _mapping(kind, str, "a name", list)
 
 
 def _mapping(
     kind: Kind, key_of: Callable[[str], Any], what: str, order: Callable[[Iterable[Any]], list[Any]] = sorted
 ) -> Kind:
-    """An object whose keys all are `what`; missing = empty."""
+    """Return the kind of an object whose keys all are `what`; missing = empty."""
     read_one, write_one = kind
 
     def read(fields: Fields, name: str) -> dict[Any, Any]:

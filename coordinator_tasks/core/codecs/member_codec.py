@@ -39,13 +39,13 @@ def _address(fields: Fields, name: str) -> str:
 
 
 def _known_address(fields: Fields, name: str) -> str:
-    """Where it was last registered; empty if nobody could be asked there."""
+    """Return the last registered address; empty if invalid."""
     address = fields.text(name)
     return address if is_address(address) else ""
 
 
 def _said(fields: Fields, name: str) -> str:
-    """What is only shown: it is cut, and nothing in it makes a registration unreadable."""
+    """Return a text that is only shown: cut, and never a reason to refuse a registration."""
     found = fields.data.get(name, "")
     return (found if isinstance(found, str) else repr(found))[: MAX_LINK_CHARS + 1]
 
@@ -123,7 +123,7 @@ def _write_owner(owner: DrainOwner) -> dict[str, Any] | None:
 
 
 def _draining(by: str, why: str, at: float, incarnation: int, leaving: int, owner: DrainOwner | None) -> Draining:
-    """A consumer writes its own wish to end, so an `owner` beside an incarnation does not count."""
+    """Return the draining. A consumer writes its own leave, so an `owner` beside an incarnation does not count."""
     known = owner if owner is not None and not incarnation else former_owner(by, why, incarnation)
     return Draining(by, why, at, incarnation, leaving, known)
 

@@ -1,7 +1,7 @@
-"""Every kind of znode of a cluster: what `export` writes and `import` checks, and what it leaves behind, with the reason.
+"""Every kind of znode of a cluster: exported and checked by `import`, or left behind with a reason.
 
-`KINDS` has a line for each path that `names.Paths` makes. Left behind is whatever says who owns what now: after an import
-the coordinator recovers that from the committed offsets and the consumers' answers, as after a loss of ZooKeeper.
+`KINDS` has a line for each path of `names.Paths`. Nodes about present ownership are left behind: after an import the
+coordinator recovers it from the committed offsets and the consumers' answers, as after a loss of ZooKeeper.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,17 +18,17 @@ from coordinator_tasks.core.fleet.upgrade import OVER
 from coordinator_tasks.core.names import is_app, is_consumer, is_topic
 
 RECORD_DIGITS = 10
-"""Of the number that ZooKeeper gives to a record."""
+"""Digits of ZooKeeper's number of a record."""
 HISTORIES = "history"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """One kind of node. A `left` kind is not exported, for that reason; all other fields are of an exported one.
+    """One kind of node. A `left` kind is not exported, for the given reason; all other fields are of exported kinds.
 
-    `folder`: the path of its folder below the cluster's node; `*` stands for a topic. `allowed`: whether a node there may have
-    this name. `checked`: takes path, data and name; returns the data to store, or raises `Malformed`. `numbered`: its nodes
-    are records, which ZooKeeper numbers.
+    `folder`: the path of its folder below the cluster's node; `*` stands for a topic. `allowed`: whether a node there
+    may have this name. `checked`: takes path, data and name; returns the data to store, or raises `Malformed`.
+    `numbered`: its nodes are records, numbered by ZooKeeper.
     """
 
     left: str = ""
@@ -44,7 +44,7 @@ def is_record(name: str) -> bool:
 
 
 def kind_of(path: str) -> NodeKind | None:
-    """The exported kind of a path below the cluster's node; `None` = no such node is exported."""
+    """Return the exported kind of a path below the cluster's node; `None` = not exported."""
     folder, _, name = path.rpartition("/")
     above, _, topic = folder.rpartition("/")
     wanted = f"{HISTORIES}/*" if above == HISTORIES and is_topic(topic) else folder
@@ -53,13 +53,16 @@ def kind_of(path: str) -> NodeKind | None:
 
 
 def rank_of(path: str) -> tuple[int, str]:
-    """The place of an exported node among all that are written: kinds as in `KINDS`, and by path."""
+    """Return the place of an exported node in the order of writes: kinds as in `KINDS`, and by path."""
     found = kind_of(path)
     return next((place for place, kind in enumerate(KINDS.values()) if kind is found), len(KINDS)), path
 
 
 def _claim(path: str, data: bytes, name: str) -> bytes:
-    """Without what was observed of a process in the former ZooKeeper: its absence, refusals, and times of registrations and ends."""
+    """Return the claim without observations in the former ZooKeeper.
+
+    Absence, refusals, and times of registrations and ends.
+    """
     claim = decode_claim(path, data, name, 0)
     return encode_claim(replace(claim, absence=None, refused_at=0.0, registrations=(), failed_at={}))
 
@@ -86,7 +89,7 @@ def _upgrade(path: str, data: bytes, name: str) -> bytes:
 
 
 def _as_it_is(decode: Callable[[str, bytes, str, int], Any]) -> Callable[[str, bytes, str], bytes]:
-    """The data, if this codec reads it."""
+    """Return a check that keeps data readable by this codec."""
 
     def checked(path: str, data: bytes, name: str) -> bytes:
         decode(path, data, name, 0)
@@ -101,7 +104,7 @@ def _asked(path: str, data: bytes, name: str) -> bytes:
 
 
 KINDS: Mapping[str, NodeKind] = {
-    # In the order in which they are written: a topic, and then a fleet, begin to act only when all else is there.
+    # In the order of writes: a topic, and then a fleet, begin to act only when all else is there.
     "id": NodeKind("", "ids", is_consumer, _claim),
     "directive": NodeKind("", "directives", is_consumer, _as_it_is(decode_directive)),
     "record": NodeKind("", f"{HISTORIES}/*", is_record, _record, numbered=True),
@@ -120,4 +123,4 @@ KINDS: Mapping[str, NodeKind] = {
     "growths": NodeKind("a folder: what is in it is exported"),
     "lags": NodeKind("a folder"),
 }
-"""By the name of what makes the path in `names.Paths`; `asked` are the records in that folder."""
+"""By the attribute of `names.Paths` that makes the path; `asked` are the records in this folder."""

@@ -14,14 +14,14 @@ from coordinator_tasks.core.text.partition_text import numbers, ranges
 
 PACKED_VERSION = 2
 MAX_UNPACKED_BYTES = 8_000_000
-"""A node of 200,000 partitions has fewer. A text that unpacks to more is refused before it fills the memory."""
+"""A node of 200,000 partitions has fewer. A larger text is refused before it fills the memory."""
 _NAME = "packed"
 _BEGIN = dump(PACKED_VERSION, {_NAME: ""})[: -len(b'"}')]
 _COLUMNS = ("assignments", "since", "handoff", "incarnations")
 
 
 def packed(body: Mapping[str, Any]) -> bytes:
-    """The bytes of a topic's node from the fields of its plain form."""
+    """Return the bytes of a topic's node from the fields of its plain form."""
     assignments, since, handoff, incarnations = (body[name] for name in _COLUMNS)
     entries = handoff.values()
     names = sorted({*assignments.values(), *incarnations, *(e["from"] for e in entries), *(e["to"] for e in entries)})
@@ -42,8 +42,8 @@ def packed(body: Mapping[str, Any]) -> bytes:
 
 
 def wrapped(version: int, body: Mapping[str, Any]) -> bytes:
-    """The bytes of a node that holds these fields packed."""
-    # The columns are numbers that hardly repeat: this strategy counts on frequent digits, and saves some 6 %.
+    """Return the bytes of a node with these fields packed."""
+    # The columns are numbers that hardly repeat: this strategy relies on frequent digits, and saves some 6 %.
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS, memLevel=zlib.DEF_MEM_LEVEL, strategy=zlib.Z_FILTERED)
     deflated = packer.compress(dump(version, body)) + packer.flush()
     return dump(version, {_NAME: b64encode(deflated).decode()})
@@ -73,7 +73,7 @@ def unpacked(fields: Fields) -> Fields:
 
 
 def unwrapped(fields: Fields, version: int) -> Fields:
-    """What `wrapped` has packed. Raises `Malformed` for a text that is too long or damaged."""
+    """Return the fields packed by `wrapped`. Raises `Malformed` for a too long or damaged text."""
     return Fields.parse(fields.path, _inflated(fields), version, MAX_UNPACKED_BYTES)
 
 
@@ -83,7 +83,7 @@ def is_packed(fields: Fields) -> bool:
 
 
 def begins_packed(raw: bytes) -> bool:
-    """Whether the bytes of a readable node are of this form, as `packed` writes it; without reading them."""
+    """Return whether the bytes of a readable node are packed by `packed`; without reading them."""
     return raw.startswith(_BEGIN)
 
 
@@ -113,7 +113,7 @@ def _partitions(fields: Fields, name: str, column: str) -> list[str]:
 
 
 def _column(fields: Fields, name: str, entries: int | None = None) -> Sequence[Any]:
-    """A list; what is in it is checked with the plain form."""
+    """Return a list; its entries are checked with the plain form."""
     found = fields.data.get(name)
     if not isinstance(found, list) or entries not in (None, len(found)):
         raise fields.bad(name, f"is not a list{'' if entries is None else f' of {entries} entries'}")
@@ -121,7 +121,7 @@ def _column(fields: Fields, name: str, entries: int | None = None) -> Sequence[A
 
 
 def _named(fields: Fields, name: str, names: Sequence[str]) -> list[str]:
-    """The consumers that a column of their numbers names."""
+    """Return the consumers named by a column of their numbers."""
     found = _column(fields, name)
     if not all(type(one) is int and 0 <= one < len(names) for one in found):
         raise fields.bad(name, f"has another entry than a number from 0 to {len(names) - 1}")

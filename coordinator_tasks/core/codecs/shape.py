@@ -1,4 +1,4 @@
-"""Objects of JSON as tables: one line for each field has its name, attribute, kind, and value if it is missing."""
+"""JSON objects as tables: a line for each field has its name, attribute, kind, and default value."""
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Kind(NamedTuple):
-    """How a field of this kind is read, by its name in an object, and how its value is written (`None` = as it is)."""
+    """Reads a field of this kind by its name in an object, and writes its value (`None` = unchanged)."""
 
     read: Callable[[Fields, str], Any]
     write: Callable[[Any], Any] | None = None
 
 
 class Item(NamedTuple):
-    """One field. Without a `default` it must be there; `sparse`: it is only written if its value is not empty."""
+    """One field, required without a `default`; `sparse`: only written if its value is not empty."""
 
     attribute: str
     kind: Kind
@@ -27,7 +27,7 @@ class Item(NamedTuple):
 
 
 class Shape(Generic[T]):
-    """The JSON object of a class, by the names of its fields in the order in which they are written."""
+    """The JSON object of a class, by the names of its fields in the order of writing."""
 
     def __init__(self, made: Callable[..., T], items: Mapping[str, Item]) -> None:
         self._made = made
@@ -39,7 +39,7 @@ class Shape(Generic[T]):
         self._sparse = [name for name, one in items.items() if one.sparse]
 
     def read(self, fields: Fields, **more: Any) -> T:
-        """Raises `Malformed`. `more` are the attributes that the object does not hold."""
+        """Return the object; raises `Malformed`. `more`: attributes outside of the JSON."""
         for name, attribute, read, default in self._reads:
             more[attribute] = read(fields, name) if default is MISSING or name in fields.data else default
         return self._made(**more)

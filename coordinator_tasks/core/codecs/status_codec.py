@@ -1,4 +1,4 @@
-"""The JSON that crosses the network: a consumer's status, and the metadata of a committed offset."""
+"""JSON on the network: a consumer's status, and the metadata of a committed offset."""
 
 import json
 
@@ -25,7 +25,7 @@ from coordinator_tasks.core.text.partition_text import cut, merged
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 
 MOST_REPORTS = 100
-"""As many as a consumer keeps of a topic, and of itself: a page shows them all."""
+"""A consumer's own limit for a topic and for itself: a page shows all of them."""
 MOST_CHARS = 2_000
 
 
@@ -35,7 +35,7 @@ def _cut(text: str) -> str:
 
 _SAID = Kind(lambda fields, name: _cut(fields.text(name)))
 _REPORTS = Kind(lambda fields, name: merged(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
-"""What it says for persons: cut, for neither an error of Spark nor a hostile consumer may make a page of megabytes."""
+"""Sentences for persons, cut: neither Spark's errors nor a hostile consumer may make a page of megabytes."""
 
 _LAST_PASS = Shape(
     LastPass,
@@ -160,7 +160,7 @@ def encode_metadata(committed: Committed) -> str:
 
 
 def decode_metadata(offset: int, metadata: str | None) -> Committed:
-    """What a committed offset says of its owner. Anything that is not ours gives a `Committed` without a token."""
+    """Return the owner's facts in a committed offset; foreign metadata gives a `Committed` without a token."""
     try:
         data = read_json(metadata or "")
         if not isinstance(data, dict) or data.get("v") != VERSION:

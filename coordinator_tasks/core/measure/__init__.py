@@ -1,1 +1,1 @@
-"""What is computed from measurements: lag, pauses, predictions and budgets. Pure."""
+"""Results of measurements: lag, pauses, predictions and budgets. Pure."""

@@ -1,4 +1,4 @@
-"""A histogram as Prometheus has it: how many values were at most as large as each bound."""
+"""A histogram as in Prometheus: the number of values up to each bound."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Buckets:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """Each bound as Prometheus writes it, with the number of values up to it; `+Inf` is the last."""
+        """Return each bound in Prometheus' notation, with the number of values up to it; `+Inf` is the last."""
         found, so_far = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self._counts, strict=True):
             so_far += count

@@ -1,6 +1,6 @@
-"""What a plan may move before a person has approved it, by the site's settings. Pure.
+"""The moves that a plan may do without a person's approval, by the site's settings. Pure.
 
-Only moves from an owner that lives on count. Partitions that nobody runs, and those of a process that ends, never wait.
+Only moves from a surviving owner count. Partitions without a reader, and partitions of an ending process, never wait.
 """
 
 import re
@@ -19,7 +19,7 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one plan of one topic; 0 or empty = there is no such limit."""
+    """The limits of one plan of one topic; 0 or empty = no limit."""
 
     moves: int = 0
     """A plan with more moves of owned partitions of a topic waits for approval; 0 = no limit."""
@@ -48,7 +48,7 @@ class Budget:
 
 
 def counted_moves(moves: Sequence[Move], ending: frozenset[str]) -> list[Move]:
-    """The moves that count: from an owner that lives on. `ending`: consumers whose process ends."""
+    """Return the moves that count: from a surviving owner. `ending`: consumers whose process ends."""
     between = (MoveKind.HANDOFF, MoveKind.BARRIER)
     return [
         one for one in moves if one.kind in between and one.giver and one.giver != one.taker and one.giver not in ending
@@ -62,7 +62,7 @@ def why_over(
     pauses: Mapping[MoveKind, Prediction | None],
     now: float,
 ) -> tuple[str, ...]:
-    """In which ways these moves exceed the budget, as sentences; empty = in none.
+    """Return the breaches of the budget as sentences; empty = within the budget.
 
     `partitions`: of the topic; `pauses`: the predicted pause of each kind of move; `now`: seconds since 1970.
     """

@@ -13,12 +13,12 @@ from itertools import pairwise
 WINDOW = 10
 """Looks in a window, as Burrow's `intervals`."""
 POINTS = 32
-"""Points of a log's end that are kept; with more of them every second one is dropped, so that old ones lie further apart."""
+"""Maximum kept points of a log's end; beyond this every second point is dropped, so that old points lie further apart."""
 _AT_END = 2
 
 
 class LagStatus(IntEnum):
-    """Burrow's numbers, as its own metrics have them. ERR is of a group: one of its partitions is in STOP, STALL or REWIND."""
+    """Burrow's numbers, as in its metrics. ERR is for a group with a partition in STOP, STALL or REWIND."""
 
     OK = 1
     WARN = 2
@@ -61,14 +61,14 @@ def partition_status(looks: Sequence[Look], ends: Sequence[int], lag: int, now: 
 
 
 def group_status(partitions: Iterable[LagStatus]) -> LagStatus:
-    """The worst of its partitions, at most ERR."""
+    """Return the worst status of a group's partitions, at most ERR."""
     return min(max(partitions, default=LagStatus.OK), LagStatus.ERR)
 
 
 def furthest_s(partitions: Iterable[tuple[int, float | None]]) -> float | None:
-    """Of the lag and the seconds of partitions, the seconds of the one that is furthest behind; `None` = nobody knows them.
+    """Return the seconds of the furthest partition, from lag and seconds of partitions; `None` = unknown.
 
-    One without lag is 0 seconds behind, and says nothing of one with lag whose seconds are unknown.
+    A partition without lag is 0 seconds behind, and says nothing of a lagging partition with unknown seconds.
     """
     found = list(partitions)
     known = [seconds for lag, seconds in found if lag and seconds is not None]
@@ -78,7 +78,7 @@ def furthest_s(partitions: Iterable[tuple[int, float | None]]) -> float | None:
 
 
 def _rewound(looks: Sequence[Look]) -> bool:
-    """Whether an offset went back, and did not reach its former place again."""
+    """Return whether an offset went back, and did not reach its former place again."""
     for number in range(1, len(looks)):
         before = looks[number - 1].offset
         if looks[number].offset < before:
@@ -93,7 +93,7 @@ class EndPoints:
         self._points: list[tuple[int, float]] = []
 
     def see(self, end: int, at: float) -> None:
-        """The end as just read. While it stands still, the last point moves: its next record is not there before."""
+        """Store the end as just read. While the end stands still, the last point moves: its next record comes later."""
         points = self._points
         if points and end < points[-1][0]:
             points.clear()  # the topic was recreated
@@ -105,9 +105,9 @@ class EndPoints:
             del points[1:-1:2]
 
     def behind_s(self, offset: int, now: float) -> float | None:
-        """For how long the record at `offset` has been in the log: 0 = it is not there yet, `None` = nobody can say.
+        """Return how long the record at `offset` has been in the log: 0 = not yet in the log, `None` = unknown.
 
-        Between two points, records are taken as evenly spaced; before the first one, as spaced as in all points.
+        Between two points, records are taken as evenly spaced; before the first point, with the spacing of all points.
         """
         points = self._points
         if not points:

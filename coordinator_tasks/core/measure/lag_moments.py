@@ -1,6 +1,6 @@
-"""How far every partition was behind at moments a minute apart, by the commits in Kafka, and Burrow's judgement of each. Pure.
+"""The lag of every partition at moments a minute apart, by the commits in Kafka, with Burrow's status. Pure.
 
-A moment is judged once, when it is made, so everybody who reads it sees the same status.
+A moment is judged once, when made, so all readers see the same status.
 """
 
 from array import array
@@ -12,24 +12,24 @@ from coordinator_tasks.core.measure.lag import WINDOW, EndPoints, LagStatus, Loo
 
 EVERY_S = 60.0
 KEPT = 60
-"""Moments: those of an hour."""
+"""Number of moments: an hour."""
 JUDGED_BY = 2 * WINDOW
-"""So many former moments: a window of commits, and a silence as long as a window."""
+"""Moments needed to judge a partition: a window of commits, and a silence as long as a window."""
 FRESH_S = 3 * EVERY_S
-"""What an older moment says is not true any more."""
+"""Seconds after which a moment no longer describes the present."""
 MOST_PARTITIONS = 20_000
 NOBODY = -1
 UNKNOWN = -1
-_PARTS = 10  # of a second
+_PARTS = 10  # per second
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMoment:
     """One topic in columns: the n-th entry of each is of the n-th partition.
 
-    `owners`: places in the moment's `consumers`, or `NOBODY`; `offsets`: what the group has committed; `lags`: from there to the
-    log's end; `late`: tenths of a second since which the next record has been in the log, -1 = unknown; `statuses`: Burrow's
-    numbers; `commits`: 1 = it counts as a commit.
+    `owners`: places in the moment's `consumers`, or `NOBODY`; `offsets`: the group's committed offsets; `lags`: from
+    there to the log's end; `late`: age of the next record in the log, in tenths of a second, -1 = unknown; `statuses`:
+    Burrow's numbers; `commits`: 1 = counts as a commit.
     """
 
     group: str
@@ -52,7 +52,7 @@ class LagMoment:
     left_out: int = 0
 
     def owner(self, place: int) -> str:
-        """The name of an owner; empty = nobody."""
+        """Return the name of an owner; empty = no owner."""
         return "" if place == NOBODY else self.consumers[place]
 
 
@@ -75,7 +75,7 @@ def group_statuses(moment: LagMoment | None) -> dict[str, LagStatus]:
 
 
 class Seen(NamedTuple):
-    """One partition as Kafka and the plan say now; `owner` empty = nobody."""
+    """One partition in Kafka and in the plan now; `owner` empty = no owner."""
 
     group: str
     topic: str
@@ -106,17 +106,17 @@ Track = dict[tuple[str, int], list[_Past]]
 
 
 def seconds(late: int) -> float | None:
-    """What an entry of the column `late` means; `None` = unknown."""
+    """Return the seconds of an entry of the column `late`; `None` = unknown."""
     return None if late == UNKNOWN else late / _PARTS
 
 
 def slot_of(at: float) -> int:
-    """The place of a moment in the ring; one a minute."""
+    """Return the place of a moment in the ring, one a minute."""
     return int(at // EVERY_S) % KEPT
 
 
 def tracks(past: Sequence[LagMoment]) -> Track:
-    """(Topic, partition) → what the moments say of it, oldest first."""
+    """Return (topic, partition) → its entries in the moments, oldest first."""
     found: Track = {}
     for moment in past:
         for topic, one in moment.topics.items():
@@ -126,15 +126,18 @@ def tracks(past: Sequence[LagMoment]) -> Track:
 
 
 def stand(seen: Collection[Seen], before: Track) -> list[Seen]:
-    """Partitions with lag whose committed offset is that of the last moment: only their owners can say whether they run."""
+    """Return lagging partitions with the same committed offset as in the last moment.
+
+    Only their owners know whether they run.
+    """
     return [one for one in seen if one.lag and one.key in before and before[one.key][-1].offset == one.offset]
 
 
 def judged(at: float, seen: Sequence[Seen], before: Track, told: Collection[tuple[str, int]]) -> LagMoment:
     """Return the moment. `told`: partitions that their owners report as running.
 
-    Our consumers commit only what has changed, and Burrow expects a commit at every turn. So who runs a partition counts as
-    committing, and so does who has nothing to commit.
+    Our consumers commit only changes, and Burrow expects a commit at every turn. So an owner that runs a partition, or
+    has nothing to commit, counts as committing.
     """
     names: dict[str, int] = {}
     topics: dict[str, TopicMoment] = {}

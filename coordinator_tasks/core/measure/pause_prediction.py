@@ -1,9 +1,9 @@
-"""How long a moved partition will stand still, learned from earlier moves. Pure.
+"""Predicts a moved partition's pause from earlier moves. Pure.
 
-A prediction is the median of earlier pauses of the same way of moving, with an interval that holds the next pause with a
-probability of at least 80 %, whatever the distribution: of n earlier pauses and the next one, each rank is as likely as
-any other. It takes nine of them to say that much. With fewer the prediction is rough: its interval reaches from a fraction of the
-shortest pause to a multiple of the longest.
+A prediction is the median of earlier pauses of the same kind of move, with an interval that holds the next pause with a
+probability of at least 80 %, whatever the distribution: of n earlier pauses and the next, each rank is equally likely.
+This needs nine pauses. With fewer the prediction is rough: its interval reaches from a fraction of the shortest pause
+to a multiple of the longest.
 """
 
 from collections.abc import Iterable
@@ -20,14 +20,17 @@ MIN_MOVES = 9
 """With fewer, even the interval from the shortest to the longest pause holds less than 80 %: it is widened."""
 FEW_MOVES = 4
 WIDER, WIDEST = 2.0, 4.0
-"""By so much below the shortest and above the longest pause of fewer than `MIN_MOVES` and of fewer than `FEW_MOVES`."""
+"""Factors below the shortest and above the longest pause, for fewer than `MIN_MOVES` and for fewer than `FEW_MOVES`."""
 MAX_MOVES = 500
-"""The newest count: consumers, batches and loads change."""
+"""Only the newest moves count: consumers, batches and loads change."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastMove:
-    """One earlier move; `pause_s`: its total pause, 0 = none waited. `usual_s`: what was usual then (`None` = unknown)."""
+    """An earlier move; `pause_s`: its total pause, 0 = no record waited.
+
+    `usual_s`: the usual stall then (`None` = unknown).
+    """
 
     kind: MoveKind
     pause_s: float
@@ -50,9 +53,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Of the total pause and of the extra one; `moves`: how many earlier ones it is learned from.
+    """Prediction of the total and the extra pause; `moves`: number of earlier moves.
 
-    `usual_s`: the median of what was usual; `None` = no earlier move tells it, nor the extra. `rough`: the moves are too few.
+    `usual_s`: the median of the usual stalls; `None` = unknown in all earlier moves, as is the extra. `rough`: too few
+    moves.
     """
 
     total: Interval
@@ -95,9 +99,9 @@ def _interval(values: Iterable[float]) -> Interval:
 
 
 def learned(records: Iterable[Record]) -> tuple[PastMove, ...]:
-    """The moves with a known pause of these records of one topic, both the newest first.
+    """Return the moves with a known pause from a topic's records, both the newest first.
 
-    Only a total that is known from both sides counts: not where nothing waited, nor where only its bounds are known.
+    Only a total known from both sides counts: neither moves without waiting records, nor totals with bounds only.
     """
     found: list[PastMove] = []
     waits: dict[str, dict[int, Pause]] = {}  # rebalance → partition → its pause; the record that ends it comes first
@@ -106,7 +110,7 @@ def learned(records: Iterable[Record]) -> tuple[PastMove, ...]:
             known = (one for one in record.pauses.measured if one.wait_s is not None and not one.least)
             waits[record.rebalance] = {one.partition: one for one in known}
         left = waits.get(record.rebalance, {})
-        # Of a partition that was planned twice, the last move has the pause.
+        # Of a partition planned twice, the last move has the pause.
         mine = [(m, left.pop(m.partition)) for m in record.moves if m.giver and m.partition in left]
         found += [PastMove(move.kind, one.wait_s or 0.0, one.usual_s) for move, one in mine]
     return tuple(found)

@@ -1,13 +1,13 @@
-"""How long moved partitions stood still, from ZooKeeper's times and what giver and taker say. Pure.
+"""Pauses of moved partitions, from ZooKeeper's times and the reports of giver and taker. Pure.
 
-Three numbers say it on every surface. *Total*: from the giver's last record, or the first that came after it, to the taker's first.
-*Usual*: the longest that the same partition stood still undisturbed just before, measured in the same way. *Extra*: the total without
-the usual, which is what the move has cost.
+Every surface shows three numbers. *Total*: from the giver's last record, or the first record after it, to the taker's
+first. *Usual*: the longest undisturbed standstill of the same partition just before, measured in the same way. *Extra*:
+the total without the usual, the cost of the move.
 
-No clock is compared with another one. Consumers say spans of time by clocks that never jump: the giver how long before its
-release it did something, the taker how long before its answer. ZooKeeper's time of the plan and of the release, and the times
-between which the coordinator was answered, bound each moment from both sides. The middle is stored, and half of the width as
-its error.
+Clocks are never compared with each other. Consumers report spans of time by clocks that never jump: the giver as time
+before its release, the taker as time before its answer. ZooKeeper's times of the plan and of the release, and the times
+around the coordinator's requests, bound each moment from both sides. The middle is stored, and half of the width as its
+error.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,14 +23,14 @@ TICK_S = 0.001
 DRIFT = 1e-4
 """The rates of two clocks differ by less."""
 SLACK_S = 0.05
-"""What contradicts the other times by less than this counts as an error of the measure."""
+"""Contradictions between times below this count as a measuring error."""
 MOST_STALL_S = 3600.0
 MOST_LEFT_OUT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A moment lies between these two, in ZooKeeper's seconds since 1970."""
+    """The bounds of a moment, in ZooKeeper's seconds since 1970."""
 
     low: float
     high: float
@@ -49,7 +49,7 @@ class Span:
         return Span(self.low - ago_s - drift, self.high - ago_s + drift)
 
     def within(self, other: "Span") -> "Span | None":
-        """Both are true; `None` = they contradict each other."""
+        """Return the intersection; `None` = the bounds contradict each other."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         if low > high + SLACK_S:
             return None
@@ -58,10 +58,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What is known of one moved partition. `planned_at`: ZooKeeper's time of the plan.
+    """Known facts of a moved partition. `planned_at`: ZooKeeper's time of the plan.
 
-    `release` was written at `released_at`; `None` = it moved without one. `answered`: when the taker said what it has `taken`.
-    `read_at`: at or before the giver read the epoch that its last commit names; `None` = unknown.
+    `release` was written at `released_at`; `None` = moved without a release. `answered`: time of the taker's report
+    `taken`. `read_at`: at or before the giver read the epoch in its last commit; `None` = unknown.
     """
 
     partition: int
@@ -83,7 +83,7 @@ class Moved:
 
     @property
     def usual_s(self) -> float | None:
-        """What the giver says in its release, or in its last commit."""
+        """Return the usual stall in the giver's release, or in its last commit."""
         ago = self.release.ago if self.release is not None else None
         if ago is not None and ago.usual_s is not None:
             return ago.usual_s
@@ -91,7 +91,7 @@ class Moved:
 
 
 def pause(moved: Moved) -> Pause | str:
-    """The pause of one partition, or a sentence about an answer that cannot be true."""
+    """Return the pause of a partition, or a sentence about an impossible answer."""
     taken, released_at, which = moved.taken, moved.released_at, f"partition {moved.partition}"
     last, empty, problem = _of_giver(moved)
     if problem:
@@ -120,7 +120,7 @@ def pause(moved: Moved) -> Pause | str:
     read_at = max(begin_at, first.middle - taken.batch_s)
     begin, spread_s = last, 0.0
     if empty is not None:
-        # Records that came between the two looks are taken as evenly spaced; the first of them is the longest to wait.
+        # Records that came between the two looks are taken as evenly spaced; the first of them waits longest.
         spread_s = max(0.0, read_at - empty.middle) / (taken.waited + 1)
         came = Span(empty.low + spread_s, empty.high + spread_s)
         begin, spread_s = (came, spread_s) if came.middle > last.middle else (last, 0.0)
@@ -140,11 +140,14 @@ def _with_bounds(found: Pause, first: Span, begin_at: float, passed_from: float 
 
 
 def _of_giver(moved: Moved) -> tuple[Span | None, Span | None, str]:
-    """When the giver's last record passed, and when it last knew that nothing was left; or why it is not believed."""
+    """Return when the giver's last record passed, and when the partition was last empty.
+
+    Or why the giver is not believed.
+    """
     ago = moved.release.ago if moved.release is not None else None
     if ago is None or ago.passed_s is None or ago.read_s is None or moved.released_at is None:
         return None, None, ""
-    # It wrote after it had read the plan, and before ZooKeeper stamped what it wrote.
+    # The giver wrote after reading the plan, and before ZooKeeper stamped the write.
     read = Span(moved.planned_at + ago.read_s * (1 - DRIFT), inf)
     written = read.within(Span(moved.planned_at, moved.released_at + TICK_S))
     if written is None:
@@ -171,7 +174,10 @@ def _middle(span: Span | None) -> float | None:
 def unmoved(
     told: Mapping[str, Mapping[int, Stall]], first: int, last: int, moved: Collection[int], lasted_s: float
 ) -> tuple[Unmoved | None, list[str]]:
-    """The longest stall of what stayed, from the epochs `first` to `last` of a rebalance; and who is not believed."""
+    """Return the longest stall of kept partitions in the epochs `first` to `last` of a rebalance.
+
+    And consumers not believed.
+    """
     found: list[Unmoved] = []
     left_out: list[str] = []
     for consumer, by_epoch in sorted(told.items()):
@@ -194,7 +200,7 @@ def unmoved(
 
 
 def merged(stored: Pauses | None, fresh: Pauses) -> Pauses:
-    """What is stored stays; what was missing is added. Of the stalls of what did not move, the longest counts."""
+    """Return the stored pauses with missing entries added. Of the stalls of unmoved partitions, the longest counts."""
     if stored is None:
         return fresh
     known = {one.partition: one for one in fresh.measured} | {one.partition: one for one in stored.measured}
@@ -207,10 +213,10 @@ def merged(stored: Pauses | None, fresh: Pauses) -> Pauses:
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """Of pauses in which records waited: the longest total, usual and extra.
+    """The longest total, usual and extra of pauses with waiting records.
 
-    `error_s`: of the longest total. `extra` and `usual_s`: `None` = unknown for a pause, so of all of them together as well.
-    `median_extra_s`: `None` = a pause is known only by its bounds.
+    `error_s`: of the longest total. `extra` and `usual_s`: `None` = unknown for a pause, so for all of them together as
+    well. `median_extra_s`: `None` = a pause has bounds only.
     """
 
     pauses: int
@@ -254,12 +260,12 @@ def milliseconds(seconds: float) -> str:
 
 
 def sentence(found: Pauses) -> str:
-    """All of it in one line."""
+    """Return all of it in one line."""
     return "; ".join(part for part in (moved_sentence(found), unmoved_sentence(found)) if part)
 
 
 def amount(found: Amount, error_s: float = 0.0) -> str:
-    """`858 ms`, `between 280 ms and 2.30 s`, `at least 280 ms`; `(±2.0 ms)` of what is known exactly."""
+    """Return `858 ms`, `between 280 ms and 2.30 s`, `at least 280 ms`; `(±2.0 ms)` for exact amounts."""
     if found.most_s is None:
         return f"at least {milliseconds(found.least_s)}"
     if found.most_s > found.least_s:
@@ -269,7 +275,7 @@ def amount(found: Amount, error_s: float = 0.0) -> str:
 
 
 def of_one(one: Pause) -> str:
-    """The three numbers of one partition."""
+    """Return the three numbers of a partition."""
     if one.total is None:
         return "nothing waited"
     total = f"total {amount(one.total, one.error_s)}"
@@ -279,7 +285,7 @@ def of_one(one: Pause) -> str:
 
 
 def moved_sentence(found: Pauses) -> str:
-    """How many partitions moved, and how long they stood still."""
+    """Return the number of moved partitions, and their pauses."""
     parts = [f"{counted(len(found.measured) + found.missing, 'partition')} moved"]
     known = longest(found.measured)
     if known is not None:
@@ -305,7 +311,7 @@ def _three(known: Longest) -> list[str]:
 
 
 def unmoved_sentence(found: Pauses) -> str:
-    """How the others were disturbed; empty = nobody says it."""
+    """Return the stalls of unmoved partitions; empty = not reported."""
     if found.unmoved is None:
         return ""
     stall, before = milliseconds(found.unmoved.longest_s), milliseconds(found.unmoved.before_s)

@@ -1,1 +1,1 @@
-"""The rules that consumers and coordinator share: who may run and commit a partition, and under which token."""
+"""The rules shared by consumers and coordinator: the right to run and commit a partition, and its token."""

@@ -1,4 +1,4 @@
-"""How the claim of a consumer id changes: pure functions; a compare-and-set on its node writes their results."""
+"""Changes of a consumer id's claim: pure functions; a compare-and-set on its node writes their results."""
 
 from dataclasses import replace
 
@@ -14,11 +14,13 @@ MAX_REASON = 240  # characters
 
 
 def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
-    """The claim with the next incarnation; `seen` = the largest one seen elsewhere (a restored ZooKeeper counts low).
+    """Return the claim with the next incarnation.
 
-    `step`: a random number in 1..`MAX_STEP`. If ZooKeeper lost its counters, or got older ones back, a step of one
-    would give a new process the number of a living one, and both would run what is granted to that number. Raises
-    `Refused` if no number is left that could be read again, because a person has written the counter.
+    `seen` = the largest seen elsewhere (a restored ZooKeeper counts low).
+
+    `step`: a random number in 1..`MAX_STEP`. If ZooKeeper lost its counters, or got older counters back, a step of one
+    would give a new process the number of a live process, and both would run the partitions granted to this number.
+    Raises `Refused` if no readable number is left, because a person has written the counter.
     """
     number = max(claim.incarnation, seen) + step
     if number > MAX_COUNT:
@@ -30,15 +32,15 @@ def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
 
 
 def predecessor(claim: IdClaim, member: Member) -> str:
-    """The process that registered before `member` and ran on its host, where `member` can look for it; empty = none."""
+    """Return the process registered before `member` on the same host, where `member` can check it; empty = none."""
     another = claim.registered not in (0, member.incarnation)
     return claim.process if another and claim.boot_id and claim.boot_id == member.boot_id else ""
 
 
 def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: bool = False) -> IdClaim:
-    """The claim when `member` is registered: its absence and its end no longer hold.
+    """Return the claim after `member`'s registration: its absence and its end no longer hold.
 
-    `answered` stays only for the same incarnation at the same address: a refusal elsewhere says nothing of it.
+    `answered` stays only for the same incarnation at the same address: a refusal elsewhere says nothing about it.
     `predecessor_gone`: the process of `predecessor` has ended, and with it its incarnation.
     """
     if predecessor_gone and predecessor(claim, member):
@@ -63,9 +65,9 @@ def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: 
 
 
 def ended(claim: IdClaim, incarnation: int, how: Ending, reason: str = "", now: float = 0.0) -> IdClaim:
-    """The claim when this incarnation has ended. What was known first stays; the oldest incarnations are forgotten.
+    """Return the claim after this incarnation's end. The first known end stays; the oldest incarnations are forgotten.
 
-    `reason`: why it ended; empty = as it was asked to, or unknown. `now`: when the reason is noted (0 = unknown).
+    `reason`: why it ended; empty = as requested, or unknown. `now`: time of the reason (0 = unknown).
     """
     known = {incarnation: how, **claim.ended}
     said = one_line(reason)
@@ -81,7 +83,7 @@ def ended(claim: IdClaim, incarnation: int, how: Ending, reason: str = "", now: 
 
 
 def one_line(text: str) -> str:
-    """A reason as others show it: one line without control characters, of at most `MAX_REASON` characters.
+    """Return a reason for display: one line without control characters, of at most `MAX_REASON` characters.
 
     A semicolon becomes a comma, because semicolons separate the parts of a recorded cause.
     """
@@ -91,12 +93,12 @@ def one_line(text: str) -> str:
 
 
 def same_process(one: Member, other: Member) -> bool:
-    """Whether two registrations are of one process: after a loss of ZooKeeper, two processes may have one number."""
+    """Return whether two registrations are of one process: after a loss of ZooKeeper, two processes may share a number."""
     return (one.incarnation, one.address, one.boot_id) == (other.incarnation, other.address, other.boot_id)
 
 
 def in_use(live: Member, wanted: Member, session_timeout_s: float) -> str:
-    """Why `wanted` cannot have its id, and what to do: the text of `IdInUse`."""
+    """Return why `wanted` cannot have its id, and the remedy: the text of `IdInUse`."""
     return (
         f"the consumer id {live.consumer!r} is in use: incarnation {live.incarnation} is registered at {live.address}, "
         f"so incarnation {wanted.incarnation} cannot register; stop that process or choose another id "

@@ -1,8 +1,8 @@
 """The fence in Kafka's committed metadata: who may continue, and where a new owner starts.
 
-Kafka does not fence the commits of `assign()` consumers, and comparing and committing are two requests. So every
-owner reads the committed entry at least once a second and judges it here. A newer token means: stop at once. An older
-token or none means that our commit was overwritten: report it and commit our own again.
+Kafka does not fence the commits of `assign()` consumers, and comparing and committing are two requests. So every owner
+reads the committed entry at least once a second and judges it here. A newer token means: stop at once. An older token,
+or no token, means that our commit was overwritten: report this and commit our entry again.
 """
 
 from dataclasses import dataclass, replace
@@ -15,22 +15,25 @@ FAR = 2**32
 
 
 def is_far_ahead(epoch: int, known: int) -> bool:
-    """Whether the topic cannot have reached this epoch, which an answer or a commit names."""
+    """Return whether the topic cannot have reached this epoch, named in an answer or a commit."""
     return epoch > known + FAR
 
 
 def credible(committed: Committed, known: int) -> Committed:
-    """The committed entry, without its token if the topic cannot have reached its epoch: then it fences nobody."""
+    """Return the committed entry, without its token if the topic cannot have reached its epoch.
+
+    Then it fences no consumer.
+    """
     if committed.token is None or not is_far_ahead(committed.token.epoch, known):
         return committed
     return replace(committed, token=None)
 
 
 class Judgement(StrEnum):
-    """What the committed entry of a partition means for its owner."""
+    """Meaning of a partition's committed entry for its owner."""
 
     OURS = "ours"
-    REWRITE = "rewrite"  # an older token, none, or nothing committed: report and commit our own again
+    REWRITE = "rewrite"  # an older token, no token, or nothing committed: report and commit our entry again
     FENCED = "fenced"  # a newer token: another consumer owns the partition, stop at once
 
 
@@ -61,7 +64,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The first offset of a partition that is still there, and the one after the last."""
+    """The first available offset of a partition, and the offset after the last."""
 
     beginning: int
     end: int
@@ -72,10 +75,10 @@ class NoStart(Exception):
 
 
 def sought(committed: Committed | None, release: Release | None, topic_id: str, seek: Seek | None) -> Seek | None:
-    """The seek, if no consumer has acquired the partition after it; a start follows it then.
+    """Return the seek, if no consumer has acquired the partition after it; a start then follows the seek.
 
-    An owner commits its start under its token before it reads. So a token of the seek's epoch or a later one, in the
-    committed entry or the release, says that the seek has been done.
+    An owner commits its start under its token before it reads. So a token of the seek's epoch or later, in the
+    committed entry or the release, proves that the seek was done.
     """
     known = committed if committed is not None and committed.topic_id in ("", topic_id) else None
     tokens = [one.token for one in (known, release) if one is not None and one.token is not None]
@@ -91,13 +94,13 @@ def start_position(
     initial_partitions: int,
     bounds: Bounds,
 ) -> Start:
-    """Where a new owner starts: at the position with the newest token, of the committed entry and the release.
+    """Return a new owner's start: the position with the newest token, of the committed entry and the release.
 
     - A committed entry with a newer token is at least as far as the release. With the same token the larger offset
       counts, because an earlier commit of that owner may have come late and overwritten its last.
     - A commit of another topic id is ignored.
-    - A partition that appeared after the topic was first managed starts at its beginning, whatever the rule says, so
-      that nothing is lost.
+    - A partition that appeared after the topic was first managed starts at its beginning, whatever the rule, so that
+      nothing is lost.
 
     Raises `NoStart`.
     """

@@ -1,17 +1,17 @@
-"""The consumer's rules: which partitions it may run under the topic node it has accepted, and what it must let go.
+"""The consumer's rules: partitions that it may run under the accepted topic node, and partitions that it must give up.
 
 Rules (numbers as in the hand-off of the design):
-- A consumer acts on one whole read of the topic node, the *accepted* node. `accepts` says whether a new read replaces
-  it. A node that has vanished or cannot be read replaces nothing: hold. Only `removed` means stop everything. While
-  the stored node is another one that is not accepted, the consumer starts nothing that does not run yet.
-- 3: It starts what `assignments` gives to its own incarnation. It stops what it runs and no longer holds, unless it
-  is the taker of an entry whose release is there.
+- A consumer acts on one whole read of the topic node, the *accepted* node. `accepts` decides whether a new read replaces
+  it. A vanished or unreadable node replaces nothing: hold. Only `removed` means stop everything. While the stored node is
+  another, unaccepted node, the consumer starts no further partitions.
+- 3: It starts the partitions that `assignments` gives to its own incarnation. It stops running partitions that it no longer
+  holds, unless it is the taker of an entry with a release.
 - 4: Only the giver of an entry releases it, after its last commit, with the entry's epoch; also when it does not run
   the partition. An isolated consumer never releases.
 - 5: The taker starts when the release has the entry's epoch and generation, and the entry's giver has written it.
 - A holding older than `since` is stopped and started again from the committed position.
 
-Pure: the agent reads, calls `grants` and `changes`, and performs what comes back.
+Pure: the agent reads, calls `grants` and `changes`, and performs the results.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,12 +22,12 @@ from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode
 
 
 class Reading(StrEnum):
-    """What a consumer does with a new read of the topic node."""
+    """A consumer's reaction to a new read of the topic node."""
 
     ACT = "act"  # accept it
-    SAME = "same"  # it is the accepted node
+    SAME = "same"  # the accepted node
     OLDER = "older"  # a lower epoch of the same generation: keep the accepted node and report this
-    FOREIGN = "foreign"  # another generation that does not cover what we have acted on: keep and report
+    FOREIGN = "foreign"  # another generation that does not cover our actions: keep and report
 
 
 def accepts(accepted: TopicNode | None, seen: TopicNode) -> Reading:
@@ -43,7 +43,7 @@ def accepts(accepted: TopicNode | None, seen: TopicNode) -> Reading:
 
 
 def _of_ours(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> TopicNode | None:
-    """The accepted node, if this incarnation may run or release anything under it."""
+    """Return the accepted node, if this incarnation may run or release partitions under it."""
     if accepted is None or accepted.removed or isolated or accepted.incarnations.get(consumer) != incarnation:
         return None
     return accepted
@@ -54,12 +54,12 @@ class Via(StrEnum):
 
     ASSIGNED = "assigned"  # stands in `assignments`, every earlier owner has confirmed
     GUARDED = "guarded"  # stands in `assignments`, an earlier owner may still have a process
-    RELEASED = "released"  # taker of a hand-off whose giver has released
+    RELEASED = "released"  # taker of a hand-off after the giver's release
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right to run one partition under `token`; `release` is what a taker starts from."""
+    """The right to run one partition under `token`; a taker starts from `release`."""
 
     partition: int
     token: Token
@@ -74,7 +74,7 @@ def grants(
     releases: Mapping[int, Release],
     isolated: bool,
 ) -> dict[int, Grant]:
-    """Everything that this incarnation may run now. `releases` are the last releases of the partitions it takes over."""
+    """Return everything that this incarnation may run now. `releases`: the last releases of partitions it takes over."""
     node, found = _of_ours(accepted, consumer, incarnation, isolated), dict[int, Grant]()
     if node is None:
         return found
@@ -92,36 +92,36 @@ def grants(
 
 
 def _of_holding(release: Release | None, token: Token) -> Release | None:
-    """The release if this holding began as its hand-off; an older one may be of a topic that has been recreated."""
+    """Return the release if this holding began as its hand-off; an older release may be of a topic since recreated."""
     same = release is not None and (release.epoch, release.generation) == (token.epoch, token.generation)
     return release if same else None
 
 
 def releases_entry(release: Release, entry: Handoff, generation: str) -> bool:
-    """Whether the entry waits for this release: its epoch, its giver, its generation."""
+    """Return whether the entry waits for this release: its epoch, its giver, its generation."""
     return release.epoch == entry.epoch and release.by == entry.giver and release.generation == generation
 
 
 def takes_over(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
-    """The entries whose release this incarnation waits for: it warms up for them and watches their nodes."""
+    """Return the entries whose release this incarnation awaits: it warms up for them and watches their nodes."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.taker == consumer}
 
 
 def owes_release(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
-    """The entries that this incarnation has to release once it no longer runs them."""
+    """Return the entries that this incarnation has to release once it no longer runs them."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.giver == consumer}
 
 
 def may_hold(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, int]:
-    """Partition → epoch of everything that the node lets this incarnation run or take over (for its status)."""
+    """Return partition → epoch of everything that the node lets this incarnation run or take over (for its status)."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else all_may_hold(node).get(consumer, {})
 
 
 def all_may_hold(node: TopicNode) -> dict[str, dict[int, int]]:
-    """Consumer → what `may_hold` says of the incarnation that the node names: in one pass, for a thousand consumers."""
+    """Return consumer → `may_hold` of the node's incarnation: in one pass, for a thousand consumers."""
     found: dict[str, dict[int, int]] = {}
     if node.removed:
         return found
@@ -134,7 +134,7 @@ def all_may_hold(node: TopicNode) -> dict[str, dict[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the agent has to do: stop (finish the batch, commit), start, and release what has stopped."""
+    """The agent's work: stop (finish the batch, commit), start, and release stopped partitions."""
 
     stop: tuple[int, ...]
     start: tuple[Grant, ...]
@@ -148,10 +148,10 @@ def changes(
     owed: Mapping[int, Handoff],
     released: Mapping[int, int],
 ) -> Changes:
-    """Compare what may run with what runs.
+    """Compare granted with running partitions.
 
-    `running`: partition → the token under which it was acquired; `closing`: those that are being stopped already;
-    `released`: partition → the epoch of our own last release.
+    `running`: partition → the token of its acquisition; `closing`: partitions already being stopped; `released`:
+    partition → the epoch of our last release.
     """
     stop = tuple(sorted(p for p, token in running.items() if p not in closing and _outdated(granted.get(p), token)))
     start = tuple(granted[p] for p in sorted(granted.keys() - running.keys()))

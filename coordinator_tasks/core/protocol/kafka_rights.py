@@ -5,14 +5,14 @@ from enum import StrEnum
 
 
 class Side(StrEnum):
-    """Whose account it is. A consumer is the plain process, or the Spark driver and its executors together."""
+    """Owner of the account. A consumer is the plain process, or the Spark driver and its executors together."""
 
     COORDINATOR = "coordinator"
     CONSUMER = "consumer"
 
 
 class Resource(StrEnum):
-    """As `kafka-acls` names it in its options."""
+    """Names as in the options of `kafka-acls`."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -27,7 +27,7 @@ class Right:
     operation: str
 
     def command(self, name: str, principal: str, servers: str) -> str:
-        """What an administrator types to grant it on the resource of this name."""
+        """Return the administrator's command to grant the right on the resource of this name."""
         prefixed = " --resource-pattern-type prefixed" if self.resource is Resource.TRANSACTIONAL_ID else ""
         return (
             f"kafka-acls.sh --bootstrap-server {servers} --add --allow-principal '{principal}' "

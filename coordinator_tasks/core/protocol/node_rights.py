@@ -1,4 +1,4 @@
-"""What a consumer's ZooKeeper account may do with each node, where it is another one than the coordinator's.
+"""Rights of a consumer's ZooKeeper account on each node, if separate from the coordinator's account.
 
 The coordinator's account may do everything with all nodes. ZooKeeper's rights: `r`ead data and children, `w`rite data,
 `c`reate children, `d`elete children.
@@ -24,7 +24,7 @@ CREATED_BY_CONSUMERS = frozenset({("members", 2), ("ids", 2), ("leaving", 2)})
 
 
 def of_consumers(path: str) -> str:
-    """The rights of a consumer's account on this node; empty = none."""
+    """Return the rights of a consumer's account on this node; empty = none."""
     place = _place(path)
     if place is None:
         return ""
@@ -37,7 +37,10 @@ def is_created_by_consumers(path: str) -> bool:
 
 
 def _place(path: str) -> tuple[str, int] | None:
-    """The folder of a cluster that the node is in, and its depth below the cluster's node; `None` = in no cluster."""
+    """Return the node's folder in its cluster, and its depth below the cluster's node.
+
+    `None` = outside of all clusters.
+    """
     if not path.startswith(f"{ROOT}/"):
         return None
     _cluster, *inside = path.removeprefix(f"{ROOT}/").split("/")

@@ -1,4 +1,4 @@
-"""What services and adapters share of ZooKeeper: lists that may be missing, and writes under guards."""
+"""ZooKeeper helpers shared by services and adapters: lists that may be missing, and writes under guards."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -7,15 +7,15 @@ from coordinator_tasks.core.errors import CoordinatorError, LookAgain, NoAccess,
 from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKeeper
 
 MAX_ATTEMPTS = 20
-"""Of one compare-and-set. Each lost attempt means that another writer made progress."""
+"""Maximum attempts of a compare-and-set. Each lost attempt means that another writer made progress."""
 CHUNK = 256
-"""Nodes of consumers that are held at once, as each may have a megabyte."""
+"""Consumers' nodes held at once, as each may have a megabyte."""
 K = TypeVar("K")
 T = TypeVar("T")
 
 
 def children(zk: ZooKeeper, path: str) -> list[str]:
-    """The names of a node's children, sorted; none where the node is missing."""
+    """Return the sorted names of a node's children; empty if the node is missing."""
     try:
         return zk.children(path)
     except NodeMissing:
@@ -23,9 +23,9 @@ def children(zk: ZooKeeper, path: str) -> list[str]:
 
 
 def find_many(zk: ZooKeeper, paths: Mapping[K, str], denied: dict[K, CoordinatorError] | None = None) -> dict[K, Node]:
-    """The nodes at these paths, by their keys; a missing node is left out.
+    """Return the nodes at these paths, by their keys; a missing node is left out.
 
-    `denied` gets the nodes that this account may not read, which are left out too; without it, the first one is raised.
+    `denied` gets the nodes that this account may not read, also left out; without it, the first denial is raised.
     """
     try:
         nodes = zk.get_many(list(paths.values()))
@@ -45,7 +45,7 @@ def _found(zk: ZooKeeper, key: K, path: str, denied: dict[K, CoordinatorError]) 
 
 
 def chunks(names: Sequence[K], size: int) -> Iterator[Sequence[K]]:
-    """The names in their order, so many at a time."""
+    """Yield the names in order, `size` at a time."""
     return (names[begin : begin + size] for begin in range(0, len(names), size))
 
 
@@ -55,20 +55,23 @@ def numbered(zk: ZooKeeper, folder: str) -> list[str]:
 
 
 def newest_first(zk: ZooKeeper, folder: str, names: Sequence[str], chunk: int) -> Iterator[tuple[str, str, Node]]:
-    """Name, path and node of these records, read so many at once; `names` are the oldest first. One pruned meanwhile is left out."""
+    """Yield name, path and node of these records, `chunk` at a time; `names` are the oldest first.
+
+    Pruned records are left out.
+    """
     for paths in newest_paths(folder, names, chunk):
         for name, node in find_many(zk, paths).items():
             yield name, paths[name], node
 
 
 def newest_paths(folder: str, names: Sequence[str], chunk: int) -> Iterator[dict[str, str]]:
-    """Name → path of these records, so many at once, the newest first; `names` are the oldest first."""
+    """Yield name → path of these records, `chunk` at a time, the newest first; `names` are the oldest first."""
     for end in range(len(names), 0, -chunk):
         yield {name: f"{folder}/{name}" for name in reversed(names[max(0, end - chunk) : end])}
 
 
 def put(path: str, data: bytes, version: int) -> Operation:
-    """Set the node while it has this version; -1 = create it."""
+    """Set the node at this version; -1 = create it."""
     return Create(path, data) if version < 0 else SetData(path, data, version)
 
 
@@ -90,11 +93,11 @@ def compare_and_set(
     doing: str = "it was being written",
     exhausted: type[CoordinatorError] = LookAgain,
 ) -> T:
-    """Read, change, write under guards; start over when a guard fails. Returns the result of the attempt that was applied.
+    """Read, change, write under guards; start over when a guard fails. Returns the result of the applied attempt.
 
-    `attempt` reads, and returns the guarded operations with its result; no operations = there is nothing to change. After
-    `MAX_ATTEMPTS` failed guards it raises `exhausted`, which says that `path` changed while `doing`. `lost` is called after
-    each failed guard, and may raise.
+    `attempt` reads, and returns the guarded operations with its result; no operations = nothing to change. After
+    `MAX_ATTEMPTS` failed guards it raises `exhausted`, with the text that `path` changed while `doing`. `lost` is
+    called after each failed guard, and may raise.
     """
     for _ in range(MAX_ATTEMPTS):
         operations, result = attempt()

@@ -1,1 +1,1 @@
-"""Text that is read strictly, and text that is written in few characters. Pure."""
+"""Strict reading and compact writing of text. Pure."""

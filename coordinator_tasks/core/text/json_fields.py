@@ -12,17 +12,17 @@ MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
 MAX_NUMBER = 2**63 - 1  # Kafka's own limit for an offset
 MAX_LINK_CHARS = 500
 MAX_COUNT = 2**53 - 1
-"""Of epochs and incarnations: the next one can still be counted, written and read."""
+"""Maximum of epochs and incarnations: the next number can still be counted, written and read."""
 MAX_REAL = 1e15  # sums and products of many stay finite
-MAX_TIME = 253_402_300_799.0  # the last second of the year 9999, which a page can still show
+MAX_TIME = 253_402_300_799.0  # the last second of the year 9999, the last that a page can show
 MAX_SPAN_S = 1e9  # of a measured span of time: some thirty years
-MAX_GENERATION = 64  # characters; ours are 16
+MAX_GENERATION = 64  # characters; ours have 16
 MISSING: Any = object()
 V = TypeVar("V")
 
 
 class Fields:
-    """One JSON object at `path`; errors name `where` it stands inside the node."""
+    """One JSON object at `path`; errors name its place `where` inside the node."""
 
     __slots__ = ("data", "path", "where")
 
@@ -35,7 +35,7 @@ class Fields:
     def parse(cls, path: str, raw: bytes, version: int, limit: int = MAX_BYTES, *, once: bool = False) -> "Fields":
         """Read the object of a znode and check its `version` (missing = 1, as in the contract's examples).
 
-        `once`: a name that an object has twice is refused; else the last one counts.
+        `once`: refuse a repeated name in an object; else the last value counts.
         """
         if len(raw) > limit:
             raise Malformed(path, f"has {len(raw)} bytes, more than {limit}")
@@ -75,7 +75,7 @@ class Fields:
         return self.number(name, MISSING, MAX_COUNT)
 
     def generation(self, name: str) -> str:
-        """The name of a generation. It is limited, because a name from an answer is written into nodes."""
+        """Return the name of a generation, limited in length, because a name from an answer is written into nodes."""
         value = self.text(name)
         if len(value) > MAX_GENERATION:
             raise self.bad(name, f"has {len(value)} characters, more than {MAX_GENERATION}")
@@ -153,7 +153,7 @@ def read_json(text: str, *, once: bool = False) -> Any:
     """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate). `once`: as in `parse`."""
     try:
         data = (_ONCE if once else _DECODER).decode(text)
-        if "\\u" in text:  # the only way to half a character, which could be read but never be written again
+        if "\\u" in text:  # the only source of half a character, readable but never writable again
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
@@ -161,7 +161,10 @@ def read_json(text: str, *, once: bool = False) -> Any:
 
 
 def dump(version: int, body: Mapping[str, Any]) -> bytes:
-    """The bytes of a znode: compact JSON with its format version first. Raises `Refused` for a text that is not UTF-8."""
+    """Return the bytes of a znode: compact JSON with its format version first.
+
+    Raises `Refused` for a text that is not UTF-8.
+    """
     try:
         return _ENCODER.encode({"version": version, **body}).encode()
     except UnicodeEncodeError as error:

@@ -13,11 +13,11 @@ HOW: Mapping[MoveKind, tuple[str, str]] = {
     MoveKind.ADOPT: ("adopt", "it runs there already, and stays"),
     MoveKind.RESTART: ("restart", "its owner does not run it, and starts it again from the committed offset"),
 }
-"""The name of each way in which a partition changes hands, and what it means."""
+"""Names and meanings of the ways in which a partition changes hands."""
 
 
 def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
-    """(Giver, taker, kind) → its partitions, all sorted, each once; an empty name is nobody's."""
+    """Return (giver, taker, kind) → its partitions, sorted, without repeats; an empty name means no consumer."""
     found: dict[tuple[str, str, MoveKind], list[int]] = {}
     for move in sorted(set(moves), key=lambda move: (move.giver, move.taker, move.kind, move.partition)):
         found.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
@@ -25,7 +25,10 @@ def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
 
 
 def way(giver: str, taker: str, kind: MoveKind, count: int = 2) -> str:
-    """`from a to b by hand-off` or `start on a`: what follows so many partitions, or their number, in a sentence."""
+    """Return `from a to b by hand-off` or `start on a`.
+
+    The text after partitions, or after their number, in a sentence.
+    """
     verb = agreed(count, "starts", "start")
     match kind:
         case MoveKind.START:

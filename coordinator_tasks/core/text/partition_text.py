@@ -3,8 +3,8 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-_SHOWN = 10  # names in one sentence
-MAX_PARTITIONS = 1_000_000  # of one range that is read; a larger one, by mistake, would fill the memory
+_SHOWN = 10  # maximum names in a sentence
+MAX_PARTITIONS = 1_000_000  # of one range; a larger range, by mistake, would fill the memory
 
 
 def ranges(partitions: Iterable[int]) -> str:
@@ -24,13 +24,13 @@ def named(partitions: Collection[int]) -> str:
 
 
 def leaderless(topic: str, partitions: Collection[int]) -> str:
-    """Why offsets of these partitions are not known, and what to do; a further way out may follow."""
+    """Return why offsets of these partitions are unknown, and the remedy; a further remedy may follow."""
     has = agreed(len(partitions), "has", "have")
     return f"{named(partitions)} of topic {topic!r} {has} no leader; check Kafka's brokers"
 
 
 def by_reason(partitions: Mapping[int, str]) -> list[tuple[str, str]]:
-    """Reason and `partitions 0-3,7`, of partitions with one reason each."""
+    """Return reason and `partitions 0-3,7`, for partitions with one reason each."""
     found: dict[str, list[int]] = {}
     for partition, reason in partitions.items():
         found.setdefault(reason, []).append(partition)
@@ -38,7 +38,7 @@ def by_reason(partitions: Mapping[int, str]) -> list[tuple[str, str]]:
 
 
 def noun(partitions: Collection[int]) -> str:
-    """`partition` for one, else `partitions`."""
+    """Return `partition` for a single partition, else `partitions`."""
     return "partition" if len(partitions) == 1 else "partitions"
 
 
@@ -66,12 +66,12 @@ def first(sentences: Iterable[str]) -> tuple[str, ...]:
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """Sentences in one, cut after ten; empty ones are left out."""
+    """Join sentences, cut after ten; empty sentences are left out."""
     return "; ".join(first(filter(None, sentences)))
 
 
 def because(why: str) -> str:
-    """The end of a sentence that has a reason."""
+    """Return the end of a sentence with its reason."""
     return f": {why}" if why else ""
 
 
@@ -81,7 +81,7 @@ def duration(seconds: float) -> str:
 
 
 def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
-    """The partitions of a text that `ranges` has written, ascending. Raises `ValueError`, also for more than `most`."""
+    """Return the ascending partitions of a text written by `ranges`. Raises `ValueError`, also for more than `most`."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")
@@ -96,7 +96,7 @@ def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
 
 
 def cut(text: str, most: int) -> str:
-    """The text in so many characters at most; the last three of a longer one are dots."""
+    """Return the text in at most `most` characters; a longer text ends in three dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -105,7 +105,7 @@ _OF_ONE = re.compile(r"partition (\d{1,9})\b(.*)", re.DOTALL)
 
 
 def merged(sentences: Iterable[str]) -> tuple[str, ...]:
-    """The sentences, with one for all partitions of which the same is said, where the first of them stands."""
+    """Return the sentences, with equal sentences about single partitions joined at the place of the first."""
     found: dict[str, list[int]] = {}
     for text in sentences:
         match = _OF_ONE.fullmatch(text)

@@ -1,9 +1,9 @@
-r"""Regular expressions for names of topics, matched in a time that is linear in the name.
+r"""Regular expressions for names of topics, matched in time linear in the name.
 
-They come from registrations and the planner evaluates them: one that backtracks, as Python's own do, could stop it.
-They are the common part of Python's syntax, with the same meaning: letters, `.`, classes, `\d`, `\w`, groups, `|`,
-`*`, `+`, `?`, `{m,n}`, and `^` and `$` at the ends; without look-around, references and flags. A pattern becomes an
-automaton whose states are its positions (Glushkov 1961). The states that a name can be in are the bits of one number.
+Patterns come from registrations and the planner evaluates them: a backtracking pattern, as Python's, could stop it.
+They are the common part of Python's syntax, with the same meaning: letters, `.`, classes, `\d`, `\w`, groups, `|`, `*`,
+`+`, `?`, `{m,n}`, and `^` and `$` at the ends; without look-around, references and flags. A pattern becomes an
+automaton whose states are its positions (Glushkov 1961). The possible states of a name are the bits of a number.
 """
 
 import string
@@ -16,18 +16,18 @@ from typing import TypeAlias
 from coordinator_tasks.core.errors import Refused
 
 MAX_CHARS = 256
-MAX_STEPS = 300  # to build one automaton; it has no more positions than that
-MAX_PATTERNS = 32  # of one registration that are evaluated; names do not count
+MAX_STEPS = 300  # to build an automaton; it has no more positions than this
+MAX_PATTERNS = 32  # of a registration's evaluated patterns; names do not count
 _DEEPEST = 16  # groups in groups
 _MOST = 100  # of a bounded repetition
-_LETTERS = frozenset(string.ascii_letters + string.digits + "._-")  # of the names that Kafka allows
+_LETTERS = frozenset(string.ascii_letters + string.digits + "._-")  # of names that Kafka allows
 _SYNTAX = "\\[]{}()|*+?^$"
 _CLASSES = {"d": frozenset(string.digits), "w": frozenset(string.ascii_letters + string.digits + "_")}
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One part after the other; without parts, the empty text."""
+    """A sequence of parts; without parts, the empty text."""
 
     parts: tuple["_Node", ...]
 
@@ -184,7 +184,7 @@ class _Parser:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of an automaton: whether it may be empty, and the positions that it can begin and end with, as bits."""
+    """A part of an automaton: whether it may be empty, and its possible first and last positions, as bits."""
 
     empty: bool = True
     first: int = 0
@@ -200,7 +200,7 @@ class _Automaton:
         self._whole = self._add(_Parser(pattern).parse())
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name is one of the pattern's."""
+        """Return whether the pattern matches the whole name."""
         possible, here, whole = self._whole.first, 0, self._whole
         for letter in name:
             here = possible & self._on.get(letter, 0)
@@ -280,25 +280,25 @@ def _found(pattern: str, name: str) -> bool:
 
 
 def literal(text: str) -> str | None:
-    """The one topic of a text without syntax other than escaped dots; `None` = it is a pattern."""
+    """Return the topic of a text without syntax other than escaped dots; `None` = a pattern."""
     rest = text.replace("\\.", "")
     return None if "." in rest or any(letter in _SYNTAX for letter in rest) else text.replace("\\.", ".")
 
 
 def exactly(name: str) -> str:
-    """The pattern that matches this name and no other."""
+    """Return the pattern that matches only this name."""
     return name.replace(".", "\\.")
 
 
 def check(pattern: str) -> None:
-    """Raise `Refused` for a pattern that is not supported."""
+    """Raise `Refused` for an unsupported pattern."""
     made = _compiled(pattern)
     if literal(pattern) is None and isinstance(made, Refused):
         raise made
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern or a name matches this topic; a pattern that is not supported matches none."""
+    """Return whether a pattern or a name matches this topic; an unsupported pattern matches none."""
     named = literal(pattern)
     if named is not None or pattern == name:
         return name in (pattern, named)
@@ -306,13 +306,13 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def any_matches(patterns: Sequence[str], name: str) -> bool:
-    """Whether one of a registration's names and patterns matches this topic."""
+    """Return whether any of a registration's names and patterns matches this topic."""
     given = tuple(patterns)
     return name in given or exactly(name) in given or any(matches(one, name) for one in _evaluated(given))
 
 
 def problem(patterns: Sequence[str]) -> str:
-    """A sentence about the registration's patterns that are not evaluated; an empty text = all are."""
+    """Return a sentence about the registration's unevaluated patterns; empty if all are evaluated."""
     if sum(literal(one) is None for one in patterns) > MAX_PATTERNS:
         return f"only the first {MAX_PATTERNS} patterns of a registration count"
     return next((str(made) for one in _evaluated(tuple(patterns)) if isinstance(made := _compiled(one), Refused)), "")
@@ -320,5 +320,5 @@ def problem(patterns: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _evaluated(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Each topic is asked for in each registration again: which of its texts are patterns is found out once."""
+    """Return the patterns among a registration's texts, cached: every topic asks every registration again."""
     return tuple(islice((one for one in patterns if literal(one) is None), MAX_PATTERNS))

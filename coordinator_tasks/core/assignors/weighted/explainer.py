@@ -1,4 +1,4 @@
-"""Why `weighted` puts a partition where it is: the loads of both members, and the rule that decided."""
+"""Why `weighted` puts a partition at its place: the loads of both members, and the deciding rule."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ class WeightedExplainer:
         return f"{taker} carried least of those that may have it, {self._figure(self.before, taker)}{self._near(partition, taker)}"
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
-        """The rule that took it from the giver, and the taker's load."""
+        """Return the rule that took the partition from the giver, and the taker's load."""
         to = f"{taker} carried {self._figure(self.before, taker)}{self._near(partition, taker)}"
         forced = self._forced(partition, giver)
         if forced:
@@ -58,7 +58,7 @@ class WeightedExplainer:
         return ""
 
     def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002 - only its owner's load counts
-        """Its owner's load, and why that is no reason to move it."""
+        """Return the owner's load, and why the load is no reason for a move."""
         ratio, figure = self.after.ratio(owner), self._figure(self.after, owner)
         if ratio <= self.after.top:
             return f"{owner} carries {figure}, within the tolerance of {_percent(self.rules.tolerance)}"

@@ -1,7 +1,7 @@
-"""The account of loads that `weighted` plans with: every move updates it, so that nothing is counted twice.
+"""The account of loads for `weighted`: every move updates it, so that nothing is counted twice.
 
-Sums are made in the order of the partition numbers, so that the same problem gives the same numbers whatever the
-order of its mappings. A partition without an owner stands under `NOBODY`.
+Sums are made in the order of the partition numbers, so that the same problem gives the same numbers whatever the order
+of its mappings. A partition without an owner stands under `NOBODY`.
 """
 
 from collections import Counter
@@ -15,18 +15,17 @@ from coordinator_tasks.core.assignors.weighted.partitions_by_weight import Parti
 from coordinator_tasks.core.assignors.weighted.table import NOBODY, Table
 
 _READ_AT_ONCE = 64
-SLACK = 1e-9  # of a load: what rounding may do to a sum
+SLACK = 1e-9  # of a load: the rounding error of a sum
 Entry: TypeAlias = tuple[float, int, str]
 
 
 class LoadAccount:
-    """Of a problem: fixed partitions stand where they stay, the others at their owners.
+    """The account of a problem: fixed partitions at their places, all others at their owners.
 
-    - `placed`: partition → member, in the order of the numbers; a member outside the problem only for a fixed
-      partition.
+    - `placed`: partition → member, in numerical order; a member outside the problem only for a fixed partition.
     - `seats`: the members that may have partitions: not banned from everything, and with a capacity.
     - `load`, `count`: member → the weight and the number of its partitions, other topics included.
-    - `level`: the load per capacity if everything that can move were spread evenly; no answer can be better.
+    - `level`: the load per capacity if all movable partitions were spread evenly; no answer can be better.
     """
 
     def __init__(self, problem: Problem, rules: Rules) -> None:
@@ -48,7 +47,7 @@ class LoadAccount:
         self._by_weight: dict[str, PartitionsByWeight] = {}
         self._heaps: dict[tuple[float, str], list[Entry]] = {}
 
-    # What is the case ------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------------
 
     @property
     def top(self) -> float:
@@ -61,7 +60,7 @@ class LoadAccount:
         return self.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
 
     def weight(self, partition: int) -> float:
-        """The partition's weight; if it is unknown, the mean of the known ones."""
+        """Return the partition's weight; if unknown, the mean of the known weights."""
         return self._table.weight(partition)
 
     def ratio(self, member: str) -> float:
@@ -69,16 +68,16 @@ class LoadAccount:
         return self.load[member] / self.capacity[member]
 
     def racks(self, partition: int) -> tuple[str, ...]:
-        """The racks that are near the partition; none if racks do not count."""
+        """Return the racks near the partition; none if racks do not count."""
         return self.problem.zones.get(partition, ()) if self.rules.zones is not Zones.OFF else ()
 
     def is_near(self, member: str, partition: int) -> bool:
-        """Whether the member is in a rack of the partition's replicas; if those are unknown, every member is."""
+        """Return whether the member is in a rack of the partition's replicas; True if these are unknown."""
         racks = self.racks(partition)
         return not racks or self.problem.members[member].rack in racks
 
     def may_have(self, member: str, partition: int) -> bool:
-        """Whether bans and required zones let the member have the partition; its limit does not count here."""
+        """Return whether bans and required zones let the member have the partition, regardless of its limit."""
         if self.rules.bars(member, partition):
             return False
         if self.rules.zones is not Zones.REQUIRE or self.is_near(member, partition):
@@ -86,7 +85,7 @@ class LoadAccount:
         return not any(self.is_near(one, partition) and not self.rules.bars(one, partition) for one in self.seats)
 
     def has_room(self, member: str) -> bool:
-        """Whether the member may have one more partition."""
+        """Return whether the member may have another partition."""
         return self.count[member] < self.limit[member]
 
     def homeless(self) -> list[int]:
@@ -94,9 +93,9 @@ class LoadAccount:
         return self._table.of_nobody()[0]
 
     def by_weight(self, member: str) -> PartitionsByWeight:
-        """The member's partitions that may move, the lightest first."""
+        """Return the member's movable partitions, the lightest first."""
         if member not in self._by_weight:
-            # The same pass over all partitions serves the members that are likely to be asked for next.
+            # The same pass over all partitions serves the members likely to be asked for next.
             unread = [m for m in self.seats if m not in self._by_weight]
             self.read({member, *nlargest(_READ_AT_ONCE, unread, key=self._entry)})
         return self._by_weight[member]
@@ -110,7 +109,7 @@ class LoadAccount:
         """Partition → member; partitions without an owner are left out."""
         return {p: m for p, m in self.placed.items() if m != NOBODY} if self.count[NOBODY] else self.placed
 
-    # What changes ----------------------------------------------------------------------------------------------------
+    # Changes ----------------------------------------------------------------------------------------------------------
 
     def move(self, partition: int, taker: str) -> None:
         """Give the partition to a member or to `NOBODY`."""
@@ -140,7 +139,7 @@ class LoadAccount:
         return self.ratio(member), self.count[member], member
 
     def _kind(self, member: str) -> tuple[float, str]:
-        """Among members of one kind, the one with the least load is the best for every partition."""
+        """Return the member's kind: among members of a kind, the least loaded is the best for every partition."""
         rack = self.problem.members[member].rack if self.rules.zones is not Zones.OFF else ""
         return self.capacity[member], rack
 
@@ -154,13 +153,16 @@ class LoadAccount:
         found: list[Entry] = []
         for heap in self._heaps.values():
             while heap and (heap[0] != self._entry(heap[0][2]) or not self.has_room(heap[0][2])):
-                heappop(heap)  # stale or full; its next change pushes it again
+                heappop(heap)  # stale or full; the next change pushes it again
             if heap:
                 found.append(heap[0])
         return [member for _, _, member in sorted(found)] if len(found) > 1 else [one[2] for one in found]
 
     def takers(self, partitions: Iterable[int] = ()) -> list[str]:
-        """Members with room, lightest first: one of each kind, or all if a member is banned from one of these."""
+        """Return members with room, lightest first.
+
+        One of each kind, or all if a member is banned from any of these partitions.
+        """
         if self._barred and not self._barred.isdisjoint(partitions):
             return [m for _, _, m in sorted(self._entry(m) for m in self.seats if self.has_room(m))]
         return self.lightest()
@@ -195,10 +197,10 @@ class LoadAccount:
         self.count[NOBODY] -= len(takers)
         self._table.deal(homeless[: len(takers)], takers)
 
-    # How it starts ---------------------------------------------------------------------------------------------------
+    # Start ------------------------------------------------------------------------------------------------------------
 
     def _level(self) -> float:
-        """The level to which everything that can move raises the members, above what they have in any case."""
+        """Return the level to which all movable partitions raise the members, above their fixed loads."""
         fixed: dict[str, list[int]] = {m: [] for m in self.seats}
         for partition, member in self.problem.fixed.items():
             if member in fixed and partition in self.placed:

@@ -1,7 +1,7 @@
 """The parameters of `weighted`: texts of a topic's configuration, read strictly.
 
-Lists are written `what: value; what: value`, sets of partitions `0-3,7` or `*`. Every error is a `Refused` of one
-line that names the parameter, what is wrong with it and what it may be.
+Lists are written `what: value; what: value`, sets of partitions `0-3,7` or `*`. Every error is a `Refused` of one line
+that names the parameter, the problem and the allowed values.
 """
 
 import math
@@ -19,27 +19,27 @@ Reader: TypeAlias = Callable[[str, str], object]
 
 
 class Zones(StrEnum):
-    """How the racks of members and replicas count."""
+    """Influence of the racks of members and replicas."""
 
     OFF = "off"
-    PREFER = "prefer"  # a partition goes to a member in a rack of its replicas, unless that overloads the member
-    REQUIRE = "require"  # a partition goes to such a member as long as there is one
+    PREFER = "prefer"  # a partition goes to a member in a rack of its replicas, unless this overloads the member
+    REQUIRE = "require"  # a partition goes to such a member if any exists
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The parameters as values. Shares are fractions of the level: the load per capacity if all were spread evenly.
 
-    - `tolerance`: a member is relieved only if it is above the level by more than this.
-    - `hysteresis`: no member is relieved until one is above the tolerance by more than this.
-    - `min_gain`: a member is relieved by at least this; the taker of each move stays this far below what the giver had.
-    - `floor`: a member with less than this is given something, if that can be done without harm.
-    - `max_moves`: of partitions that have an owner, in one plan; `None` = as many as needed.
-    - `most`: member → how many partitions of all topics it may have; `None` → all other members.
+    - `tolerance`: a member is relieved only if its load exceeds the level by more than this.
+    - `hysteresis`: no member is relieved until a load exceeds the tolerance by more than this.
+    - `min_gain`: a member is relieved by at least this; the taker of each move stays this far below the giver's former load.
+    - `floor`: a member with less than this gets partitions, if possible without harm.
+    - `max_moves`: of owned partitions, in one plan; `None` = as many as needed.
+    - `most`: member → maximum partitions of all topics; `None` → all other members.
     - `bans`: member → the partitions that it never gets; `None` = it gets nothing at all.
-    - `weights`: partition → its weight as a person sets it, in place of the measured one.
-    - `each`: weight that every partition has beside the measured one, so that idle partitions are spread as well.
-    - `interval_s`: how long the topic has to be Stable before a changed load alone moves something.
+    - `weights`: partition → a person's weight in place of the measured weight.
+    - `each`: a weight added to every partition's measured weight, so that idle partitions are spread as well.
+    - `interval_s`: how long the topic has to be Stable before a changed load alone moves partitions.
     """
 
     measure: Measure = Measure.RECORDS
@@ -175,4 +175,4 @@ _READERS: Mapping[str, tuple[str, Reader]] = {
     "partition.weight": ("each", _real(1e15, "a weight from 0 on")),
     "interval.s": ("interval_s", _real(1e9, "seconds from 0 on")),
 }
-"""Parameter → the attribute of `Rules` that it sets, and its reader."""
+"""Parameter → its attribute of `Rules`, and its reader."""

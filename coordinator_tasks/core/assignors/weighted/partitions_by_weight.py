@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 
 class PartitionsByWeight:
-    """Partitions in the order of their weights; with equal weights, in the order of their numbers.
+    """Partitions in the order of their weights, then of their numbers.
 
-    Two parallel lists are searched several times faster than one list of pairs.
+    Two parallel lists are searched several times faster than a list of pairs.
     """
 
     def __init__(self, partitions: list[int], weights: list[float]) -> None:
@@ -29,9 +29,9 @@ class PartitionsByWeight:
         del self.partitions[place], self._weights[place]
 
     def picks(self, need: float, room: float) -> Iterator[int]:
-        """Partitions of at most `room`, the one that relieves its owner best by `need` first.
+        """Yield partitions of at most `room`, the best relief for the owner's `need` first.
 
-        The smallest that is enough comes first, then the larger ones in order, then the smaller ones, largest first;
+        The smallest sufficient partition comes first, then the larger in order, then the smaller, largest first;
         partitions without weight are left out.
         """
         weights = self._weights

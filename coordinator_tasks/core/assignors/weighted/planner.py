@@ -1,9 +1,9 @@
-"""How `weighted` plans.
+"""The plan of `weighted`.
 
-What is necessary comes first: partitions without an owner, and those that their owner may not have (bans, required
+Necessary moves come first: partitions without an owner, and partitions that their owner may not have (bans, required
 zones, more than `max.partitions`), go to the member with the least load, the heaviest first (LPT, Graham 1969). Then
-members above the tolerance are relieved, and members below the floor are given something, as long as a move is worth
-it. Each such move lowers a load and ends below it, so planning comes to an end, and a second run finds nothing to do.
+members above the tolerance are relieved, and members below the floor get partitions, as long as a move is worth it.
+Each such move lowers a load and ends below it, so planning comes to an end, and a second run finds nothing to do.
 """
 
 import math
@@ -24,7 +24,7 @@ def planned(problem: Problem, rules: Rules) -> LoadAccount:
     planner = _Planner(account)
     planner.evict()
     planner.place_unowned()
-    # It ends by itself; the limit is for numbers so small that rounding undoes what a move has gained.
+    # The loop ends by itself; the limit is for numbers so small that rounding undoes a move's gain.
     for _ in range(MOST_ROUNDS):
         if not planner.relieve_all() | planner.fill_all():
             break
@@ -39,7 +39,8 @@ class _Planner:
         self.gain = account.level * max(self.rules.min_gain, 2 * SLACK)
         self._before = {member: account.ratio(member) for member in account.seats}
 
-    # What has to be done ---------------------------------------------------------------------------------------------
+    # Necessary moves
+    # -----------------------------------------------------------------------------------------------------
 
     def evict(self) -> None:
         """Take away partitions that their owners may not have."""
@@ -86,7 +87,7 @@ class _Planner:
         return there if (account.load[there] + weight) / account.capacity[there] <= self.top else best
 
     def _make_room(self, partition: int, may: Iterable[str]) -> bool:
-        """Shift partitions along a chain of members, so that one of those that may have this one has room for it."""
+        """Shift partitions along a chain of members, so that a member that may have this partition has room for it."""
         account = self.account
         outlets: dict[str, tuple[int, str]] = {m: (-1, NOBODY) for m in account.seats if account.has_room(m)}
         grew = True
@@ -108,7 +109,8 @@ class _Planner:
             partition, taker = following, onward
         return found
 
-    # What is worth it ------------------------------------------------------------------------------------------------
+    # Worthwhile moves
+    # ----------------------------------------------------------------------------------------------------
 
     def relieve_all(self) -> bool:
         """Relieve all members above the tolerance, with each move the fullest; False if nothing was moved."""
@@ -131,10 +133,9 @@ class _Planner:
         return sum(self._is_worth(giver, before[giver], trail) for giver, trail in trails.items()) > 0
 
     def take_back(self) -> bool:
-        """Undo needless moves: a member that was within the tolerance took a partition for a while and gave away
-        another one.
+        """Undo needless moves: a member within the tolerance took a partition for a while and gave away another.
 
-        It gets the other one back if it stays within the tolerance. False if there is no such move.
+        The member gets the other partition back if it stays within the tolerance. False without any such move.
         """
         account = self.account
         undone = False
@@ -164,7 +165,7 @@ class _Planner:
         return min(self.account.level * (1 + self.rules.tolerance) * capacity, before - self.gain * capacity)
 
     def _is_worth(self, giver: str, before: float, trail: list[int]) -> bool:
-        """Whether the giver was relieved by the gain; if not, it gets its partitions back."""
+        """Return whether the giver was relieved by the gain; if not, return its partitions."""
         if before - self.account.load[giver] >= self.gain * self.account.capacity[giver] * (1 - SLACK):
             return bool(trail)
         for partition in reversed(trail):
@@ -172,7 +173,7 @@ class _Planner:
         return False
 
     def _way_out(self, giver: str, need: float) -> tuple[int, str] | None:
-        """The partition to take from the giver, and for whom: within the tolerance if possible."""
+        """Return the partition to take from the giver, and its taker: within the tolerance if possible."""
         held = self.account.by_weight(giver)
         takers = self.account.takers(held.partitions)
         for most in (self.top, self.account.ratio(giver)):
@@ -208,7 +209,7 @@ class _Planner:
         return account.may_have(taker, partition)
 
     def fill_all(self) -> bool:
-        """Give to those that are left below the floor; False if nothing was moved."""
+        """Give to members below the floor; False without any move."""
         account, floor = self.account, self.account.level * self.rules.floor
         empty = sorted((ratio, m) for m in account.seats if (ratio := account.ratio(m)) < floor * (1 - SLACK))
         return sum(self._fill(member) for _, member in empty) > 0
@@ -230,7 +231,7 @@ class _Planner:
         return filled
 
     def _gift(self, giver: str, taker: str, need: float) -> int | None:
-        """The best partition that leaves the giver with no less than the taker, and above the floor."""
+        """Return the best partition that leaves the giver with no less than the taker, and above the floor."""
         account = self.account
         mine, theirs = account.capacity[giver], account.capacity[taker]
         even = (account.load[giver] * theirs - account.load[taker] * mine) / (mine + theirs)

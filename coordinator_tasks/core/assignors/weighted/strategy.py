@@ -14,8 +14,11 @@ class Weighted:
     partial = True
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Partition → member, without those that nobody may have. Raises `Refused` for wrong parameters or weights."""
-        # The import loads numpy in a tenth of a second, which plans of other strategies should not take.
+        """Return partition → member, without partitions that no member may have.
+
+        Raises `Refused` for wrong parameters or weights.
+        """
+        # The import loads numpy in a tenth of a second, too long for plans of other strategies.
         from coordinator_tasks.core.assignors.weighted.planner import planned  # noqa: PLC0415
 
         return planned(problem, rules_of(problem.parameters)).answer()

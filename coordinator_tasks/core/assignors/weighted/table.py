@@ -17,19 +17,19 @@ from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy
 
 NOBODY = ""
-NEGLIGIBLE = 1e-9  # of the largest number: less counts as nothing, because sums could not show that it moved
-MOST = 1e300  # of a weight: the sum of a million of them is finite
-_ELSEWHERE, _NOBODYS, _FIRST = 0, 1, 2  # owners by number: those without a seat, nobody, and the seats from 2 on
+NEGLIGIBLE = 1e-9  # of the largest number: less counts as nothing, below the resolution of sums
+MOST = 1e300  # of a weight: a million of them have a finite sum
+_ELSEWHERE, _NOBODYS, _FIRST = 0, 1, 2  # owners by number: owners without a seat, no owner, and the seats from 2 on
 
 Floats = NDArray[np.float64]
 V = TypeVar("V")
 
 
 class Table:
-    """One row per partition, in the order of the numbers.
+    """One row per partition, in numerical order.
 
     - `placed`: partition → member or `NOBODY`; a member without a seat only for a fixed partition.
-    - `carried`: member → its load of other topics, 0 if it is negligible.
+    - `carried`: member → its load of other topics, 0 if negligible.
     """
 
     def __init__(self, problem: Problem, rules: Rules, seats: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ class Table:
         self.placed.update(dict.fromkeys(self._numbers[wrong].tolist(), NOBODY))
 
     def _weighed(self, problem: Problem, rules: Rules) -> Floats:
-        """The weight of each partition; the mean of the known ones if it is unknown. Raises `BadStrategy`.
+        """Return the weight of each partition; the mean of the known weights if unknown. Raises `BadStrategy`.
 
         If no weight is known and the rules add none, each partition weighs 1.
         """
@@ -83,11 +83,11 @@ class Table:
         return self._listed[self._at[partition]]
 
     def counts(self) -> dict[str, int]:
-        """Seat or `NOBODY` → how many partitions it has."""
+        """Return seat or `NOBODY` → its number of partitions."""
         return self._by_owner(np.bincount(self._owners, minlength=_FIRST + len(self._seats)).tolist())
 
     def loads(self) -> dict[str, float]:
-        """Seat or `NOBODY` → the weight of its partitions."""
+        """Return seat or `NOBODY` → the weight of its partitions."""
         sums = np.bincount(self._owners, self._measured, _FIRST + len(self._seats)).tolist()
         counts = self.counts()
         return {m: one + self._each * counts[m] for m, one in self._by_owner(sums).items()}
@@ -102,7 +102,7 @@ class Table:
         return self._numbers[rows].tolist(), self._weights[rows].tolist()
 
     def movable(self, members: Iterable[str]) -> dict[str, tuple[list[int], list[float]]]:
-        """Seat → its partitions that are not fixed, the lightest first, and their weights."""
+        """Return seat → its movable partitions, the lightest first, and their weights."""
         owners = sorted(self._owner_of[m] for m in members)
         wanted = np.zeros(_FIRST + len(self._seats), np.bool_)
         wanted[owners] = True
@@ -128,7 +128,7 @@ class Table:
 
 
 def _placed(problem: Problem) -> dict[int, str]:
-    """Every listed partition, in order, with its owner."""
+    """Return every listed partition, in order, with its owner."""
     placed = dict.fromkeys(sorted(problem.partitions), NOBODY)
     listed = len(placed)
     placed.update(problem.owned)
@@ -140,7 +140,7 @@ def _placed(problem: Problem) -> dict[int, str]:
 
 
 def _carried(problem: Problem, rules: Rules) -> dict[str, float]:
-    """Member → its load of other topics, whose partitions weigh as much in addition as those of this one."""
+    """Return member → its load of other topics, with the same addition per partition as for this topic."""
     if rules.measure is Measure.PARTITIONS:
         return {m: one * (rules.each or 1.0) for m, one in problem.carried.items()}
     return {m: one + rules.each * problem.loads.get(m, 0) for m, one in problem.carried.items()}
