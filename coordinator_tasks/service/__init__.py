@@ -1,1 +1,1 @@
-"""What the coordinator does: one function per Airflow task, over the ports of the core."""
+"""The coordinator's work: one function per Airflow task, over the ports of the core."""

@@ -1,4 +1,4 @@
-"""The first argument of every service function: one cluster and its neighbours."""
+"""The first argument of every service function: a cluster and its neighbours."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""What a person may ask for: one declaration for each form in Airflow and each command."""
+"""The actions of persons: one declaration for each form in Airflow and each command."""

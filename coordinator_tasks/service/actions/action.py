@@ -1,4 +1,4 @@
-"""What an action is: one declaration, from which its form in Airflow and its command are made."""
+"""The declaration of an action, from which its form in Airflow and its command are made."""
 
 import json
 import re
@@ -14,14 +14,16 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.action_log import done_by, recording
 
 Given: TypeAlias = Mapping[str, Any]
-"""The parameters by name, as the form or the command gives them."""
+"""The parameters by name, from the form or the command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done, or would be: for a program (`found`), for the terminal (`text`), for the form's task (`lines`).
+    """The effect, or the effect of a dry run.
 
-    `partial`: something is left out of it, which the lines name.
+    For a program (`found`), for the terminal (`text`), for the form's task (`lines`).
+
+    `partial`: something is left out, named in the lines.
     """
 
     found: Any
@@ -37,13 +39,14 @@ _ONCE = Done(None, ONCE, (ONCE,))
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action: `help` is the command's text, `form` the form's; an empty `form` = there is no form.
+    """One action: `help` is the command's text, `form` the form's; an empty `form` = no form.
 
-    `reads`: it changes nothing, so that it has no dry run. `destructive`: what is lost, as a sentence; a person at a terminal is asked before it is done.
+    `reads`: changes nothing, and has no dry run. `destructive`: the loss, as a sentence; a person at a terminal must
+    confirm first.
 
-    `do` does it; `preview` says what it would do, and changes nothing. `before`: what the form's task logs before both, and what
-    a dry run of the command says where there is no `preview`; it refuses what `do` refuses. Both speak in the conditional.
-    `watch`: what a second task of the form repeats until it returns True: it does what is due after the action, and says it.
+    `do` runs it; `preview` tells the effect, and changes nothing. `before`: logged by the form's task before both, and
+    the dry run of a command without `preview`; it refuses what `do` refuses. Both speak in the conditional. `watch`:
+    repeated by a second task of the form until it returns True: it does the due follow-up, and reports it.
     """
 
     name: str
@@ -59,13 +62,13 @@ class Action:
 
     @property
     def words(self) -> str:
-        """The command as it is typed."""
+        """Return the command as typed."""
         return spelled(self.name)
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
-        """What the command does. What it changes is recorded in the same transaction, with the actor.
+        """Run the command. Its changes are recorded in the same transaction, with the actor.
 
-        A task of Airflow that is tried again does not do again what its earlier try has done, and is not refused for it.
+        A retried task of Airflow does not repeat the work of its earlier try, and is not refused for it.
         """
         check_names(given)
         why = check_words(given.get("why", ""), "reason")
@@ -82,7 +85,7 @@ class Action:
             return _ONCE
 
     def would(self, c: Coordinator, given: Given, actor: Actor) -> Done:
-        """What a dry run of the command says."""
+        """Return the text of the command's dry run."""
         found = self.run(c, given, actor, dry_run=True)
         if found is not NOTHING:
             return found
@@ -90,7 +93,7 @@ class Action:
         return Done(said, "\n".join(said), said)
 
     def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
-        """What the form's task does; returns what it logs. Parameters that are no fields of the form are left out."""
+        """Run the form's task; return its log lines. Parameters outside of the form are left out."""
         fields = {one.name for one in self.parameters if one.form is not None}
         given = {name: value for name, value in given.items() if name in fields}
         check_names(given)
@@ -100,23 +103,23 @@ class Action:
 
 
 def will(lines: Iterable[str]) -> tuple[str, ...]:
-    """What a dry run says as `would`, once it is asked for: the next plan does it."""
+    """Return dry-run lines with `will` for `would`, once requested: the next plan does it."""
     return tuple(re.sub(r"\bwould\b", "will", line) for line in lines)
 
 
 def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
-    """Names with values. A form gives JSON values: numbers and booleans become their JSON text."""
+    """Return names with text values. A form gives JSON values: numbers and booleans become their JSON text."""
     found = parameters or {}
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 
 
 def about_of(given: Given) -> str:
-    """The topic, consumer or fleet that an action is about, as its record names it; empty = none."""
+    """Return the topic, consumer or fleet of an action, as named in its record; empty = none."""
     return next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
 
 
 def check_names(given: Given) -> None:
-    """Raises `InvalidName` for a topic, consumer or fleet that cannot be one."""
+    """Raise `InvalidName` for an impossible name of a topic, consumer or fleet."""
     for name, check in (("topic", check_topic), ("consumer", check_consumer), ("app", check_app)):
         if given.get(name) or (name in given and name != "app"):
             check(given[name])

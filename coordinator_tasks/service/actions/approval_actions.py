@@ -1,4 +1,4 @@
-"""The action by which a person approves a plan at a terminal. In Airflow, a task asks (`approve_plan`)."""
+"""The approval of a plan at a terminal. In Airflow, a task asks (`approve_plan`)."""
 
 from collections.abc import Iterator
 

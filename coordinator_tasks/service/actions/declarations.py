@@ -1,6 +1,6 @@
-"""What a person may ask for: each action once, for the form in Airflow and for the command at a terminal.
+"""The actions of persons, declared once for the form in Airflow and for the command at a terminal.
 
-A new action is one `Action` here, and the service function that it calls. Its form and its command are made from it.
+A new action is an `Action` here, and the service function that it calls. Its form and its command follow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -292,13 +292,13 @@ def _restarts(
 
 
 def _meanwhile(until: str, *, moves: bool) -> str:
-    """What partitions do until the restart. `until`: how long they do not move."""
+    """Return what partitions do until the restart. `until`: how long they stay."""
     if until:
         return f"stay{until}"
     return "move away, and return" if moves else "wait for it"
 
 
-# All of them ---------------------------------------------------------------------------------------------------------
+# All actions ---------------------------------------------------------------------------------------------------------
 
 TOPIC_ACTIONS = (
     Action(

@@ -1,4 +1,4 @@
-"""The actions for fleets: what should run, how many of it, and a replacement of what runs."""
+"""The actions for fleets: their consumers, their size, and a replacement of running consumers."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -47,7 +47,7 @@ def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
 
 
 def _topics_checked(c: Coordinator, wanted: Fleet, given: Given) -> list[str]:
-    """What a person should know of the fleet's topics; raises `BadFleet` for those of another fleet, unless it is forced."""
+    """Return remarks on the fleet's topics; raises `BadFleet` for another fleet's topics, unless forced."""
     known = {one.app: one for one in fleet.fleets(c)}
     present = known.get(wanted.app)
     known[wanted.app] = wanted
@@ -148,7 +148,7 @@ def _leave_lines(c: Coordinator, found: scaling.Scaled) -> list[str]:
 def given_away(
     c: Coordinator, lives: Mapping[str, Life], consumer: str, leaves: Collection[str], then: str = ""
 ) -> Iterator[str]:
-    """What happens to all that the consumer holds, if these are to leave; `then`: what it does when it holds nothing.
+    """Yield the fate of all partitions of the consumer, if `leaves` leave; `then`: its action once it holds nothing.
 
     `lives`: the registered consumers.
     """
@@ -166,7 +166,7 @@ def given_away(
 
 
 def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Collection[str]) -> str:
-    """Until when those who are to leave keep their partitions of a topic; empty = they give them away.
+    """Return until when leaving consumers keep their partitions of a topic; empty = they give them away.
 
     `lives`: the registered consumers.
     """

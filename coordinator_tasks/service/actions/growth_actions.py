@@ -1,4 +1,4 @@
-"""The actions for the growth of a fleet: its limits, and one look at it."""
+"""The actions for the growth of a fleet: its limits, and a single look."""
 
 from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.model import Actor

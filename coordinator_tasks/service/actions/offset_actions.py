@@ -15,10 +15,10 @@ from coordinator_tasks.service.offsets.positions import Reset, Shift, Wish
 
 
 def wishes_of(c: Coordinator, text: str) -> list[Wish]:
-    """A reset of each topic in a file as Kafka's tool writes it. Raises `Refused`."""
+    """Return a reset for each topic of a file in the format of Kafka's tool. Raises `Refused`."""
     unreadable: dict[str, CoordinatorError] = {}
     groups = {one.topic: one.group_id for one in list_topics(c, unreadable)}
-    groups |= dict.fromkeys(unreadable, "")  # the reset of such a topic raises what is wrong with it
+    groups |= dict.fromkeys(unreadable, "")  # the reset of such a topic raises its error
     return [Wish(topic, offsets) for topic, offsets in sorted(offsets_of(text, groups).items())]
 
 

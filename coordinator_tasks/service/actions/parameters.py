@@ -13,9 +13,9 @@ REQUIRED: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A parameter of a command; without a `flag` it is an argument.
+    """A parameter of a command; an argument without a `flag`.
 
-    `pairs`: repeatable name=value, a mapping for the action. `words`: it must not be blank.
+    `pairs`: repeatable name=value, a mapping for the action. `words`: must not be blank.
     """
 
     type: Any
@@ -29,10 +29,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter; the action gets it under its `name`.
+    """One parameter, passed to the action under its `name`.
 
-    `form` is the field: a JSON schema with `title`, `description` and, if it is optional, `default`. `None` = the form, or
-    the command, does not have it.
+    `form` is the field: a JSON schema with `title`, `description` and, if optional, `default`. `None` = absent from the
+    form, or from the command.
     """
 
     name: str
@@ -72,7 +72,7 @@ def _text(
     words: bool = False,
     **rules: Any,
 ) -> Parameter:
-    """A text with the same description in the form and the command; `rules` are those of the field."""
+    """Return a text parameter with the same description in form and command; `rules` are the field's."""
     rules |= {} if default is REQUIRED else {"default": str(default)}
     return Parameter(name, _field("string", title, text, **rules), Option(kind, text, flag, default, words=words))
 
@@ -88,7 +88,7 @@ APPLICATION = _text("application", "Application", _PATH, "--application", minLen
 
 
 def _texts(name: str, title: str, text: str, one: str, flag: str, default: Any = REQUIRED) -> Parameter:
-    """Several texts; `one` says of the option what a single one is."""
+    """Return a parameter of several texts; `one` is the option's help for a single text."""
     rules: dict[str, Any] = {} if default is REQUIRED else {"default": []}
     option = Option(list[str] if default is REQUIRED else list[str] | None, f"{one}; repeatable.", flag, default)
     return Parameter(name, _field("array", title, text, items={"type": "string"}, **rules), option)
@@ -132,7 +132,7 @@ START = _text("start", "Start", _BEGINS, "--start", StartRule.EARLIEST, kind=Sta
 _ASSIGNS = "How partitions are assigned to consumers; by default, the cluster's strategy."
 STRATEGY = _text("strategy", "Strategy", _ASSIGNS, "--strategy", "")
 REASON = _text("why", "Why", _REASON, "--why", "", maxLength=MAX_WORDS_CHARS)
-"""The same, where it may be left out."""
+"""An optional reason."""
 _POSITION = (
     "earliest, latest, current, an offset, a shift (-100, +100), a duration back from now (PT1H), "
     "or a time such as 2026-11-21T08:15:00Z."
@@ -188,7 +188,7 @@ REJECT = Parameter("reject", option=Option(bool, "Reject the plan instead.", "--
 
 
 def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind: Any = float) -> Parameter:
-    """A limit of a fleet's growth; the service checks it."""
+    """Return a limit of a fleet's growth; the service checks it."""
     field = _field("integer" if kind is int else "number", title, text, default=default, minimum=0, maximum=86_400)
     return Parameter(name, field, Option(kind, text, flag, default))
 
@@ -292,10 +292,10 @@ BY = Parameter("by", option=Option(str, "Person behind the request; your user na
 EXECUTE = Parameter(
     "execute", option=Option(bool, "Make the change; the default only shows the change.", "--execute", False)
 )
-"""For commands that begin with a dry run, as those of Kafka's tool do."""
+"""For commands that begin with a dry run, as in Kafka's tool."""
 YES = Parameter(
     "yes", option=Option(bool, "Act without a question; required in a script without a terminal.", "--yes", False)
 )
 """For commands whose action is destructive; a form begins with a dry run instead."""
 DRY_RUN = Parameter("dry_run", option=Option(bool, "Show the effect, change nothing.", "--dry-run", False))
-"""For commands only: every form has its own dry run."""
+"""For commands only: every form has a dry run."""

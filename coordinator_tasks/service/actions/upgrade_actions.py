@@ -33,7 +33,7 @@ def _wish(c: Coordinator, given: Given) -> Wish:
 
 
 def _version(c: Coordinator, given: Given) -> FleetVersion | None:
-    """The version that is given: what is left out is as the fleet has it now. `None` = nothing is given."""
+    """Return the given version, completed from the fleet's present version. `None` = nothing given."""
     if not any(given.get(name) for name in _DEFINES):
         return None
     now = fleet.version_of(fleet.fleet_of(c, given["app"]))
@@ -97,7 +97,7 @@ def _report(c: Coordinator, given: Given, _: Actor | None = None) -> Done:
 
 
 def watch(c: Coordinator, given: Given) -> tuple[bool, Iterable[str]]:
-    """Do the next steps of this upgrade. Returns whether it is over or waits for a person, and what was done."""
+    """Do the next steps of this upgrade. Return whether it is over or waits for a person, and the steps done."""
     problems: list[str] = []
     lines = [*upgrades.advance(c, problems, [given["app"]]), *problems]
     found = upgrade_store.read(c, given["app"])

@@ -1,4 +1,4 @@
-"""The actions of the way back and of what would happen: a roll back, and a preview that changes nothing."""
+"""The actions for a roll back, and for a preview of changes."""
 
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.model import Actor

@@ -32,12 +32,12 @@ from coordinator_tasks.service.nodes.topics import changeable
 from coordinator_tasks.service.plan import overrides
 
 MEASURE_S = 15.0
-"""Between the two answers of which rates are made: several batches."""
+"""Seconds between the two answers for rates: several batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One look at one fleet: what was decided, and in which mode."""
+    """A look at a fleet: the decision, and the mode."""
 
     app: str
     decision: Decision
@@ -65,7 +65,7 @@ def last_decisions(c: Coordinator) -> dict[str, Decision]:
 
 
 def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
-    """What `set_growth` would write; raises what it raises."""
+    """Return the growth that `set_growth` would write, with its errors."""
     limits.check()
     found = _fleet_or_pods(c, app)
     if limits.act and not found.application:
@@ -77,9 +77,9 @@ def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
 
 
 def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
-    """Set the limits of a fleet's growth, or of a StatefulSet's; what was measured stays. The same again changes nothing.
+    """Set the limits of a fleet's growth, or of a StatefulSet's; measurements stay. Repeating changes nothing.
 
-    Raises `NotManaged` (no such fleet, and no such pods), and `BadGrowth` for limits that cannot be.
+    Raises `NotManaged` (no such fleet or pods), and `BadGrowth` for impossible limits.
     """
     if would_set(c, app, limits).version < 0:
         c.zk.ensure(c.paths.growths)
@@ -93,7 +93,7 @@ def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
 
 
 def would_end(c: Coordinator, app: str) -> Growth | None:
-    """What `end_growth` would take away; raises what it raises."""
+    """Return the growth that `end_growth` would remove, with its errors."""
     found = growth_store.find(c, app)
     if found is None:
         _fleet_or_pods(c, app)
@@ -101,9 +101,9 @@ def would_end(c: Coordinator, app: str) -> Growth | None:
 
 
 def end_growth(c: Coordinator, app: str) -> None:
-    """Take away the limits of a fleet's growth, with what was measured and decided. Without limits it changes nothing.
+    """Remove the limits of a fleet's growth, with measurements and decisions. Without limits it changes nothing.
 
-    Raises `NotManaged` if there is neither the growth, nor such a fleet, nor such pods.
+    Raises `NotManaged` without the growth, the fleet and the pods.
     """
 
     def attempt() -> tuple[list[Operation], None]:
@@ -114,7 +114,7 @@ def end_growth(c: Coordinator, app: str) -> None:
 
 
 def may_shrink(c: Coordinator, app: str, count: int) -> Iterator[str]:
-    """That growth may drain one of this fleet's consumers, once they are so many. Limits that cannot be read are left out."""
+    """Warn that growth may drain a consumer of this fleet at a size of `count`. Unreadable limits are left out."""
     with suppress(*UNREADABLE):
         growth = growth_store.find(c, app)
         if growth is not None and growth.limits.act and growth.limits.least < count:
@@ -125,7 +125,7 @@ def may_shrink(c: Coordinator, app: str, count: int) -> Iterator[str]:
 
 
 def pinned_by_growth(c: Coordinator, growth: Growth) -> dict[str, list[int]]:
-    """Topic → the partitions that are still pinned by moves of this growth. A topic that cannot be read is left out."""
+    """Return topic → partitions still pinned by moves of this growth. An unreadable topic is left out."""
     found: dict[str, list[int]] = {}
     for (topic, partition), taker in sorted(own_pins(growth.memory.decisions).items()):
         with suppress(Refused, *UNREADABLE):
@@ -141,11 +141,11 @@ def _put(c: Coordinator, growth: Growth) -> Operation:
 def look(
     c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str] | None = None, *, write: bool = True
 ) -> Iterator[Looked]:
-    """Look at these fleets (none = all with limits), and do what is to be done. What stops one of all of them is a problem.
+    """Look at these fleets (empty = all with limits), and act. With all fleets, a failing fleet becomes a problem.
 
-    Without `write` it is only said, and nothing is kept of the look.
+    Without `write` the look only reports, and stores nothing.
 
-    Raises the `Unavailable` errors; for a fleet that is named all that stops it, `NotManaged` if it has no limits.
+    Raises the `Unavailable` errors; for a named fleet every error, and `NotManaged` without limits.
     """
     problems = problems if problems is not None else []
     for app in apps or growth_store.growing(c):
@@ -161,9 +161,9 @@ def look(
 
 
 def _fleet_or_pods(c: Coordinator, app: str) -> Fleet:
-    """The fleet; or else the pods of a StatefulSet of this name, `app`-0 and so on, which nobody here launches.
+    """Return the fleet, or the pods of a StatefulSet of this name, `app`-0 and so on, launched by Kubernetes.
 
-    Those have no application. They are registered, or still own something. Raises what `fleet_of` raises.
+    Pods have no application. They are registered, or still own partitions. Raises as `fleet_of`.
     """
     try:
         return fleets.fleet_of(c, app)
@@ -193,9 +193,9 @@ def _looked(c: Coordinator, growth: Growth, actor: Actor, *, write: bool) -> Loo
 
 
 def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: Actor) -> None:
-    """The step and its memory, in one transaction; of several moves each is its own, and the memory comes first.
+    """Write the step and its memory in one transaction; of several moves each is separate, after the memory.
 
-    Raises `LookAgain` if the fleet is no longer the one that was measured.
+    Raises `LookAgain` if the fleet has changed since the measurement.
     """
 
     def remembered() -> list[Operation]:
@@ -208,7 +208,7 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
     left_out = _drained_by_persons(c, kept)
-    # What is refused ends no pins.
+    # A refused step ends no pins.
     scaling.would_scale(c, kept.app, decision.desired, version=version, left_out=left_out)
     _end_pins(c, kept, actor)
     if decision.desired > len(fleet.consumers):
@@ -219,7 +219,7 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
 
 
 def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
-    """The consumers that neither a fleet's upgrade or redeployment nor its growth has drained: a person lets them in again."""
+    """Return the consumers drained by a person, not by an upgrade, redeployment or growth: a person lets them in again."""
     apps = {one.app for one in fleets.fleets(c)}
     ours = {DrainKind.UPGRADE: apps, DrainKind.REDEPLOYMENT: apps, DrainKind.GROWTH: {growth.app, ""}}
     asked = {consumer: one.draining for consumer, one in load_directives(c, {}).items()}
@@ -233,7 +233,7 @@ def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
 def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
     """Remove unchanged pins of earlier moves, so that the strategy distributes these partitions again.
 
-    The last decision is the change of size that ends them.
+    The last decision is the change of size that ends the pins.
     """
     for (topic, partition), taker in own_pins(kept.memory.decisions[:-1]).items():
         try:
@@ -296,7 +296,7 @@ def _unsure(c: Coordinator, fleet: Fleet) -> str:
 
 
 def _away(c: Coordinator, fleet: Fleet, members: Mapping[str, Member]) -> str:
-    """A consumer that keeps no partitions, or not for long, and why; empty = none."""
+    """Return a consumer that keeps no partitions, or not for long, and the reason; empty = none."""
     unclear: dict[str, str] = {}
     directives = load_directives(c, unclear)
     for one in fleet.consumers:
@@ -324,7 +324,7 @@ def _answers(c: Coordinator, fleet: Fleet) -> dict[str, ConsumerStatus]:
 
 
 def _configs(c: Coordinator, answers: Mapping[str, ConsumerStatus]) -> dict[str, TopicConfig]:
-    """The configurations of what these consumers run; a topic that nobody manages any more is left out."""
+    """Return the configurations of these consumers' running topics; an unmanaged topic is left out."""
     names = {topic for one in answers.values() for topic in one.topics if is_topic(topic)}
     found = find_many(c.zk, {name: c.paths.config(name) for name in names})
     return {name: decode_config(c.paths.config(name), node.data) for name, node in found.items()}
@@ -337,7 +337,7 @@ def _loads(
     seconds: float,
     configs: Mapping[str, TopicConfig],
 ) -> list[Load] | None:
-    """The loads of what the consumer ran all the time; `None` = something of it is not known.
+    """Return the loads of partitions that the consumer ran all the time; `None` = a load is unknown.
 
     A paused partition has no load; a partition of a frozen topic has load zero, because its owner stays.
     """

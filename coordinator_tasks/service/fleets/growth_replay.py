@@ -31,7 +31,7 @@ Figures: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """`capacity`: records/s that one consumer reads; `load`: how many times the rates of the snapshot come."""
+    """`capacity`: records/s that a consumer reads; `load`: factor on the snapshot's rates."""
 
     limits: Limits
     capacity: float
@@ -51,7 +51,7 @@ class Growing:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """`after_s`: seconds since the snapshot; `what`: the decision, or that new consumers read; `topics`: what would move."""
+    """`after_s`: seconds since the snapshot; `what`: the decision, or the start of new consumers; `topics`: moves."""
 
     after_s: float
     what: str
@@ -93,9 +93,11 @@ def _minutes(seconds: float) -> str:
 def replayed(
     site: Site, growing: Growing, policy: Policy, past: Mapping[str, Collection[PastMove]], topics: Collection[str] = ()
 ) -> tuple[Site, Replayed]:
-    """The site in the end, and what happened. All registered consumers are the fleet; the records are those of all topics.
+    """Return the site in the end, and the events.
 
-    `topics`: topics whose moves are reported (none = all). Raises `Refused`.
+    All registered consumers are the fleet; the records are of all topics.
+
+    `topics`: topics whose moves are reported (empty = all). Raises `Refused`.
     """
     growing.check()
     running = _Replay(site, growing, policy, past, topics)
@@ -154,7 +156,7 @@ class _Replay:
         return Replayed(tuple(self._happened), len(self._consumers), self._moves, lag, round(worst), after_s)
 
     def _owners(self) -> Places:
-        """By row, the place of its owner among the consumers; one more = nobody."""
+        """Return by row the place of its owner among the consumers; the number of consumers = no owner."""
         place = {one: at for at, one in enumerate(self._consumers)}
         due = {name: what_if.due_owners(view) for name, view in self.site.topics.items()}
         return np.array([place.get(due[name].get(p, ""), len(place)) for name, p in self._rows], np.int64)

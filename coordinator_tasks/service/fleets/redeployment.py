@@ -36,7 +36,7 @@ class Redeployed:
 
 
 def would_redeploy(c: Coordinator, app: str) -> Redeployed:
-    """What `redeploy` would begin; raises what it raises."""
+    """Return the redeployment that `redeploy` would begin, with its errors."""
     found = fleets.fleet_of(c, app)
     fleets.check_no_upgrade(found)
     if left := sorted(pending(c, found)):
@@ -62,10 +62,10 @@ def would_redeploy(c: Coordinator, app: str) -> Redeployed:
 
 
 def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
-    """Begin to replace all live consumers of a fleet; `advance` does it, one consumer at a time.
+    """Begin to replace all live consumers of a fleet; `advance` replaces them one at a time.
 
-    Raises `NotManaged`, and `BadFleet` if it is under way, if only one consumer lives, if a topic of it is frozen, or if this
-    host may not launch it.
+    Raises `NotManaged`, and `BadFleet` if a redeployment is under way, only one consumer lives, a topic of the fleet is
+    frozen, or this host may not launch it.
     """
     check_words(by, "name"), check_words(why, "reason")
 
@@ -118,7 +118,7 @@ def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], c
 
 
 def _why_long(c: Coordinator, fleet: Fleet, consumer: str) -> str:
-    """A wait that has lasted long enough for a person to look; empty = none."""
+    """Return a wait that is long enough for a person to look; empty = none."""
     long_s, directive = c.policy.stuck_after_s, read_directive(c, consumer)
     before = c.clock.now() - long_s
     if is_ours(directive, fleet.app):
@@ -159,7 +159,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
 
 
 def pending(c: Coordinator, fleet: Fleet) -> set[str]:
-    """The consumers of the fleet that run under an incarnation that is to end, or that are not let in again yet."""
+    """Return the fleet's consumers whose old incarnation still runs, or that are not let in again yet."""
     members = c.discovery.members()
 
     def is_old(one: str, incarnation: int) -> bool:
@@ -199,12 +199,12 @@ def _end_draining(c: Coordinator, directive: Directive) -> bool:
 
 
 def all_stable(c: Coordinator) -> bool:
-    """Whether no topic moves; one that was never planned has nothing to move."""
+    """Return whether no topic moves; a topic without a plan has nothing to move."""
     return not _moving(c)
 
 
 def _moving(c: Coordinator) -> dict[str, float]:
-    """The topics that are not Stable, each with the time since when it is in its present state."""
+    """Return the topics that are not Stable, each with the begin of its present state."""
     paths = {topic: c.paths.state(topic) for topic in transitions.topics(c) if is_topic(topic)}
     found = {topic: codec.decode_state(paths[topic], node.data) for topic, node in find_many(c.zk, paths).items()}
     return {topic: state.since_at for topic, state in found.items() if state.state is not State.STABLE}

@@ -22,7 +22,7 @@ NUMBER = "{}"
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """`joins`: ids that are launched, or let in again; `leaves`: ids that are drained, and taken out of the fleet."""
+    """`joins`: ids to launch, or to let in again; `leaves`: ids to drain and remove from the fleet."""
 
     fleet: Fleet
     joins: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Scaled:
 def would_scale(
     c: Coordinator, app: str, count: int, pattern: str = "", version: int = -1, left_out: Collection[str] = ()
 ) -> Scaled:
-    """What `scale` would do; raises what it raises."""
+    """Return the changes that `scale` would make, with its errors."""
     return _planned(c, _fleet(c, app, version), count, pattern, left_out)
 
 
@@ -48,12 +48,12 @@ def scale(
     version: int = -1,
     left_out: Collection[str] = (),
 ) -> Scaled:
-    """Bring a fleet to so many consumers in one transaction, with its application, arguments and settings as they are.
+    """Bring a fleet to `count` consumers in one transaction; application, arguments and settings stay.
 
-    New ids follow the `pattern` (`billing-{}`), by default that of the fleet's ids; an id that is drained is let in again,
-    and none of those `left_out`. The highest numbers leave first. The same again changes nothing. What `beside` returns is
-    written in the same transaction. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
-    Raises `NotManaged`, and `BadFleet` for a size or a pattern that cannot be, and `LookAgain`.
+    New ids follow the `pattern` (`billing-{}`), by default the pattern of the fleet's ids; a drained id is let in
+    again, except those in `left_out`. The highest numbers leave first. Repeating changes nothing. The operations of
+    `beside` are written in the same transaction. With a `version` other than -1, the stored fleet must have this
+    version (else `LookAgain`). Raises `NotManaged`, `BadFleet` for an impossible size or pattern, and `LookAgain`.
     """
     draining = _draining(c, DrainOwner(DrainKind.PERSON), by, why)
     return _scaled(c, app, lambda found: _planned(c, found, count, pattern, left_out), draining, beside, version)
@@ -69,9 +69,9 @@ def drain_of(
     beside: Callable[[], list[Operation]] = list,
     version: int = -1,
 ) -> Scaled:
-    """Drain these consumers of a fleet for its growth and take them out of it, in one transaction with what `beside` returns.
+    """Drain consumers for the fleet's growth and remove them from the fleet, with the operations of `beside`.
 
-    `version` as for `scale`.
+    One transaction; `version` as for `scale`.
     """
 
     def planned(found: Fleet) -> Scaled:

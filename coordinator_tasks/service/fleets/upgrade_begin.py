@@ -27,18 +27,18 @@ STEPS = (5, 50, 100)
 MOST_STEPS = 20
 MAX_TIME_S = 30 * 86_400.0
 MAX_PARTITIONS = 20_000
-"""Of all topics of an upgrade: their positions and rates are kept in its record."""
+"""Maximum partitions of an upgrade: its record keeps their positions and rates."""
 MAX_ERRORS = 1_000
 FIRST = "first"
-"""The name of a version that has none."""
-_BEFORE = "-before"  # behind the name of a version that another one of the same name replaces
+"""The name of an unnamed version."""
+_BEFORE = "-before"  # suffix of a version replaced by another version of the same name
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a person asks for. `version`: the definition of a new version; `None` = the fleet has one of this `name`.
+    """A person's request. `version`: the definition of a new version; `None` = the fleet has one of this `name`.
 
-    `topics`: none = all that the fleet's consumers own something of. `count`: new consumers; 0 = as many as now.
+    `topics`: empty = all in which the fleet's consumers own partitions. `count`: new consumers; 0 = as many as now.
     """
 
     app: str
@@ -55,7 +55,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What would begin: the record, the fleet, and topic → its partitions that the old consumers have, each with its owner.
+    """The upgrade to begin: record, fleet, and topic → owner of each partition of the old consumers.
 
     `configs`: also of the fleet's other topics, which stay with the old consumers until these leave.
     """
@@ -101,7 +101,7 @@ def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:
 
 
 def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> Beginning:
-    """What `begin` would do; raises what it raises."""
+    """Return the upgrade that `begin` would write, with its errors."""
     _check_wish(c, wish)
     fleet = fleets.fleet_of(c, wish.app)
     record = upgrade_store.find(c, wish.app)
@@ -142,7 +142,8 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
     )
     known = list(fleet.versions.items())
     if wish.name not in fleet.versions:
-        known.insert(-1, (wish.name, new))  # the last one is the version before the present one, until this one is Done
+        # the last entry is the version before the present one, until this upgrade is Done
+        known.insert(-1, (wish.name, new))
     wanted = replace(
         fleet, consumers=(*fleet.consumers, *consumers), replaced={}, versions={**dict(known), wish.name: new}
     )
@@ -153,10 +154,12 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
 
 
 def begin(c: Coordinator, wish: Wish, *, by: str, why: str) -> Beginning:
-    """Begin an upgrade in one transaction: the record, the new consumers in the fleet, and the split of each of its topics.
+    """Begin an upgrade in one transaction.
 
-    Whoever calls `upgrades.advance` does the rest. Raises `NotManaged` for an unknown fleet or topic, `BadUpgrade`, `BadRule`,
-    `BadFleet` for a version that this host may not launch, and `LookAgain`.
+    The record, the new consumers in the fleet, and the split of each of its topics.
+
+    Callers of `upgrades.advance` do the rest. Raises `NotManaged` for an unknown fleet or topic, `BadUpgrade`,
+    `BadRule`, `BadFleet` for a version that this host may not launch, and `LookAgain`.
     """
     by, why = check_words(by, "name"), check_words(why, "reason")
 
@@ -243,7 +246,7 @@ def _new_ids(c: Coordinator, fleet: Fleet, wish: Wish) -> tuple[str, ...]:
 def _owned(
     c: Coordinator, fleet: Fleet, wish: Wish
 ) -> tuple[dict[str, dict[int, str]], dict[str, tuple[TopicConfig, int]]]:
-    """Topic → the owner of each partition that the fleet has, of those that the upgrade is for; each of its topics' configuration."""
+    """Return topic → owner of each of the fleet's partitions in the upgrade, and the configurations of its topics."""
     unknown = sorted(set(wish.topics) - set(transitions.topics(c)))
     if unknown:
         raise store.not_managed(c.zk, c.paths, unknown[0])

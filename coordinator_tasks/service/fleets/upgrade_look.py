@@ -1,4 +1,4 @@
-"""What an upgrade needs to know: its consumers, its topics, and how the partitions that have moved do."""
+"""Facts for an upgrade: its consumers, its topics, and the health of moved partitions."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,10 @@ from coordinator_tasks.service.nodes import fleet, store, topics
 
 
 def look(c: Coordinator, upgrade: Upgrade) -> tuple[Seen, Mapping[str, Answer]]:
-    """What there is now, and what the upgrade's consumers answer. Raises `Malformed` and the `Unavailable` kinds."""
+    """Return the present facts, and the answers of the upgrade's consumers.
+
+    Raises `Malformed` and the `Unavailable` kinds.
+    """
     every = (*upgrade.old_consumers, *upgrade.new_consumers)
     c.zk.sync()
     members = {one: member for one, member in c.discovery.members().items() if one in every}
@@ -34,7 +37,7 @@ def look(c: Coordinator, upgrade: Upgrade) -> tuple[Seen, Mapping[str, Answer]]:
 
 
 def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
-    """The upgrade's topics that are still managed."""
+    """Return the upgrade's topics that are still managed."""
     found = {}
     for topic in upgrade.topics:
         try:
@@ -47,7 +50,10 @@ def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
 
 
 def outage(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> str:
-    """What both versions depend on and is away, in a sentence; empty = nothing. Old consumers or this host miss it as well."""
+    """Return an outage that affects both versions, as a sentence; empty = none.
+
+    Old consumers or this host notice it too.
+    """
     if upgrade.phase not in ENDURES:
         return ""
     both = shared(upgrade, answers)
@@ -72,7 +78,7 @@ def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
 
 
 def judged(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Why the rule of a step that is held is broken; none = it is not. Raises `BadRule` if the site's rule cannot say."""
+    """Return the violations of a held step's rule; empty = none. Raises `BadRule` if the site's rule fails."""
     if upgrade.phase is not Phase.HOLDING or upgrade.mark is None:
         return ()
     facts = facts_of(upgrade, seen, answers)
@@ -88,7 +94,7 @@ def _by_site(c: Coordinator, upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
 
 
 def site_rule(c: Coordinator, name: str) -> SiteRule:
-    """The site's rule of this name. Raises `BadRule` if this host's settings have none, or if it cannot be imported here."""
+    """Return the site's rule of this name. Raises `BadRule` if missing in this host's settings, or not importable."""
     if name not in c.rules:
         listed = ", ".join(sorted(c.rules)) or "none"
         raise BadRule(
@@ -106,7 +112,7 @@ def _topic(c: Coordinator, upgrade: Upgrade, config: TopicConfig, node: TopicNod
         waits = "" if stable else f"{config.topic} is {state.state.value}: {state.cause}"
     waits = "it is frozen" if config.frozen else waits
     owners = {**node.assignments} if node is not None else {}
-    # A partition on its way belongs to its giver until the taker has started.
+    # A partition under way belongs to its giver until the taker has started.
     owners |= {p: one.giver for p, one in node.handoff.items()} if node is not None else {}
     apart = frozenset(p for p, who in config.pins.items() if who not in upgrade.new_consumers)
     ours = config.split is not None and config.split.app == upgrade.app

@@ -1,4 +1,4 @@
-"""What an upgrade has done so far, and what it has cost: how long each partition that moved stood still, and the others."""
+"""Progress and cost of an upgrade: the pause of each moved partition, and of the others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +15,16 @@ from coordinator_tasks.service.fleets import upgrades
 from coordinator_tasks.service.nodes import history, upgrade_store
 
 MAX_REBALANCES = 200
-"""Of one topic: so many are read, from the end of the upgrade back, or from now."""
+"""Maximum rebalances read of a topic, from the end of the upgrade back, or from now."""
 SHOWN_STALLS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class MovedPartition:
-    """One move of a partition. `stall_s`: its total pause; `None` = nothing waited if `measured`, else it is unknown.
+    """One move of a partition. `stall_s`: its total pause; `None` = no record waited if `measured`, else unknown.
 
-    `error_s`, `least`: as in `Pause`; `pause`: all three numbers (`None` = not measured). `cause`: of a move that is no step of the
-    upgrade, such as the end of a consumer; empty = it is one.
+    `error_s`, `least`: as in `Pause`; `pause`: all three numbers (`None` = not measured). `cause`: of a move outside of
+    the upgrade's steps, such as the end of a consumer; empty = a step.
     """
 
     topic: str
@@ -42,11 +42,11 @@ class MovedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStall:
-    """How long one partition stood still at most because of the upgrade.
+    """A partition's longest possible standstill because of the upgrade.
 
-    `moves`: how often it moved; `measured`: how many of these are known, and `stall_s` is the longest of them (`None` = nothing
-    waited); `least`: it may have been longer. `beside_s`: while others moved, it stood still no longer than this (`None` =
-    unknown, or it always moved too).
+    `moves`: number of moves; `measured`: number of measured moves, with `stall_s` as their longest (`None` = no record
+    waited); `least`: may have been longer. `beside_s`: longest possible standstill while others moved (`None` =
+    unknown, or the partition always moved too).
     """
 
     topic: str
@@ -61,9 +61,10 @@ class PartitionStall:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """`moved`: the moves while it was under way; `control`: topic → the longest stall of those that did not move meanwhile.
+    """`moved`: the moves during the upgrade; `control`: topic → the longest stall of unmoved partitions meanwhile.
 
-    `partitions`: all that the fleet had before anything moved, sorted. `waits`: what it waits for, and what to do; empty = it goes on.
+    `partitions`: the fleet's partitions before any move, sorted. `waits`: the awaited event, and the remedy; empty =
+    proceeding.
     """
 
     upgrade: Upgrade
@@ -110,7 +111,7 @@ class UpgradeReport:
 
 
 def report(c: Coordinator, app: str) -> UpgradeReport:
-    """The last upgrade of a fleet. Raises `NotManaged` if there was none, and `Malformed`."""
+    """Return the last upgrade of a fleet. Raises `NotManaged` without any, and `Malformed`."""
     upgrade = upgrade_store.read(c, app)
     moved: list[MovedPartition] = []
     control: dict[str, Unmoved] = {}
@@ -118,7 +119,7 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
     for one in every:
         pauses = {pause.partition: pause for pause in one.pauses.measured} if one.pauses is not None else {}
         mine = [m for m in one.moves if {m.giver, m.taker} & {*upgrade.old_consumers, *upgrade.new_consumers}]
-        # Of a partition that was planned again meanwhile, the last move has the pause.
+        # Of a partition planned again meanwhile, the last move has the pause.
         for move in {m.partition: m for m in mine}.values():
             pause = pauses.get(move.partition)
             cost = (True, pause.wait_s, pause.error_s, pause.least, pause) if pause is not None else ()
@@ -138,7 +139,7 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
 def _partitions(
     upgrade: Upgrade, moved: Sequence[MovedPartition], every: Sequence[history.Rebalance]
 ) -> Iterator[PartitionStall]:
-    """What the moves of each partition add up to, and what the moves of others did to it."""
+    """Yield the total of each partition's moves, and the effect of others' moves."""
     mine: dict[tuple[str, int], list[MovedPartition]] = {
         (topic, p): [] for topic, rates in upgrade.baseline.items() for p in rates
     }
@@ -172,7 +173,7 @@ def _rebalances(c: Coordinator, upgrade: Upgrade) -> list[history.Rebalance]:
 
 
 def _counted(what: str, found: Sequence[MovedPartition | PartitionStall]) -> Iterator[str]:
-    """A line for each topic that has any of them."""
+    """Yield a line for each topic with any of them."""
     for topic in dict.fromkeys(one.topic for one in found):
         yield f"{what}: {named({one.partition for one in found if one.topic == topic})} of {topic}"
 
@@ -184,7 +185,7 @@ def _stalled(one: MovedPartition) -> str:
 
 
 def told(upgrade: Upgrade) -> str:
-    """Where it stands, in a sentence."""
+    """Return the upgrade's state as a sentence."""
     if upgrade.paused:
         return f"the {upgrade.said} is paused: {upgrade.paused}"
     back = f", and goes back: {upgrade.reason}" if upgrade.reason else ""

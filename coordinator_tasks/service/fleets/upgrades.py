@@ -36,17 +36,17 @@ from coordinator_tasks.service.nodes.directives import put_request, read_directi
 from coordinator_tasks.service.plan import transitions
 
 MAX_STEPS = 8
-"""Of one call: each of them is a write."""
+"""Maximum steps of a call: each is a write."""
 MAX_VERSIONS = 5
-"""That a fleet keeps besides its own."""
+"""Maximum further versions that a fleet keeps."""
 _ATTEMPTS = 20
 log = logging.getLogger(__name__)
 
-# What a person asks for ----------------------------------------------------------------------------------------------
+# Requests of persons -------------------------------------------------------------------------------------------------
 
 
 def pause(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
-    """Do nothing more until it is continued or rolled back; what moves at this moment arrives."""
+    """Pause the upgrade until it is continued or rolled back; moves under way finish."""
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def change(old: Upgrade) -> Upgrade:
@@ -78,7 +78,7 @@ def roll_back(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
 
 
 def under_way(c: Coordinator, app: str) -> Upgrade:
-    """The upgrade of this fleet that can be paused and continued. Raises `BadUpgrade` if it is over."""
+    """Return the fleet's upgrade, if it can be paused and continued. Raises `BadUpgrade` if over."""
     found = upgrade_store.read(c, app)
     if found.over:
         raise BadUpgrade(_too_late(found))
@@ -86,7 +86,7 @@ def under_way(c: Coordinator, app: str) -> Upgrade:
 
 
 def to_roll_back(c: Coordinator, app: str) -> Upgrade:
-    """The upgrade of this fleet that can be rolled back, or goes back. Raises `BadUpgrade` if it is too late for that."""
+    """Return the fleet's upgrade, if it can be or is being rolled back. Raises `BadUpgrade` if too late."""
     found = under_way(c, app)
     if not found.reason and found.phase not in FORWARD:
         wait = f"continue it with `continue-upgrade {app}`" if found.paused else "wait until it is Done"
@@ -122,11 +122,11 @@ def _too_late(old: Upgrade) -> str:
     )
 
 
-# What whoever comes next does ----------------------------------------------------------------------------------------
+# Steps of any caller -------------------------------------------------------------------------------------------------
 
 
 def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[str] | None = None) -> Iterator[str]:
-    """Do the next steps of the upgrades of these fleets (`None` = all); a line for each. What one waits for is added to `problems`.
+    """Do the next steps of these fleets' upgrades (`None` = all); yield a line for each. Waits are added to `problems`.
 
     Raises the `Unavailable` kinds.
     """
@@ -183,7 +183,7 @@ def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
 
 
 def advance_one(c: Coordinator, app: str) -> Iterator[str]:
-    """Do the next steps of one upgrade; a line for each. Raises `LookAgain` if somebody else does them at the moment."""
+    """Do the next steps of an upgrade; yield a line for each. Raises `LookAgain` if another process does them now."""
     for _ in range(MAX_STEPS):
         upgrade = upgrade_store.read(c, app)
         if upgrade.over or upgrade.paused:
@@ -210,7 +210,7 @@ def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
 
 
 def ensure(c: Coordinator, upgrade: Upgrade) -> None:
-    """Make everything as the record wants it; the same again changes nothing. Raises `LookAgain` if the record changes."""
+    """Bring everything in line with the record; repeating changes nothing. Raises `LookAgain` if the record changes."""
     _write_splits(c, upgrade, {topic: split_of(upgrade, topic) for topic in configurations(c, upgrade)})
     if upgrade.phase is Phase.DRAINING:
         _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.old_consumers))
@@ -291,7 +291,7 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
 
 
 def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
-    """The write by which the fleet has one version again."""
+    """Return the write by which the fleet has a single version again."""
     fleet = fleets.fleet_of(c, upgrade.app)
     leaves = upgrade.old_consumers if upgrade.phase is Phase.DONE else upgrade.new_consumers
     consumers = tuple(one for one in fleet.consumers if one not in leaves)

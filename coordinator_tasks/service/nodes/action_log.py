@@ -1,7 +1,7 @@
-"""Who asked for what: each action writes a record of it in its own transaction, with what it changes.
+"""Records of requests: each action writes a record in its own transaction, with its changes.
 
-The record is made of the transaction itself, so that no action can be done without it, and a second call that changes
-nothing leaves none.
+The record is made from the transaction itself, so no action goes without it, and a repeated call without changes leaves
+none.
 """
 
 import json
@@ -25,17 +25,18 @@ _CHUNK = 200
 
 
 def recording(c: Coordinator, action: str, about: str, actor: Actor, why: str = "") -> Coordinator:
-    """The coordinator for one action: what it writes to configurations, directives, fleets and
-    limits of growth is recorded beside it.
+    """Return the coordinator for an action.
+
+    Its writes to configurations, directives, fleets and limits of growth are recorded.
     """
-    c = c.zk.c if isinstance(c.zk, _Recorder) else c  # an action within another is recorded as itself alone
+    c = c.zk.c if isinstance(c.zk, _Recorder) else c  # a nested action is recorded as itself alone
     return replace(c, zk=cast(ZooKeeper, _Recorder(c, Asked(action, about, actor, 0.0, why))))
 
 
 def asked(c: Coordinator, about: str = "", limit: int = 100, problems: list[str] | None = None) -> tuple[Asked, ...]:
-    """What was asked for, newest first; `about` = only of this topic, consumer or fleet.
+    """Return the requests, newest first; `about` = only of this topic, consumer or fleet.
 
-    `problems` gets the records that cannot be read; without it, the first one is raised.
+    `problems` gets unreadable records; without it, the first error is raised.
     """
     return tuple(islice((one for one in _backwards(c, problems) if about in ("", one.about)), limit))
 
@@ -58,7 +59,7 @@ def names(c: Coordinator) -> list[str]:
 
 
 def newest(c: Coordinator, names: Sequence[str]) -> Iterator[tuple[str, Asked | CoordinatorError]]:
-    """Name and record of these names, which are the oldest first; or why it cannot be read. One pruned meanwhile is left out."""
+    """Yield name and record, or its error; `names` are the oldest first. Pruned records are left out."""
     for paths in newest_paths(c.paths.asked, names, _CHUNK):
         denied: dict[str, CoordinatorError] = {}
         nodes = find_many(c.zk, paths, denied)
@@ -88,7 +89,7 @@ def _backwards(c: Coordinator, problems: list[str] | None) -> Iterator[Asked]:
 
 @dataclass(frozen=True, slots=True)
 class _Recorder:
-    """A session that adds a record to each transaction that changes a person's settings."""
+    """A session that adds a record to each transaction with changes to a person's settings."""
 
     c: Coordinator
     asked: Asked
@@ -110,7 +111,7 @@ class _Recorder:
             return
         if not isinstance(operation, Create | SetData | Delete):
             return
-        # A write under a guard fails if the node is another one by then, and with it this record.
+        # A guarded write fails if the node has changed, and with it this record.
         node = self.c.zk.find(operation.path)
         before = _fields(node.data if node is not None else b"")
         after = _fields(b"" if isinstance(operation, Delete) else operation.data)
@@ -125,7 +126,7 @@ class _Recorder:
 
 
 def _fields(data: bytes) -> dict[str, Any]:
-    """The fields of a node; what is no object of JSON is one field."""
+    """Return the fields of a node; anything but a JSON object is a single field."""
     try:
         found = json.loads(data) if data else {}
     except (ValueError, RecursionError):

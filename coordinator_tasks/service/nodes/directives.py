@@ -1,4 +1,4 @@
-"""What a person, or the platform, asks of a consumer: isolation, readmission, draining, a planned restart.
+"""Requests of a person or the platform to a consumer: isolation, readmission, draining, a planned restart.
 
 Each request is one compare-and-set. The next plan acts on it.
 """
@@ -45,9 +45,9 @@ UNTIL_ANOTHER = "until another consumer is there that reads it"
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
-    """The consumer may run nothing, and counts as closed, until it is readmitted; `until_at` 0 = by a person.
+    """Isolate the consumer: it may run nothing, and counts as closed, until readmitted; `until_at` 0 = by a person.
 
-    Raises `NotManaged` for a consumer that this cluster has never seen, and `Refused` for a time too far ahead.
+    Raises `NotManaged` for a consumer unknown to this cluster, and `Refused` for a time too far ahead.
     """
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
@@ -64,7 +64,7 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
 
 
 def check_isolation(for_s: float) -> None:
-    """Raises `Refused` for a time that no isolation may last."""
+    """Raise `Refused` for an impossible duration of an isolation."""
     if not for_s <= MAX_ISOLATED_S:
         raise Refused(
             f"an isolation lasts {MAX_ISOLATED_S / 86_400:g} days at most, or until a person ends it, and not {for_s:g} s: give "
@@ -87,16 +87,16 @@ def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
 
 
 def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
-    """Make the consumer give everything away, and take it out of its fleet, in one transaction."""
+    """Make the consumer give everything away, and remove it from its fleet, in one transaction."""
     check_known(c, consumer)
     draining = Draining(check_words(by, "name"), check_words(why, "reason"), c.clock.now())
     return _change(c, consumer, lambda old: drained(old, draining), lambda: without(c, consumer))
 
 
 def drained(old: Directive, draining: Draining) -> Directive:
-    """The directive with a person's draining; of one that stands for all incarnations the time stays.
+    """Return the directive with a person's draining; a draining of all incarnations keeps its time.
 
-    It takes the place of any other: an upgrade, a redeployment or a growth would end its own.
+    It replaces any other draining: an upgrade, a redeployment or a growth would end its own.
     """
     before = old.draining
     if before is None or before.incarnation:
@@ -105,7 +105,7 @@ def drained(old: Directive, draining: Draining) -> Directive:
 
 
 def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
-    """The consumer may get partitions again; in the same transaction it returns to the fleet `app`, if one is named.
+    """Let the consumer get partitions again; the same transaction returns it to the fleet `app`, if given.
 
     Raises `NotManaged` for an unknown consumer or fleet.
     """
@@ -117,7 +117,7 @@ def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
 def would_expect_restart(
     c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str
 ) -> PlannedRestart | None:
-    """What `expect_restart` would write (`None` = nothing is expected any more); raises what it raises."""
+    """Return the restart that `expect_restart` would write (`None` = no restart expected), with its errors."""
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
     if not 0 <= within_s <= MAX_RESTART_S:
@@ -131,7 +131,7 @@ def would_expect_restart(
         raise Refused(
             f"{consumer} is not registered, so nobody knows which process is to restart; ask before it ends, or start it"
         )
-    # Of this process: what was asked of a former one still stands there. An earlier planned restart is no reason against this one.
+    # Requests to this process only: older ones still stand there. An earlier planned restart is no objection.
     life = Life(consumer, member.incarnation, directive=replace(old, restart=None))
     asked = "isolated" if life.isolation is not None else "draining" if life.draining is not None else ""
     if asked:
@@ -151,9 +151,9 @@ def would_expect_restart(
 
 
 def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str) -> Directive:
-    """The next process of this id is there within this time, and gets what this one has now; 0 = that is not expected any more.
+    """Expect the next process of this id within this time, with the present partitions; 0 = no longer expected.
 
-    Meanwhile the partitions wait, or, if it `moves`, others have them. The same again begins the time again. Raises
+    Meanwhile the partitions wait, or, with `moves`, other consumers have them. Repeating restarts the time. Raises
     `NotManaged` for an unknown consumer, and `Refused`.
     """
 
@@ -161,7 +161,7 @@ def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: boo
         wanted = would_expect_restart(c, consumer, within_s, moves=moves, by=by, why=why)
         before = old.restart
         if wanted is not None and before is not None and before.incarnation == wanted.incarnation and before.moves:
-            # What it has given away for this restart by now it still had before it.
+            # Partitions already given away for this restart belonged to the consumer before it.
             former = {t: before.partitions.get(t, frozenset()) for t in {*before.partitions, *wanted.partitions}}
             both = {t: had | wanted.partitions.get(t, frozenset()) for t, had in former.items()}
             wanted = replace(wanted, partitions=both if moves else {})
@@ -171,20 +171,23 @@ def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: boo
 
 
 def read_directive(c: Coordinator, consumer: str) -> Directive:
-    """The directive of a consumer; an empty one (version -1) if there is none."""
+    """Return the directive of a consumer; an empty directive (version -1) if absent."""
     path = c.paths.directive(consumer)
     node = c.zk.find(path)
     return Directive(consumer) if node is None else decode_directive(path, node.data, consumer, node.stat.version)
 
 
 def put_directive(c: Coordinator, directive: Directive) -> Operation:
-    """The write of a directive while it has its version."""
+    """Return the write of a directive at its version."""
     return put(c.paths.directive(directive.consumer), encode_directive(directive), directive.version)
 
 
 def put_request(c: Coordinator, directive: Directive) -> list[Operation]:
-    """The writes of a directive by which a person, or a policy, asks something: earlier registrations and failed ends
-    of the consumer do not count as flapping any more. A claim that cannot be read stays as it is.
+    """Return the writes of a person's or a policy's directive.
+
+    Earlier registrations and failed ends of the consumer no longer count as flapping.
+
+    An unreadable claim stays unchanged.
     """
     operations = [put_directive(c, directive)]
     claim = load_claims(c, [directive.consumer], {}).get(directive.consumer)
@@ -195,14 +198,14 @@ def put_request(c: Coordinator, directive: Directive) -> list[Operation]:
 
 
 def registered(c: Coordinator) -> dict[str, Life]:
-    """The registered consumers, each with its registration and directive."""
+    """Return the registered consumers, each with its registration and directive."""
     asked, now = load_directives(c, {}), c.clock.now()
     members = c.discovery.members()
     return {one: Life(one, who.incarnation, who, directive=asked.get(one), now=now) for one, who in members.items()}
 
 
 def may_have(topic: str, lives: Mapping[str, Life]) -> set[str]:
-    """Those of the registered consumers that read the topic and are neither isolated nor draining."""
+    """Return the registered consumers that read the topic and are neither isolated nor draining."""
     able = {one for one, life in lives.items() if life.isolation is None and life.draining is None}
     return {one for one in able if (member := lives[one].member) is not None and subscribes(member, topic)}
 
@@ -224,7 +227,7 @@ def _change(
     change: Callable[[Directive], Directive],
     beside: Callable[[], list[Operation]] = list,
 ) -> Directive:
-    """Change a directive; what `beside` returns is written in the same transaction."""
+    """Change a directive; the operations of `beside` are written in the same transaction."""
 
     def attempt() -> tuple[list[Operation], Directive]:
         old = read_directive(c, consumer)
@@ -235,7 +238,7 @@ def _change(
 
 
 def check_known(c: Coordinator, consumer: str) -> None:
-    """Raises `NotManaged` for a consumer that has never registered in this cluster, and of which nothing was asked."""
+    """Raise `NotManaged` for a consumer without registrations and directives in this cluster."""
     if any(c.zk.find(path) is not None for path in (c.paths.id(consumer), c.paths.directive(consumer))):
         return
     listed = shown(children(c.zk, c.paths.ids)) or "none"
@@ -246,7 +249,7 @@ def check_known(c: Coordinator, consumer: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """The topic nodes at one moment; `None` = nothing is planned yet. `versions` guard the writes that rely on them.
+    """The topic nodes at one moment; `None` = not planned yet. `versions` guard the writes that rely on them.
 
     `unreadable`: topics whose grants are unknown.
     """
@@ -281,7 +284,7 @@ def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> 
     for directive in waiting:
         claim, member = claims.get(directive.consumer), members.get(directive.consumer)
         if claim is None or (member is not None and member.problem):
-            continue  # nobody can say whether it runs nothing
+            continue  # unknown whether it runs nothing
         confirmed = _runs_nothing(directive, claim, member, answers.get(directive.consumer), topics)
         try:
             if confirmed and _lift(c, directive, claim, topics):

@@ -39,7 +39,7 @@ class Launch:
 
 
 CODE = "code"
-"""The attribute by which a consumer registers its fleet's version of the code, and what stands for it in `{code}`."""
+"""The attribute with which a consumer registers its fleet's version of the code, and the name of `{code}`."""
 STARTS_S = 180.0
 """Seconds from drawing an incarnation to registration. After that the warm-up has ended the process, or the host is
 lost.
@@ -64,12 +64,12 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
 
 
 def check_set(c: Coordinator, fleet: Fleet) -> None:
-    """Raises what `set_fleet` raises; writes nothing."""
+    """Raise the errors of `set_fleet`; writes nothing."""
     _setting(c, fleet)
 
 
 def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
-    """The guarded write of a fleet, and the fleet then; no operation = it is there already."""
+    """Return the guarded write of a fleet, and the fleet then; no operation = unchanged."""
     path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
         check_consumer(consumer)
@@ -92,7 +92,7 @@ def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
 
 
 def _kept(fleet: Fleet, present: Fleet) -> Fleet:
-    """The fleet as it is set, with what is not set: a redeployment continues with it, and its other versions stay."""
+    """Return the fleet with its unset parts: a redeployment continues with it, and its other versions stay."""
     check_no_upgrade(present)
     same = version_of(fleet) == version_of(present)
     return replace(
@@ -116,12 +116,12 @@ def version_of(fleet: Fleet) -> FleetVersion:
 
 
 def in_version(fleet: Fleet, version: FleetVersion) -> Fleet:
-    """The fleet with another version as its own."""
+    """Return the fleet with another version as its own."""
     return replace(fleet, **{name: getattr(version, name) for name in FleetVersion.__slots__})
 
 
 def without(c: Coordinator, consumer: str) -> list[Operation]:
-    """The guarded writes that take a consumer out of its fleet."""
+    """Return the guarded writes that remove a consumer from its fleet."""
     return [
         SetData(
             c.paths.fleet(fleet.app),
@@ -134,7 +134,7 @@ def without(c: Coordinator, consumer: str) -> list[Operation]:
 
 
 def fleet_of(c: Coordinator, app: str) -> Fleet:
-    """The fleet of an application; raises `NotManaged`, and `BadFleet` if it cannot be read."""
+    """Return the fleet of an application; raises `NotManaged`, and `BadFleet` if unreadable."""
     known = {one.app: one for one in fleets(c)}
     if check_app(app) not in known:
         listed = shown(known) or "none"
@@ -148,9 +148,9 @@ def fleet_of(c: Coordinator, app: str) -> Fleet:
 
 
 def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
-    """The guarded writes that put a consumer into a fleet; raises what `set_fleet` raises.
+    """Return the guarded writes that add a consumer to a fleet; raises as `set_fleet`.
 
-    While the fleet is upgraded it takes only consumers of the upgrade: nobody would move another one to the new version.
+    During an upgrade the fleet takes only the upgrade's consumers: nothing would move others to the new version.
     """
     found = fleet_of(c, app)
     if consumer in found.consumers:
@@ -164,7 +164,7 @@ def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
 
 
 def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Operation]:
-    """The guards of a write by which no consumer is in two fleets; raises `BadFleet` if one is."""
+    """Return the guards against a consumer in two fleets; raises `BadFleet` if there already is one."""
     for other in others:
         if shared := sorted(set(fleet.consumers) & set(other.consumers)):
             raise BadFleet(
@@ -174,7 +174,10 @@ def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Oper
 
 
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
-    """All fleets, sorted by application; the `problem` of a fleet says what of it is unreadable, or why it is not launched."""
+    """Return all fleets, sorted by application.
+
+    The `problem` of a fleet is its unreadable part, or why it is not launched.
+    """
     denied: dict[str, CoordinatorError] = {}
     nodes = find_many(c.zk, {app: c.paths.fleet(app) for app in filter(is_app, children(c.zk, c.paths.fleets))}, denied)
     found = [_read_or_named(c.paths.fleet(app), app, node) for app, node in nodes.items()]
@@ -183,7 +186,7 @@ def fleets(c: Coordinator) -> tuple[Fleet, ...]:
 
 
 def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
-    """Why this host may launch nobody of the fleet; empty = it may."""
+    """Return why this host may launch none of the fleet; empty = it may."""
     if not fleet.consumers:
         return ""
     own = (one for one in dict.fromkeys(fleet.runs.values()) if one in fleet.versions)
@@ -192,7 +195,7 @@ def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
 
 
 def resolved(fleet: Fleet) -> Fleet:
-    """The fleet as it is launched: its version of the code stands in application and arguments."""
+    """Return the fleet for a launch: its version of the code is put into application and arguments."""
 
     def put_in(text: str) -> str:
         return text.replace("{" + CODE + "}", fleet.code)
@@ -269,7 +272,7 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
 
 
 def launch_of(c: Coordinator, consumer: str) -> Launch | None:
-    """How to launch a consumer; `None` = it is in no fleet. Raises `BadFleet` if this host may not launch it."""
+    """Return how to launch a consumer; `None` = in no fleet. Raises `BadFleet` if this host may not launch it."""
     for fleet in fleets(c):
         if consumer in fleet.consumers:
             if problem := why_not_launched(c, fleet):
@@ -302,10 +305,10 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
 
 
 def is_given_up(c: Coordinator, life: Life) -> bool:
-    """Whether this life is isolated, so that no report of its end is awaited.
+    """Return whether this life is isolated, so that no report of its end is awaited.
 
-    Where a person has isolated every life of the consumer, and lets it in again, this one must have been silent as long as the
-    platform waits itself.
+    If a person has isolated every life of the consumer, and readmits it, this life must have been silent for the
+    platform's own waiting time.
     """
     isolation, claim, now = life.isolation, life.claim, c.clock.now()
     if isolation is None:

@@ -1,4 +1,4 @@
-"""How fleets grow, in ZooKeeper: one node for each fleet that has limits."""
+"""The growth of fleets, in ZooKeeper: one node for each fleet with limits."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +11,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 def growing(c: Coordinator) -> list[str]:
-    """The fleets that have limits of growth, sorted."""
+    """Return the fleets with limits of growth, sorted."""
     return sorted(filter(is_app, children(c.zk, c.paths.growths)))
 
 
@@ -23,7 +23,7 @@ def find(c: Coordinator, app: str) -> Growth | None:
 
 
 def readable(c: Coordinator) -> Iterator[Growth]:
-    """The growths of all fleets; one that cannot be read is left out: the look at it reports it."""
+    """Yield the growths of all fleets; an unreadable growth is left out: its look reports it."""
     for app in growing(c):
         with suppress(*UNREADABLE):
             if (found := find(c, app)) is not None:

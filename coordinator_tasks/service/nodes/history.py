@@ -1,4 +1,4 @@
-"""The history: the records of a topic, newest first, and the rebalances that they belong to."""
+"""The history: the records of a topic, newest first, and their rebalances."""
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from coordinator_tasks.service.nodes import action_log
 
 KEEP = 10_000
 _CHUNK = 200  # records read at once while going back in time
-_FIRST = 20  # the same of rebalances, of which mostly the newest few of a topic are wanted
+_FIRST = 20  # the same for rebalances, of which mostly the newest few of a topic are wanted
 _DELETES = 500
 
 
@@ -26,9 +26,9 @@ _DELETES = 500
 class Rebalance:
     """One rebalance of one topic: from its first plan until Stable, over all its runs.
 
-    `states`: all states, the first is the one before it; `ended_at` is 0 until it ends; `moves` names a partition more
-    than once if it was planned again meanwhile. `pauses`: how long they stood still, once that is measured. `given_up`: the topic's
-    state was lost before the end, and another rebalance has begun at `ended_at`.
+    `states`: all states, beginning with the previous; `ended_at` is 0 until the end; `moves` names a partition
+    repeatedly if planned again meanwhile. `pauses`: once measured. `given_up`: the topic's state was lost before the
+    end, and another rebalance has begun at `ended_at`.
     """
 
     topic: str
@@ -51,28 +51,28 @@ class Rebalance:
 
 
 def records(c: Coordinator, topic: str, limit: int = 100) -> tuple[Record, ...]:
-    """The newest records of a topic, newest first; none if there is no such topic. Raises `Malformed`."""
+    """Return the newest records of a topic, newest first; empty for an unknown topic. Raises `Malformed`."""
     return tuple(islice(backwards(c, topic, min(limit, _CHUNK)), limit))
 
 
 def recorded(c: Coordinator) -> list[str]:
-    """The topics that have a history."""
+    """Return the topics with a history."""
     return list(filter(is_topic, children(c.zk, c.paths.histories)))
 
 
 def rebalances(
     c: Coordinator, topics: Collection[str] = (), limit: int = 20, problems: list[str] | None = None
 ) -> tuple[Rebalance, ...]:
-    """The newest rebalances of these topics (none = all), newest first, at most `limit` of them, each one whole.
+    """Return the newest complete rebalances of these topics (empty = all), newest first, at most `limit`.
 
-    `problems` gets what keeps a topic's records from being read; without it, the first one is raised.
+    `problems` gets the errors of unreadable topics; without it, the first is raised.
     """
     each = (_readable(newest(c, topic), problems) for topic in sorted(topics) or recorded(c))
     return tuple(sorted(islice(heapq.merge(*each, key=key_of), limit), key=key_of))
 
 
 def named(c: Coordinator, name: str, topic: str = "") -> Rebalance:
-    """The rebalance of this name, of one topic or of any. Raises `NotManaged`, and `Malformed`."""
+    """Return the rebalance of this name, of one topic or of any. Raises `NotManaged`, and `Malformed`."""
     for one in [topic] if topic else recorded(c):
         for found in newest(c, one):
             if found.rebalance == name:
@@ -82,7 +82,7 @@ def named(c: Coordinator, name: str, topic: str = "") -> Rebalance:
 
 
 def key_of(one: Rebalance) -> tuple[float, str]:
-    """Its place in the order: newest first, by the time of the first record."""
+    """Return the key of the order: newest first, by the time of the first record."""
     return -one.began_at, one.topic
 
 
@@ -98,9 +98,9 @@ def _readable(found: Iterable[Rebalance], problems: list[str] | None) -> Iterato
 def newest(
     c: Coordinator, topic: str, listed: Sequence[str] | None = None, first: int = _FIRST, chunk: int = _CHUNK
 ) -> Iterator[Rebalance]:
-    """The rebalances of a topic, newest first, of these records (none given = all); no more is read than is asked for.
+    """Yield the rebalances of a topic, newest first, of these records (default: all), read only as needed.
 
-    So many records are read at once: `first` of the newest ones, then `chunk`.
+    Records are read in chunks: `first` for the newest, then `chunk`.
     """
     listed = names(c, topic) if listed is None else listed
     read = partial(newest_first, c.zk, c.paths.history(topic))
@@ -114,7 +114,7 @@ def newest(
 
 
 def summed_up(topic: str, group: list[Record], later_at: float = 0.0) -> Rebalance:
-    """The rebalance of these records, the oldest first; the next one began at `later_at`, 0 = there is none."""
+    """Return the rebalance of these records, the oldest first; the next began at `later_at`, 0 = no next rebalance."""
     first, last = group[0], group[-1]
     over = last.target is State.STABLE
     given_up = bool(later_at) and not over
@@ -141,7 +141,7 @@ def backwards(c: Coordinator, topic: str, chunk: int = _CHUNK) -> Iterator[Recor
 
 
 def read(c: Coordinator, topic: str, names: Sequence[str]) -> dict[str, Record]:
-    """The records of these names; one pruned meanwhile is left out."""
+    """Return the records of these names; pruned records are left out."""
     paths = {name: f"{c.paths.history(topic)}/{name}" for name in names}
     return {name: decode_record(paths[name], node.data, int(name)) for name, node in find_many(c.zk, paths).items()}
 
@@ -157,7 +157,7 @@ def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
 
 
 def prune_asked(c: Coordinator, keep: int = KEEP) -> int:
-    """The same for what persons have asked for."""
+    """Prune the records of persons' requests in the same way."""
     return _prune(c, c.paths.asked, action_log.names(c), keep)
 
 
@@ -169,7 +169,7 @@ def _prune(c: Coordinator, folder: str, names: Sequence[str], keep: int) -> int:
 
 
 def _delete(c: Coordinator, paths: Sequence[str]) -> int:
-    """Delete all in one transaction; if a node cannot be deleted (missing, or has a child), one by one."""
+    """Delete all in one transaction; if a node cannot be deleted (missing, or has a child), separately."""
     with suppress(LookAgain):
         c.zk.transact([Delete(path) for path in paths])
         return len(paths)

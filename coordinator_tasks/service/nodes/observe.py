@@ -53,10 +53,10 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One observation: the world without a topic's own parts, and consumer → its incarnations that hold something.
+    """One observation: the world without a topic's own parts, and consumer → its incarnations with partitions.
 
-    `owned`: topic → consumer → how many partitions; `of_all`: the same over all topics. `committed`: topic → its group's offsets.
-    `together`: the plan of all topics as one.
+    `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics. `committed`: topic → its
+    group's offsets. `together`: the joint plan of all topics.
     """
 
     world: World
@@ -92,10 +92,10 @@ class Snapshot:
 
 
 def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snapshot:
-    """Observe everything once. `topics` are all the managed topics: their nodes say who holds how much.
+    """Observe everything once. `topics` are all managed topics: their nodes give the numbers of held partitions.
 
-    `note` False = write no notes. What cannot be read of one consumer makes only this consumer unclear. Raises
-    `StoreUnavailable` or `DiscoveryUnavailable`; each of them means: hold.
+    `note` False = write no notes. An unreadable node of a consumer makes only this consumer unclear. Raises
+    `StoreUnavailable` or `DiscoveryUnavailable`; each means: hold.
     """
     nodes = store.load_nodes(c.zk, c.paths, sorted(topics))
     holders, unclear = holders_of(nodes), dict[str, str]()
@@ -120,11 +120,11 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
 def known(
     nodes: Mapping[str, TopicNode], members: Mapping[str, Member] = _NONE, claims: Mapping[str, IdClaim] = _NONE
 ) -> dict[str, int]:
-    """Consumer → how many partitions it may run; 0 = none, and its present interface has answered before."""
+    """Return consumer → partitions it may run; 0 = no partitions, but its present interface has answered before."""
     found = {c: 0 for c, one in claims.items() if c in members and one.answered == members[c].incarnation}
     for node in nodes.values():
         sides = (one for entry in node.handoff.values() for one in (entry.giver, entry.taker))
-        # `incarnations` has those too that only close something.
+        # `incarnations` also has consumers that only close partitions.
         for consumer in chain(node.assignments.values(), sides, node.incarnations):
             found[consumer] = found.get(consumer, 0) + 1
     return found
@@ -142,7 +142,7 @@ def unasked(answers: Mapping[str, Answer]) -> dict[str, str]:
 
 
 def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
-    """Consumer → the incarnations that are granted anything."""
+    """Return consumer → its incarnations with grants."""
     found: dict[str, frozenset[int]] = {}
     for node in nodes.values():
         for consumer, incarnation in node.incarnations.items():
@@ -151,19 +151,19 @@ def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
 
 
 def load_members(c: Coordinator, unclear: dict[str, str]) -> dict[str, Member]:
-    """The registered consumers; what is wrong with a registration is noted in `unclear`."""
+    """Return the registered consumers; a registration's problem is noted in `unclear`."""
     members = dict(c.discovery.members())
     unclear.update({consumer: member.problem for consumer, member in members.items() if member.problem})
     return members
 
 
 def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, str]) -> dict[str, IdClaim]:
-    """The claims (`ids` nodes) of these consumers; an unreadable one is noted in `unclear`."""
+    """Return the claims (`ids` nodes) of these consumers; an unreadable claim is noted in `unclear`."""
     return _load(c, consumers, c.paths.id, member_codec.decode_claim, unclear)
 
 
 def load_directives(c: Coordinator, unclear: dict[str, str]) -> dict[str, Directive]:
-    """All directives, with what consumers ask for themselves; an unreadable node is noted in `unclear`."""
+    """Return all directives, with the consumers' own requests; an unreadable node is noted in `unclear`."""
     found = _load(c, children(c.zk, c.paths.directives), c.paths.directive, member_codec.decode_directive, unclear)
     leaves = _load(c, children(c.zk, c.paths.leaves), c.paths.leave, _decode_leave, unclear)
     return found | {
@@ -172,7 +172,7 @@ def load_directives(c: Coordinator, unclear: dict[str, str]) -> dict[str, Direct
 
 
 def _decode_leave(path: str, raw: bytes, consumer: str, _version: int) -> Draining:
-    # Who asked follows from the node: a consumer speaks for itself.
+    # The node tells the requester: a consumer speaks for itself.
     return replace(member_codec.decode_leave(path, raw), by=consumer)
 
 
@@ -188,7 +188,7 @@ def _load(
     nodes = (find_many(c.zk, {one: paths[one] for one in chunk}, denied) for chunk in chunks(list(paths), CHUNK))
     for consumer, node in chain.from_iterable(one.items() for one in nodes):
         if not node.data and node.stat.version == 0:
-            continue  # never written; a node that somebody has emptied is unreadable
+            continue  # never written; an emptied node is unreadable
         try:
             found[consumer] = decode(paths[consumer], node.data, consumer, node.stat.version)
         except Malformed as error:
@@ -200,9 +200,9 @@ def _load(
 def note_absences(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]], asked_at: float) -> World:
     """Note first answers, absences and ends; isolate consumers that have been absent and silent for too long.
 
-    `asked_at`: whoever was not registered by then and has not answered since has been silent since then.
+    `asked_at`: a consumer neither registered by then nor answering since has been silent since then.
     """
-    # A holder whose claim was lost with ZooKeeper's data gets a new one, to note its absence in.
+    # A holder whose claim was lost with ZooKeeper's data gets a new claim for its absence.
     lost = {
         consumer: IdClaim(consumer, max(held))
         for consumer, held in holders.items()
@@ -241,7 +241,7 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], a
         return _noted_end(c, world, claim, held)
     incarnation = absent[-1]
     if member is not None:
-        answer = None  # it came from the successor's address
+        answer = None  # the answer came from the successor's address
     times = (min(asked_at, world.now), world.now, c.zk.session_timeout_s)
     note, gone = note_absence(claim, incarnation, answer, same_boot(c, claim), *times)
     claim = replace(claim, absence=note, refused_at=0.0)
@@ -271,7 +271,7 @@ def same_boot(c: Coordinator, claim: IdClaim) -> bool:
 
 
 def put_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
-    """The written claim; `None` = somebody else has written it, or the consumer has registered."""
+    """Return the written claim; `None` = another process has written it, or the consumer has registered."""
     write = put(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)
     return replace(new, version=old.version + 1) if written(c.zk, [write]) else None
 
@@ -310,7 +310,7 @@ def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> D
 def describe(
     c: Coordinator, views: Collection[TopicView], silent: list[KafkaUnavailable] | None = None
 ) -> list[TopicView]:
-    """Add Kafka's description of each topic; a view without one stays as it is: known partitions suffice.
+    """Add Kafka's description of each topic; a view without a description stays unchanged: known partitions suffice.
 
     `silent` gets the error if Kafka does not answer.
     """
@@ -327,10 +327,10 @@ def describe(
 
 
 def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets]:
-    """Topic → its group's committed offsets, with one request for each group.
+    """Return topic → its group's committed offsets, with one request for each group.
 
-    Partitions that Kafka has and ZooKeeper does not list (yet, or any more) are asked for too: what stands committed there
-    shows that ZooKeeper was lost or restored.
+    Partitions in Kafka but not (yet, or any more) in ZooKeeper are asked for too: their committed offsets show that
+    ZooKeeper was lost or restored.
     """
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
     for view in views:

@@ -1,7 +1,7 @@
-"""Since when registered consumers take no connection: noted while a dead one's session still runs, to count when it ends.
+"""The time since which registered consumers refuse connections, noted while a dead consumer's session still runs.
 
-Every look at the consumers notes it as well. A look costs too much for every second, and an answer on a connection that was kept
-open says nothing of new ones. So this only opens a new connection to each consumer.
+Every look at the consumers notes it as well. But a look is too expensive for every second, and an answer on a kept
+connection says nothing of new connections. So this module only opens a new connection to each consumer.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from coordinator_tasks.service.nodes.observe import load_claims, put_claim, same
 
 
 def note(c: Coordinator, members: Mapping[str, Member], before: frozenset[str] | None = None) -> frozenset[str]:
-    """Connect to each and write in its claim since when it refuses; returns those that refuse.
+    """Connect to each consumer and note the begin of refusals in its claim; return the refusing consumers.
 
-    `before`: what the last call returned. Only the claims of these and of those that refuse now are read; without it all.
-    Raises `StoreUnavailable`.
+    `before`: the last call's result. Only the claims of these and of the present refusals are read; without it all
+    claims. Raises `StoreUnavailable`.
     """
     found = c.statuses.unreachable(list(members.values()))
     refused = {consumer: one for consumer, one in found.items() if one.silence is Silence.REFUSED}
@@ -29,6 +29,6 @@ def note(c: Coordinator, members: Mapping[str, Member], before: frozenset[str] |
         now = c.clock.now()
         since_at = note_refusal(claim, members[consumer], refused.get(consumer), same_boot(c, claim), now)
         if since_at != claim.refused_at:
-            with suppress(NoAccess):  # each look at the consumers names it
+            with suppress(NoAccess):  # each look at the consumers reports it
                 put_claim(c, claim, replace(claim, refused_at=since_at))
     return frozenset(refused.keys() | unknown & (before or frozenset()))

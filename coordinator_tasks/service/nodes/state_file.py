@@ -1,7 +1,7 @@
-"""The coordinator's whole state as one file of lines, and back into an empty cluster, such as one in another ZooKeeper.
+"""The coordinator's whole state as a file of lines, and back into an empty cluster, possibly in another ZooKeeper.
 
-The first line is a header; each further line is a node. `core.codecs.node_kinds` says which nodes are exported, and why
-others are not. The file is outside input: every line is checked by the codec of its kind before anything is written.
+The first line is a header; each further line is a node. `core.codecs.node_kinds` lists the exported nodes, with reasons
+for the others. The file is outside input: every line is checked by the codec of its kind before any write.
 """
 
 import hashlib
@@ -47,16 +47,16 @@ MAX_NODES = 1_000_000
 _CHUNK = 200
 _MAX_READS = 20
 _WRITE_BYTES, _WRITE_NODES = 500_000, 500
-"""Of one transaction."""
+"""Limits of a transaction."""
 _HEADER_BYTES = 1_000
 _AGAIN = "take another copy of it, or export again"
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a file holds. `nodes`: path below the cluster's node → data. `left_out`: path → why it could not be read.
+    """A file's content. `nodes`: path below the cluster's node → data. `left_out`: path → why it is unreadable.
 
-    `zxid`: the newest change in ZooKeeper among what was read.
+    `zxid`: the newest change in ZooKeeper among the read nodes.
     """
 
     cluster: str
@@ -74,7 +74,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an import writes: the nodes that are `missing`, in their order; `there` are in ZooKeeper already, and equal."""
+    """The writes of an import: the `missing` nodes, in order; `there`: number of equal nodes already in ZooKeeper."""
 
     state: State
     missing: tuple[str, ...]
@@ -96,7 +96,7 @@ def take(c: Coordinator, keep: int = KEEP) -> State:
     for kind, folder in records:
         paths = _paths(kind, folder, _names(c, folder))[-keep:] if keep else []
         found = [data for data, _ in _read(c, kind, paths, left_out).values()]
-        # Numbered from 0, as an empty folder gives its numbers: the next record gets the number after the last one.
+        # Numbered from 0, as in an empty folder: the next record gets the number after the last.
         nodes |= {f"{folder}/{number:0{RECORD_DIGITS}d}": data for number, data in enumerate(found)}
     for path, (data, node) in _read_together(c, left_out).items():
         nodes[path], zxid = data, max(zxid, node.stat.modified_zxid)
@@ -105,7 +105,7 @@ def take(c: Coordinator, keep: int = KEEP) -> State:
 
 def _check_upgrades(c: Coordinator) -> None:
     for app in fleets_with_upgrades(c):
-        with suppress(*UNREADABLE):  # it is left out, and named
+        with suppress(*UNREADABLE):  # left out, and named
             found = find(c, app)
             if found is not None and found.phase not in OVER:
                 raise Refused(
@@ -114,7 +114,7 @@ def _check_upgrades(c: Coordinator) -> None:
 
 
 def _places(c: Coordinator) -> Iterator[tuple[NodeKind, str]]:
-    """Each folder of exported nodes that there may be, with its kind, in the order of `KINDS`."""
+    """Yield each possible folder of exported nodes with its kind, in the order of `KINDS`."""
     for kind in KINDS.values():
         if kind.folder == f"{HISTORIES}/*":
             yield from ((kind, f"{HISTORIES}/{one}") for one in children(c.zk, c.paths.histories) if is_topic(one))
@@ -131,7 +131,7 @@ def _paths(kind: NodeKind, folder: str, names: Iterable[str]) -> list[str]:
 
 
 def _read_together(c: Coordinator, left_out: dict[str, str]) -> dict[str, tuple[bytes, Node]]:
-    """All nodes but records, as they were at one moment: two reads find the same."""
+    """Return all nodes but records, at one moment: two reads find the same."""
     before: dict[str, tuple[bytes, Node]] = {}
     for number in range(_MAX_READS):
         unread, found = dict[str, str](), dict[str, tuple[bytes, Node]]()
@@ -163,7 +163,7 @@ def _read(
 
 
 def encode(state: State) -> bytes:
-    """The bytes of the file; raises `Refused` if it is too large to be imported."""
+    """Return the bytes of the file; raises `Refused` if too large for an import."""
     lines = [_line({"path": path, "data": data.decode()}) for path, data in state.nodes.items()]
     body = b"".join(lines)
     if len(body) + _HEADER_BYTES > MAX_BYTES:
@@ -187,7 +187,7 @@ def _line(body: Mapping[str, Any]) -> bytes:
 
 
 def _digest(header: Mapping[str, Any], body: bytes) -> str:
-    """Over the header without its own `sha256`, and over all other lines."""
+    """Return the digest of the header without its `sha256`, and of all other lines."""
     digest = hashlib.sha256(_line(header))
     digest.update(body)
     return digest.hexdigest()
@@ -197,7 +197,7 @@ def _digest(header: Mapping[str, Any], body: bytes) -> str:
 
 
 def decode(path: str, raw: bytes) -> State:
-    """Read a file that `encode` has written. Raises `Refused`, which names the file, the line, what is wrong and what to do."""
+    """Read a file written by `encode`. Raises `Refused` with the file, the line, the problem and the remedy."""
     if len(raw) > MAX_BYTES:
         raise Refused(f"{path} has {len(raw)} bytes, more than {MAX_BYTES}; {_AGAIN}")
     first, _, body = raw.partition(b"\n")
@@ -260,7 +260,7 @@ def _bad(file: str, number: int, problem: str) -> Refused:
 
 
 def _check_numbers(file: str, nodes: Collection[str]) -> None:
-    """Records are numbered from 0 without a gap: ZooKeeper would give a number beyond one a second time."""
+    """Check that records are numbered from 0 without a gap: ZooKeeper would reuse a number beyond a gap."""
     found: dict[str, list[int]] = {}
     for path in nodes:
         kind, (folder, _, name) = kind_of(path), path.rpartition("/")
@@ -272,9 +272,9 @@ def _check_numbers(file: str, nodes: Collection[str]) -> None:
 
 
 def plan(c: Coordinator, state: State, cluster: str = "") -> Plan:
-    """What `restore` would write. `cluster`: the file's, where a person has confirmed that it is another name than this one.
+    """Return the writes of `restore`. `cluster`: the file's, where a person has confirmed its different name.
 
-    Raises `Refused` unless this cluster is empty, or has only what an import of the same file has written, and no consumer
+    Raises `Refused` unless this cluster is empty, or has only the nodes of an import of the same file, and no consumer
     is registered or answers; and `TopicConflict` if another cluster of this ZooKeeper manages one of the topics.
     """
     own = c.paths.cluster
@@ -288,7 +288,7 @@ def plan(c: Coordinator, state: State, cluster: str = "") -> Plan:
     missing = tuple(sorted((path for path in state.nodes if path not in there), key=rank_of))
     foreign = sorted(path for path, data in there.items() if state.nodes.get(path) != data)
     if all(there.get(path) == data for path, data in state.nodes.items()):
-        return Plan(state, (), len(state.nodes))  # an import of this file has ended, and what came after it stays
+        return Plan(state, (), len(state.nodes))  # an import of this file has ended, and later nodes stay
     members = sorted({*c.discovery.members(), *children(c.zk, c.paths.members)})
     if members:
         raise Refused(f"consumers are registered ({shown(members)}); stop them, and start them after the import")
@@ -309,7 +309,7 @@ def plan(c: Coordinator, state: State, cluster: str = "") -> Plan:
 
 
 def _running(c: Coordinator, state: State) -> list[str]:
-    """The consumers that answer at the address of their last registration, though they are not registered here."""
+    """Return the unregistered consumers that answer at the address of their last registration."""
     names = [path.removeprefix("ids/") for path in state.nodes if path.startswith("ids/")]
     claims = {name: decode_claim(name, state.nodes[f"ids/{name}"], name, 0) for name in names}
     answers = c.statuses.ask(interfaces(names, {}, claims))
@@ -321,7 +321,7 @@ def _running(c: Coordinator, state: State) -> list[str]:
 
 
 def _there(c: Coordinator) -> dict[str, bytes]:
-    """Path → data of every node of an exported kind; a node that cannot be read has empty data."""
+    """Return path → data of every node of an exported kind; an unreadable node has empty data."""
     found: dict[str, bytes] = {}
     for kind, folder in _places(c):
         names = _names(c, folder)
@@ -331,7 +331,7 @@ def _there(c: Coordinator) -> dict[str, bytes]:
 
 
 def _planned(c: Coordinator) -> str:
-    """A node that a plan has written; empty = there is none."""
+    """Return a node written by a plan; empty = none."""
     if states := children(c.zk, c.paths.states):
         return f"state/{states[0]}"
     topics = {one: c.paths.topic(one) for one in children(c.zk, c.paths.assignments) if is_topic(one)}
@@ -339,9 +339,10 @@ def _planned(c: Coordinator) -> str:
 
 
 def restore(c: Coordinator, wanted: Plan, actor: Actor, why: str = "") -> None:
-    """Write what is missing. If it ends half-way, `plan` and `restore` of the same file continue.
+    """Write the missing nodes. After an interruption, `plan` and `restore` of the same file continue.
 
-    Topics and fleets are written last. Raises `LookAgain` if somebody else writes the same nodes, and `StoreUnavailable`.
+    Topics and fleets are written last. Raises `LookAgain` if another process writes the same nodes, and
+    `StoreUnavailable`.
     """
     places = dict.fromkeys(f"{c.paths.base}/{path}".rpartition("/")[0] for path in wanted.state.nodes)
     for folder in (*places, c.paths.asked):
@@ -356,7 +357,7 @@ def restore(c: Coordinator, wanted: Plan, actor: Actor, why: str = "") -> None:
 
 
 def _batches(creates: Sequence[Create]) -> list[list[Create]]:
-    """The nodes in transactions that ZooKeeper takes."""
+    """Return the nodes in transactions small enough for ZooKeeper."""
     found: list[list[Create]] = []
     size = 0
     for one in creates:

@@ -24,7 +24,7 @@ MAX_TORN_READS = 20
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The znode versions that a decision was made from; -1 = the node was not there."""
+    """The znode versions behind a decision; -1 = the node was absent."""
 
     config: int
     node: int
@@ -69,7 +69,7 @@ def not_managed(zk: ZooKeeper, paths: Paths, topic: str) -> NotManaged:
 
 
 def _read_together(zk: ZooKeeper, paths: list[str]) -> list[Node | None]:
-    """Read configuration, state and node (in this order) as they were at one moment.
+    """Read configuration, state and node (in this order) at one moment.
 
     A decision writes node and state in one transaction. A node newer than the state was written between our reads, or
     edited by hand: then the second read finds the same.
@@ -101,9 +101,9 @@ def read_node(path: str, node: Node | None) -> TopicNode | None:
 def load_nodes(
     zk: ZooKeeper, paths: Paths, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
 ) -> dict[str, TopicNode]:
-    """The nodes of these topics; one that is missing or cannot be read is left out: `load` of that topic reports it.
+    """Return the nodes of these topics; a missing or unreadable node is left out: `load` of that topic reports it.
 
-    `problems` gets those that cannot be read.
+    `problems` gets the unreadable topics.
     """
     found: dict[str, TopicNode] = {}
     unread = problems if problems is not None else {}
@@ -120,7 +120,7 @@ def load_nodes(
 
 
 def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int]) -> dict[int, Release]:
-    """The last releases of these partitions, where there are any."""
+    """Return the last releases of these partitions, where present."""
     found = find_many(zk, {p: paths.partition(topic, p) for p in sorted(partitions)})
     decoded = {p: codec.decode_release(paths.partition(topic, p), node.data) for p, node in found.items()}
     return {partition: release for partition, release in decoded.items() if release is not None}

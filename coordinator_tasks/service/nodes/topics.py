@@ -1,7 +1,7 @@
 """The topics that a cluster manages, and the lists of their partitions.
 
-A topic is managed once its `config` node exists. `add_topic` writes it last, so the next call completes an interrupted
-one.
+A topic is managed once its `config` node exists. `add_topic` writes it last, so a further call completes an interrupted
+call.
 """
 
 import logging
@@ -68,9 +68,9 @@ def add_topic(
     force: bool = False,
     actor: Actor,
 ) -> TopicConfig:
-    """Manage a topic from now on; the same call again changes nothing. An empty `strategy` is the cluster's.
+    """Manage a topic from now on; repeating changes nothing. An empty `strategy` is the cluster's.
 
-    Raises what `would_add` raises, and `LookAgain` (somebody else adds or changes it at the same time).
+    Raises as `would_add`, and `LookAgain` (a concurrent change of the topic).
     """
     wanted, present = would_add(
         c, topic, group_id, start=start, strategy=strategy, parameters=parameters, properties=properties, force=force
@@ -101,9 +101,9 @@ def would_add(
 ) -> tuple[TopicConfig, tuple[TopicConfig, int] | None]:
     """Return the configuration that `add_topic` would write, and the present configuration with its version.
 
-    Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster has not closed it), `GroupInUse`, `Refused`
-    (unknown strategy, an internal topic without `force`, a property that is not allowed or that a registered consumer cannot read, or already managed with
-    other arguments), and the `Unavailable` kinds.
+    Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster has not closed it), `GroupInUse`,
+    `Refused` (unknown strategy, an internal topic without `force`, a property that is forbidden or unreadable for a
+    registered consumer, or already managed with other arguments), and the `Unavailable` kinds.
     """
     check_topic(topic)
     check_group(group_id)
@@ -137,7 +137,7 @@ def would_add(
 
 
 def described_topic(c: Coordinator, topic: str) -> TopicDescription:
-    """What Kafka says of a topic. Raises `TopicConflict` if it has none of this name, and `KafkaUnavailable`."""
+    """Return Kafka's description of a topic. Raises `TopicConflict` if Kafka lacks the topic, and `KafkaUnavailable`."""
     described = c.kafka.describe([topic])[topic]
     if described is None:
         raise TopicConflict(
@@ -160,7 +160,7 @@ def _check_same(c: Coordinator, present: TopicConfig, wanted: TopicConfig) -> No
 
 
 def _shown(value: object) -> str:
-    return repr(str(value) if isinstance(value, str) else value)  # of an enum, its value
+    return repr(str(value) if isinstance(value, str) else value)  # an enum's value
 
 
 def _check_group(c: Coordinator, group_id: str) -> None:
@@ -199,7 +199,7 @@ def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:
 
 
 def _is_closed(view: TopicView) -> bool:
-    """Whether the consumers of a removed topic have confirmed that they read nothing of it."""
+    """Return whether the consumers of a removed topic have confirmed that they no longer read it."""
     if view.node is None:
         return True
     settled = view.state is not None and view.state.state is State.STABLE
@@ -207,10 +207,10 @@ def _is_closed(view: TopicView) -> bool:
 
 
 def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> tuple[int, ...]:
-    """Create the missing nodes of partitions 0 to `count` - 1; returns the new ones.
+    """Create the missing nodes of partitions 0 to `count` - 1; return the new ones.
 
-    `version` is that of the topic's configuration as read, -1 = there was none. Raises `LookAgain` if the configuration
-    has changed: the topic may be another one by now.
+    `version`: the topic's configuration as read, -1 = absent. Raises `LookAgain` if the configuration has changed: the
+    name may stand for another topic by now.
     """
     c.zk.ensure(c.paths.topic(topic))
     c.zk.ensure(c.paths.configs)
@@ -245,12 +245,12 @@ def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> No
     """Delete the partitions of a former, larger topic of this name: no consumer could start them."""
     listed = (partition_of(child) for child in c.zk.children(c.paths.topic(topic)))
     for partition in sorted(p for p in listed if p is not None and p >= count):
-        with suppress(LookAgain):  # somebody else deleted it, or the configuration's write fails as well
+        with suppress(LookAgain):  # another process deleted it, or the configuration's write fails as well
             c.zk.transact([*_as_read(c, topic, version), Delete(c.paths.partition(topic, partition))])
 
 
 def _write_config(c: Coordinator, config: TopicConfig, former: tuple[TopicConfig, int] | None) -> None:
-    """`former`: what it replaces, with its version."""
+    """Write the configuration. `former`: the replaced configuration with its version."""
     path, version = c.paths.config(config.topic), former[1] if former is not None else _ABSENT
     c.zk.ensure(c.paths.configs)
     c.zk.transact([put(path, encode_config(config), version)])
@@ -273,7 +273,7 @@ def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
 def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[str, str], actor: Actor) -> TopicConfig:
     """Give a topic another strategy (empty = the cluster's) with all of its parameters, for the next plan.
 
-    Raises `NotManaged`, and `Refused` for an unknown strategy or for parameters that it does not take.
+    Raises `NotManaged`, and `Refused` for an unknown strategy or refused parameters.
     """
 
     def change(config: TopicConfig) -> TopicConfig:
@@ -288,7 +288,7 @@ def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[
 
 
 def change_config(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
-    """Change the configuration of a topic by a compare-and-set. Raises `NotManaged`, and `Refused` for one that is removed."""
+    """Change the configuration of a topic by a compare-and-set. Raises `NotManaged`, and `Refused` for a removed topic."""
     return _changed(c, topic, lambda config: change(not_removed(config)))
 
 
@@ -304,14 +304,17 @@ def _changed(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicCo
 
 
 def not_removed(config: TopicConfig) -> TopicConfig:
-    """The configuration. Raises `Refused` if its topic is removed: no plan follows what is asked of it, and nothing of it is kept."""
+    """Return the configuration.
+
+    Raises `Refused` if its topic is removed: no plan follows requests for it, and none are kept.
+    """
     if config.removed:
         raise Refused(f"topic {config.topic!r} is being removed, so nothing of it is assigned; add it again first")
     return config
 
 
 def changeable(c: Coordinator, topic: str) -> TopicConfig:
-    """The configuration of a topic that `change_config` may change. Raises what `configuration` and `not_removed` raise."""
+    """Return a topic's configuration, if `change_config` may change it. Raises as `configuration` and `not_removed`."""
     return not_removed(configuration(c, topic))
 
 
@@ -331,7 +334,7 @@ def managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
 def chosen_partitions(
     c: Coordinator, config: TopicConfig, asked: Collection[int], refusal: type[Refused] = Refused
 ) -> Sequence[int]:
-    """The partitions that a person chose, sorted; none = all that Kafka has. Raises a `refusal` for others."""
+    """Return a person's choice of partitions, sorted; empty = all in Kafka. Raises a `refusal` for unknown partitions."""
     described = c.kafka.describe([config.topic])[config.topic]
     count = described.partition_count if described is not None else 0
     wanted = sorted(set(asked)) or list(range(count))
@@ -345,9 +348,9 @@ def chosen_partitions(
 
 
 def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> tuple[TopicConfig, ...]:
-    """The managed topics, sorted by name, those being removed included.
+    """Return the managed topics, sorted by name, including topics being removed.
 
-    `problems` gets the topics whose configuration cannot be read; without it, the first one is raised.
+    `problems` gets the topics with an unreadable configuration; without it, the first error is raised.
     """
     names = filter(is_topic, children(c.zk, c.paths.configs))
     found: list[TopicConfig] = []
@@ -362,10 +365,11 @@ def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = N
 
 
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:
-    """Bring the partition nodes of these topics (none = all) up to date with Kafka.
+    """Bring the partition nodes of these topics (empty = all) up to date with Kafka.
 
-    A topic that is gone, was recreated, cannot be described, or has an unreadable configuration is reported and left as it is.
-    Raises `KafkaUnavailable` and `StoreUnavailable`, and `Refused` if this account may describe none of them.
+    A topic that is gone, was recreated, cannot be described, or has an unreadable configuration is reported and
+    unchanged. Raises `KafkaUnavailable` and `StoreUnavailable`, and `Refused` if this account may describe none of the
+    topics.
     """
     names = sorted(topics) or children(c.zk, c.paths.configs)
     problems: dict[str, CoordinatorError] = {}

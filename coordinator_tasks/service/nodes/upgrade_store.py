@@ -14,7 +14,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 def fleets_with_upgrades(c: Coordinator) -> list[str]:
-    """The fleets that have a record, of an upgrade that is under way or was the last one."""
+    """Return the fleets with a record of a present or past upgrade."""
     return list(filter(is_app, children(c.zk, c.paths.upgrades)))
 
 
@@ -37,7 +37,7 @@ def read(c: Coordinator, app: str) -> Upgrade:
 
 
 def write(c: Coordinator, upgrade: Upgrade) -> Operation:
-    """The write of a record while it has its version. Raises `BadUpgrade` if it does not fit."""
+    """Return the write of a record at its version. Raises `BadUpgrade` if too large."""
     data = encode_upgrade(upgrade)
     if len(data) > c.policy.max_write_bytes:
         raise BadUpgrade(
@@ -54,9 +54,9 @@ def save(c: Coordinator, upgrade: Upgrade, beside: Sequence[Operation] = ()) -> 
 
 
 def guarded(c: Coordinator, upgrade: Upgrade, operations: Sequence[Operation]) -> bool:
-    """Apply these writes if the record is still this one. False = something else has changed: try again.
+    """Apply these writes if the record is unchanged. False = another node has changed: try again.
 
-    Raises `LookAgain` if the record is another one.
+    Raises `LookAgain` if the record has changed.
     """
     if not operations or written(c.zk, [Check(c.paths.upgrade(upgrade.app), upgrade.version), *operations]):
         return True

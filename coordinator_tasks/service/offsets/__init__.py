@@ -1,1 +1,1 @@
-"""The committed offsets of the groups: where they are, resets, and the way back."""
+"""The committed offsets of the groups: display, resets, and their undo."""

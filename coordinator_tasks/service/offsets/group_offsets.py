@@ -1,4 +1,4 @@
-"""Where the groups are in their topics, in the columns of `kafka-consumer-groups --describe`. Writes nothing."""
+"""The groups' offsets in their topics, in the columns of `kafka-consumer-groups --describe`. Writes nothing."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from coordinator_tasks.service.nodes.topics import chosen_partitions, configurat
 class PartitionOffset:
     """One partition: `current_offset` is committed (`None` = nothing), `lag` counts offsets up to the log's end.
 
-    Where the log was truncated and ends before it, the lag is negative. The end of a partition without a leader is `None`.
-    `consumer_id` is the owner with its incarnation, `client_id` the owner, `host` that of its interface; empty = no owner.
+    If the log was truncated and ends earlier, the lag is negative. The end of a partition without a leader is `None`.
+    `consumer_id` is the owner with its incarnation, `client_id` the owner, `host` its interface's; empty = no owner.
     """
 
     group: str
@@ -34,16 +34,16 @@ class PartitionOffset:
 
 
 Wanted = Mapping[str, Collection[int]]
-"""Topic → partitions, none = all; no topic = all that are managed."""
+"""Topic → partitions, empty = all; no topic = all managed topics."""
 
 
 def described(
     c: Coordinator, wanted: Wanted, group: str = "", problems: dict[str, CoordinatorError] | None = None
 ) -> list[PartitionOffset]:
-    """The partitions of the managed topics (or those wanted), by group, topic and number; `group` = only of this one.
+    """Return the partitions of the managed or wanted topics, by group, topic and number; `group` = only of this group.
 
-    `problems` gets the topics, of all that are managed, that cannot be shown. Raises `NotManaged` (also for a group that no
-    topic has), `Refused`, `Malformed`, and the `Unavailable` kinds.
+    `problems` gets the managed topics that cannot be shown. Raises `NotManaged` (also for a group without topics),
+    `Refused`, `Malformed`, and the `Unavailable` kinds.
     """
     problems = None if wanted else problems
     configs = chosen(c, wanted, group, problems)
@@ -62,9 +62,9 @@ def described(
 def chosen(
     c: Coordinator, wanted: Wanted, group: str = "", problems: dict[str, CoordinatorError] | None = None
 ) -> list[TopicConfig]:
-    """The topics that are wanted, those being removed left out unless they are named; `group` = only of this one.
+    """Return the wanted topics, without topics being removed unless named; `group` = only of this group.
 
-    `problems`: as of `list_topics`.
+    `problems`: as for `list_topics`.
     """
     named = [configuration(c, topic) for topic in wanted]
     configs = named or [one for one in list_topics(c, problems) if not one.removed]

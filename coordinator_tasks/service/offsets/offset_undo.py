@@ -1,4 +1,4 @@
-"""Taking back a reset of offsets: its record in the history has the offsets that were committed before."""
+"""Undo of an offset reset: its record in the history has the offsets committed before."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ from coordinator_tasks.service.offsets.positions import RESET, Shift
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What takes back the resets of one rebalance: the offset of each partition before the first of them.
+    """The undo of the resets of one rebalance: the offset of each partition before the first reset.
 
-    `offsets`: none = another try of this task has done it. `left_out`: partitions that had no committed offset then, so that nothing can
-    be restored. `shifts`: what is written; none = it is taken back already.
+    `offsets`: empty = already done by another try of this task. `left_out`: partitions without a committed offset then,
+    which cannot be restored. `shifts`: the writes; empty = already undone.
     """
 
     rebalance: str
@@ -27,7 +27,7 @@ class Undo:
 
 
 def preview(c: Coordinator, topic: str, rebalance: str = "") -> Undo:
-    """What `undo` would do; raises what it raises."""
+    """Return the undo that `undo` would do, with its errors."""
     found = _undoable(c, topic, rebalance)
     newest = next(_resets(c, topic), None)
     if newest is not None and newest[1].undoes == found.rebalance:
@@ -36,12 +36,12 @@ def preview(c: Coordinator, topic: str, rebalance: str = "") -> Undo:
 
 
 def undo(c: Coordinator, topic: str, rebalance: str = "", *, why: str, actor: Actor) -> Undo:
-    """Send the partitions of a reset back to where they were: of this rebalance, or else of the newest reset.
+    """Send the partitions of a reset back to their former offsets: of this rebalance, or else of the newest reset.
 
-    An undo is a reset as well: it can be taken back if its own rebalance is named. Raises `NotManaged`, `Malformed`, what
-    `positions.reset` raises, and `BadOffsets` if there is no such reset, if its record has no offsets, or if the newest reset
-    is an undo. Nothing is done, and no shifts are returned, if the newest reset has taken back this one. A task of Airflow does
-    it once: every other try returns no shifts.
+    An undo is a reset as well: it can be undone by naming its own rebalance. Raises `NotManaged`, `Malformed`, the
+    errors of `positions.reset`, and `BadOffsets` if no such reset exists, its record has no offsets, or the newest
+    reset is an undo. Nothing is done, and no shifts are returned, if the newest reset has undone this one. A task of
+    Airflow does it once: every other try returns no shifts.
     """
     if positions.done_by(c, topic, actor):
         return Undo(rebalance, {})

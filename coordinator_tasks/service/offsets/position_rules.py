@@ -25,15 +25,15 @@ _SAYS = (
 _DURATION = re.compile(r"P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?", re.ASCII)
 _LINE = "topic,partition,offset"
 _BYTE_ORDER_MARK = "\ufeff"
-"""What spreadsheets write at the beginning of a file."""
+"""Spreadsheets write this at the beginning of a file."""
 
 
 class PositionKind(StrEnum):
-    """What a position is measured from."""
+    """References of a position."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
-    CURRENT = "current"  # the committed offset; the end of the log if there is none
+    CURRENT = "current"  # the committed offset; without it the end of the log
     OFFSET = "offset"
     SHIFT = "shift"  # from the committed offset
     TIME = "time"
@@ -80,7 +80,7 @@ def shift(text: str) -> Position:
 
 
 def duration(text: str) -> Position:
-    """A duration of ISO 8601 back from now, as Kafka's tool takes it: PnDTnHnMnS. Raises `BadOffsets`."""
+    """Read an ISO 8601 duration back from now, as in Kafka's tool: PnDTnHnMnS. Raises `BadOffsets`."""
     word = text.strip().upper()
     found = _DURATION.fullmatch(word)
     if found is None or not any(found.groups()) or word.endswith("T"):
@@ -91,7 +91,7 @@ def duration(text: str) -> Position:
 
 
 def time(text: str, *, zone: bool = True) -> Position:
-    """A time of ISO 8601; without a zone it is refused, or UTC if none is needed (`zone`), as for Kafka's tool.
+    """Read an ISO 8601 time; without a zone it is refused, or UTC if no zone is required (`zone`), as in Kafka's tool.
 
     Raises `BadOffsets`, also for a time before 1970: Kafka takes a negative time for `latest`, or refuses it.
     """
@@ -111,17 +111,17 @@ def time(text: str, *, zone: bool = True) -> Position:
 
 
 def before_1970(text: str) -> Refused:
-    """The refusal of a time that Kafka has no number for."""
+    """Return the refusal of a time before Kafka's first."""
     return BadOffsets(
         f"the time {_shown(text)} lies before 1970, where Kafka's times begin; give a later one, or earliest"
     )
 
 
 def offsets_of(text: str, groups: Mapping[str, str]) -> Offsets:
-    """Read what Kafka's tool exports: lines of topic,partition,offset, or of group,topic,partition,offset.
+    """Read an export of Kafka's tool: lines of topic,partition,offset, or of group,topic,partition,offset.
 
-    `groups`: topic → the group that it is managed for, empty = not known. Raises `BadOffsets`, which names the line; it checks
-    no offset against the log, and no partition against the topic.
+    `groups`: topic → its group, empty = unknown. Raises `BadOffsets` with the line's number; it checks no offset
+    against the log, and no partition against the topic.
     """
     if len(text) > MAX_FILE_CHARS:
         raise BadOffsets(f"the file of offsets has more than {MAX_FILE_CHARS} characters; split it by topic")
@@ -139,7 +139,7 @@ def offsets_of(text: str, groups: Mapping[str, str]) -> Offsets:
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Each line that is not empty, with its number."""
+    """Yield each line that is not empty, with its number."""
     read = csv.reader(io.StringIO(text.removeprefix(_BYTE_ORDER_MARK), newline=""))
     try:
         yield from ((read.line_num, [without_apostrophe(cell) for cell in row]) for row in read if row)
@@ -155,7 +155,7 @@ def _line(number: int, row: list[str], groups: Mapping[str, str]) -> tuple[str, 
 
 
 def _problem(row: list[str], groups: Mapping[str, str]) -> str:
-    """What is wrong with a line; empty = nothing."""
+    """Return the problem of a line; empty = none."""
     if len(row) not in (3, 4):
         return f"it has {counted(len(row), 'field')}; write {_LINE}, or group,{_LINE}"
     topic, partition, at = row[-3:]

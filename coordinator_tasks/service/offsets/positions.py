@@ -1,7 +1,7 @@
-"""What a person asks of single partitions: a pause, or another position.
+"""Requests of persons for single partitions: a pause, or another position.
 
-A pause is kept in the configuration, and the next plan hands it to the consumers. A reset is written to the topic's node
-at once, under the node's next epoch, so that it cannot be performed twice.
+A pause is kept in the configuration, and the next plan hands it to the consumers. A reset is written to the topic's
+node at once, under the node's next epoch, so that it cannot be performed twice.
 """
 
 import logging
@@ -25,18 +25,18 @@ from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
 
 MAX_AT_ONCE = 2_000
-"""Partitions of one reset: it is one transaction, with the former offset of each partition."""
+"""Maximum partitions of a reset: it is one transaction, with the former offset of each partition."""
 RESET = "reset offsets"
 Place: TypeAlias = str | Position | Mapping[int, int]
-"""Where partitions go: a position, also as text, or an offset for each."""
+"""Target of partitions: a position, also as text, or an offset for each."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One partition: `before` is the committed offset (`None` = none), `target` where it continues.
+    """One partition: `before` is the committed offset (`None` = none), `target` the next offset.
 
-    `asked`: the offset that was asked for and is not in the log, so that its nearest end is the target (`None` = it is).
+    `asked`: the requested offset outside of the log, so that its nearest end is the target (`None` = inside).
     """
 
     partition: int
@@ -46,7 +46,7 @@ class Shift:
 
     @property
     def text(self) -> str:
-        """For a person; it names the former offset, so that the reset can be undone."""
+        """Return the text for a person; it names the former offset, so that the reset can be undone."""
         was = "" if self.before is None else f"was at {self.before}: "
         return f"partition {self.partition} continues at {self.target}, {was}{self.effect}"
 
@@ -64,7 +64,7 @@ class Shift:
 
     @property
     def effect(self) -> str:
-        """What that does with the records in between."""
+        """Return the effect on the records in between."""
         return self._in_between() + (f"; {self.asked} was asked for, {self._end()}" if self.asked is not None else "")
 
     def _in_between(self) -> str:
@@ -81,7 +81,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A reset of one topic: none of its `partitions` = all, or those that `place` names."""
+    """A reset of one topic: empty `partitions` = all, or those named by `place`."""
 
     topic: str
     place: Place
@@ -90,7 +90,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The result for one topic; `shifts` are empty if another try of this task has done it."""
+    """The result for one topic; `shifts` are empty if already done by another try of this task."""
 
     topic: str
     group: str
@@ -98,9 +98,11 @@ class Reset:
 
 
 def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
-    """What `reset` would do; none = all partitions. Raises `BadOffsets` as `reset` does, `NotManaged`, the `Unavailable` kinds.
+    """Return the shifts of `reset`; empty = all partitions.
 
-    While a partition moves, `reset` raises `LookAgain`; the preview says what it does after the move.
+    Raises `BadOffsets` as `reset`, `NotManaged`, the `Unavailable` kinds.
+
+    While a partition moves, `reset` raises `LookAgain`; the preview shows the effect after the move.
     """
     shifts = shifts_to(c, topic, to, partitions)
     report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts})
@@ -110,7 +112,7 @@ def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] =
 
 
 def preview_all(c: Coordinator, wishes: Collection[Wish]) -> list[Reset]:
-    """What `reset_all` would do; raises what `preview` raises, for the first topic that cannot be reset."""
+    """Return the resets of `reset_all`; raises as `preview`, for the first topic that cannot be reset."""
     return [
         Reset(one.topic, configuration(c, one.topic).group_id, preview(c, one.topic, one.place, one.partitions))
         for one in wishes
@@ -118,7 +120,7 @@ def preview_all(c: Coordinator, wishes: Collection[Wish]) -> list[Reset]:
 
 
 def reset_all(c: Coordinator, wishes: Collection[Wish], *, why: str, actor: Actor) -> list[Reset]:
-    """Reset topic by topic, after all of them are checked. Raises what `reset` raises; the text names what is done by then."""
+    """Reset topic by topic, after checking all of them. Raises as `reset`; the text names the finished resets."""
     groups = {one.topic: one.group for one in preview_all(c, wishes)}
     done: list[Reset] = []
     for one in wishes:
@@ -134,7 +136,7 @@ def reset_all(c: Coordinator, wishes: Collection[Wish], *, why: str, actor: Acto
 
 
 def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]) -> tuple[Shift, ...]:
-    """Each partition with its committed offset and where it would go; raises what `preview` raises."""
+    """Return each partition with its committed offset and its target; raises as `preview`."""
     config = configuration(c, topic)
     place = position(to) if isinstance(to, str) else to
     wanted = chosen_partitions(c, config, partitions if isinstance(place, Position) else place.keys(), BadOffsets)
@@ -157,7 +159,7 @@ def _asked(
     before: Mapping[int, int | None],
     bounds: Mapping[int, tuple[int, int]],
 ) -> Mapping[int, int]:
-    """Partition → the offset that is asked for, which may lie outside of the log."""
+    """Return partition → the requested offset, possibly outside of the log."""
     kind, ends = place.kind, {p: bound[1] for p, bound in bounds.items()}
     if kind is PositionKind.EARLIEST:
         return {p: bound[0] for p, bound in bounds.items()}
@@ -181,7 +183,7 @@ def _asked(
 
 
 def _inside(partition: int, before: int | None, asked: int, bounds: tuple[int, int]) -> Shift:
-    """The nearest offset of the log, as Kafka's tool does it."""
+    """Return the shift to the nearest offset of the log, as in Kafka's tool."""
     target = min(max(asked, bounds[0]), bounds[1])
     return Shift(partition, before, target, asked if asked != target else None)
 
@@ -191,8 +193,8 @@ def reset(
 ) -> tuple[Shift, ...]:
     """Let the owners stop these partitions, commit, and start them again at `to`.
 
-    Raises what `preview` raises, and `LookAgain` while one of them moves. A task of Airflow resets once, however often it
-    is tried, also at the same time: every other try returns nothing.
+    Raises as `preview`, and `LookAgain` while a partition moves. A task of Airflow resets once, however often tried,
+    also concurrently: every other try returns nothing.
     """
     if done_by(c, topic, actor):
         return ()
@@ -212,7 +214,7 @@ def write_reset(
     done: Callable[[], bool],
     undoes: str = "",
 ) -> tuple[Shift, ...]:
-    """Write a reset with its record; `where` says in the history where the partitions go. Nothing if it is `done`."""
+    """Write a reset with its record; `where` is the target in the history's text. Nothing if `done`."""
     by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
     reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
     said = f"{RESET} of {counted(len(shifts), 'partition')} {where} (by {by}{f': {why}' if why else ''})"
@@ -242,16 +244,15 @@ def _refused(report: TopicReport) -> Refused:
 
 
 def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:
-    """The partitions that `set_paused` would change; raises what it raises."""
+    """Return the partitions that `set_paused` would change, with its errors."""
     config = changeable(c, topic)
     return tuple(p for p in chosen_partitions(c, config, partitions) if (p in config.paused) != paused)
 
 
 def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
-    """Pause partitions, or resume them; none = all. The partitions stay with their owner, which still commits their
-    offsets.
+    """Pause or resume partitions; empty = all. The partitions stay with their owner, which still commits their offsets.
 
-    Raises `NotManaged`, and `Refused` for partitions that are not there and for a topic that is removed.
+    Raises `NotManaged`, and `Refused` for missing partitions and for a removed topic.
     """
     wanted = chosen_partitions(c, configuration(c, topic), partitions)
 

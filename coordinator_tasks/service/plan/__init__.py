@@ -1,1 +1,1 @@
-"""The transitions, what a plan may not touch, and what a plan would do."""
+"""The transitions, a person's overrides, and previews of plans."""

@@ -1,9 +1,9 @@
-"""Plans that exceed the site's budget wait until a person has approved exactly this plan; everything else goes on.
+"""Plans beyond the site's budget wait until a person has approved exactly this plan; everything else continues.
 
 Steps of an operation that a person started do not wait (`begun`).
 
-The approval stands in the topic's configuration, with a digest of what the plan was made from and of its moves. When one of
-these changes, the digest does, and the approval is void.
+The approval is in the topic's configuration, with a digest of the plan's inputs and moves. When these change, the
+digest changes, and the approval is void.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ LEARNED_RECORDS = 500
 
 
 def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: Decision) -> Decision:
-    """Return the decision; if a person must approve, with `approval` (its digest) and a reason that says why."""
+    """Return the decision; if a person must approve, with `approval` (its digest) and a reason."""
     record = decision.record
     if not c.budget.is_set or not decision.may_wait or record is None or decision.verdict is not Verdict.WRITE:
         return decision
@@ -65,7 +65,7 @@ def _missing(config: TopicConfig, digest: str) -> str:
 
 
 def ending(world: World) -> frozenset[str]:
-    """The consumers whose process ends: a hand-off that waits would become a death."""
+    """Return the consumers whose process ends: a waiting hand-off would become a failure."""
     lives = (world.life(consumer, member.incarnation) for consumer, member in world.members.items())
     return frozenset(life.consumer for life in lives if life.leaving)
 

@@ -1,4 +1,4 @@
-"""A cluster at one moment, for what would happen if something were different. Writes nothing, not even notes."""
+"""A cluster at one moment, for previews of changes. Writes nothing, not even notes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ def site_of(c: Coordinator) -> tuple[Site, dict[str, str]]:
             left_out[name] = str(error)
     found = observe.snapshot(c, every, note=False)
     described = [replace(one, config=c.policy.strategies.effective(one.config)) for one in observe.describe(c, views)]
-    # Offsets matter only where a topic has no plan yet: what was committed may have to be adopted.
+    # Offsets matter only where a topic has no plan yet: committed offsets may have to be adopted.
     offsets = observe.committed(c, [view for view in described if view.node is None or view.state is None])
     committed: dict[str, Mapping[int, Committed] | None] = {}
     for name, one in offsets.items():

@@ -1,7 +1,7 @@
-"""What a person has begun and the coordinator continues in steps: their plans need no approval, whatever the budget says.
+"""Operations begun by a person and continued in steps: their plans need no approval, regardless of the budget.
 
-To begin an upgrade, a redeployment or a planned restart, or to let a fleet grow by itself, is the person's act. A step that
-waited would keep the way back waiting as well.
+To begin an upgrade, a redeployment, a planned restart or automatic growth is the person's act. A waiting step would
+also delay the way back.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ from coordinator_tasks.service.nodes import growth_store, upgrade_store
 
 
 def is_step(c: Coordinator, view: TopicView, world: World, moves: Sequence[Move]) -> bool:
-    """Whether one of these moves is a step of what a person has begun. The rest of the plan is done with it."""
+    """Return whether a move is a step of a person's operation. The rest of the plan is done with it."""
     found = fleets.fleets(c)
     growths = [one for one in growth_store.readable(c) if one.limits.act and _acted(one)]
     drained, started = _drained(c, world, found, growths), _started(view, world, found, growths)
@@ -66,14 +66,14 @@ def _is_old(world: World, consumer: str, incarnation: int) -> bool:
 
 
 def _under_way(c: Coordinator, app: str) -> Upgrade | None:
-    with suppress(*UNREADABLE):  # who continues the upgrade reports it
+    with suppress(*UNREADABLE):  # the process that continues the upgrade reports it
         found = upgrade_store.find(c, app)
         return None if found is None or found.over else found
     return None
 
 
 def _started(view: TopicView, world: World, found: Collection[Fleet], growths: Collection[Growth]) -> set[str]:
-    """Whom a redeployment has started again, or a growth has added, and who has not had its plan, or all of it, yet."""
+    """Return the consumers started by a redeployment or growth without a complete plan so far."""
     state = view.state
     planned = state.targets if state is not None and state.planned else {}
     joined = {c: one.incarnation for c, one in world.members.items() if planned.get(c) != one.incarnation}
@@ -98,7 +98,7 @@ def _acted(growth: Growth) -> list[Decision]:
 
 
 def _of_restart(topic: str, world: World, move: Move) -> bool:
-    """Whether a planned restart gives this partition away meanwhile, or gets it back."""
+    """Return whether a planned restart gives this partition away meanwhile, or returns it."""
     giver, taker = world.members.get(move.giver), world.members.get(move.taker)
     leaving = world.life(move.giver, giver.incarnation).restart if giver is not None else None
     back = restarts.back({move.taker: taker.incarnation}, world).get(move.taker) if taker is not None else None

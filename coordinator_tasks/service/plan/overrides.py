@@ -68,9 +68,9 @@ def told(config: TopicConfig) -> tuple[str, ...]:
 
 
 def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> TopicConfig:
-    """Freeze a topic: plans move nothing when consumers join or leave; or end that. Raises `NotManaged`.
+    """Freeze a topic: plans move nothing when consumers join or leave; or unfreeze it. Raises `NotManaged`.
 
-    Partitions that nobody runs are still assigned: a frozen topic makes progress.
+    Unowned partitions are still assigned: a frozen topic makes progress.
     """
     changed = change_config(c, topic, lambda config: replace(config, frozen=frozen))
     with about(topic=topic):
@@ -79,7 +79,7 @@ def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> Top
 
 
 def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> tuple[Pin, ...]:
-    """What `set_pins` would change. Raises `NotManaged` (topic, or a consumer that never registered) and `Refused`."""
+    """Return the changes of `set_pins`. Raises `NotManaged` (topic, or a consumer that never registered) and `Refused`."""
     config = changeable(c, topic)
     wanted = _pinned(c, config, consumer, partitions)
     path = c.paths.topic(topic)
@@ -97,7 +97,7 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
 
 
 def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> str:
-    """The roll back that `set_pins` would end, in a sentence; an empty text = none. Raises `NotManaged`."""
+    """Return the roll back that `set_pins` would end, as a sentence; empty = none. Raises `NotManaged`."""
     wanted = configuration(c, topic).rollback
     ends = wanted is not None and not consumer and not partitions
     return f"the roll back to before rebalance {wanted.rebalance} would end" if wanted is not None and ends else ""
@@ -106,10 +106,10 @@ def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[
 def set_pins(
     c: Coordinator, topic: str, consumer: str, partitions: Collection[int], *, actor: Actor
 ) -> tuple[Pin, ...]:
-    """Keep partitions with this consumer while it is there; an empty `consumer` removes their pins.
+    """Keep partitions with this consumer while present; an empty `consumer` removes their pins.
 
-    Without a consumer and partitions, all pins are removed, and a roll back ends.
-    Returns and raises what `would_pin` does. While its consumer is absent, the strategy places a pinned partition.
+    Without a consumer and partitions, all pins are removed, and a roll back ends. Returns and raises as `would_pin`.
+    While its consumer is absent, the strategy places a pinned partition.
     """
     found = would_pin(c, topic, consumer, partitions)
 
@@ -127,7 +127,7 @@ def set_pins(
 
 def _pinned(c: Coordinator, config: TopicConfig, consumer: str, partitions: Collection[int]) -> Collection[int]:
     if not consumer:
-        # Accept partitions that Kafka no longer has, so that their pins can be removed.
+        # Accept partitions missing in Kafka, so that their pins can be removed.
         unknown = sorted(set(partitions) - config.pins.keys())
         if unknown:
             raise Refused(

@@ -1,8 +1,8 @@
-"""How long moved partitions stood still: measured after a rebalance, and kept in the record that ends it.
+"""Pauses of moved partitions: measured after a rebalance, and kept in the record that ends it.
 
-A taker says only after its first batch how it has taken up a partition, so the record is completed after it is written: by
-whoever has made the topic Stable, by the plain loop and by `reconcile`. Each adds what is missing by compare-and-set, and what
-is there stays: any number of them have one effect.
+A taker reports its take-up of a partition only after its first batch, so the record is completed after its write: by
+the process that made the topic Stable, by the plain loop and by `reconcile`. Each adds missing entries by
+compare-and-set, and present entries stay: any number of them have one effect.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -41,12 +41,12 @@ Told: TypeAlias = Callable[[str, Pauses], None]
 """Callback for new pauses of a topic: once per moved partition, and once for the disturbance of unmoved partitions."""
 _CHUNK = 32
 _MOST_RECORDS = 500
-"""So many records are looked through for the epoch that a giver's last commit names."""
+"""Maximum records searched for the epoch in a giver's last commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A record as it stands in ZooKeeper."""
+    """A record as stored in ZooKeeper."""
 
     record: Record
     node: Node
@@ -61,13 +61,13 @@ class _Answers:
     ended_s: float
 
     def made(self, status: ConsumerStatus, offset: Span) -> Span:
-        """When this answer was made, in ZooKeeper's time, which is our clock's plus `offset`."""
+        """Return when this answer was made, in ZooKeeper's time, our clock's plus `offset`."""
         low, high = max(status.asked_s, self.began_s), min(status.answered_s or self.ended_s, self.ended_s)
         return Span(low + offset.low, high + offset.high)
 
 
 def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: None) -> tuple[str, ...]:
-    """Measure the last rebalance of each topic, if it has ended lately; returns the topics of which more may come.
+    """Measure the last rebalance of each topic, if recently ended; return the topics with further pauses to come.
 
     `told` gets the pauses written by this call; parallel callers never report the same pause. A problem with one topic
     or consumer affects only that topic or consumer. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
@@ -95,13 +95,14 @@ def complete_within(
     return left
 
 
-# What has ended ------------------------------------------------------------------------------------------------------
+# Ended rebalances ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A rebalance that has ended. `written`: its records, oldest first; `moves`: by moved partition its last move, and the
-    record of that.
+    """An ended rebalance.
+
+    `written`: its records, oldest first; `moves`: partition → its last move, with the move's record.
     """
 
     topic: str
@@ -121,7 +122,7 @@ class _Ended:
         return [p for p in self.moves if p not in known]
 
     def status(self, consumer: str, answers: _Answers) -> TopicStatus | None:
-        """What an owner says of the topic, if it is the incarnation that owns something, in the present generation."""
+        """Return an owner's report of the topic, if from the owning incarnation, in the present generation."""
         answer = answers.by_consumer.get(consumer)
         if answer is None or answer.incarnation != self.node.incarnations.get(consumer):
             return None
@@ -143,14 +144,14 @@ def _lately_stable(c: Coordinator, topics: Collection[str]) -> list[str]:
         try:
             state = codec.decode_state(paths[topic], node.data)
         except Malformed:
-            continue  # who works on the topic says it
+            continue  # a caller working on the topic reports it
         if state.state is State.STABLE and abs(c.clock.now() - state.since_at) <= COMPLETE_S:
             found.append(topic)
     return found
 
 
 def _ended(c: Coordinator, topic: str) -> _Ended | None:
-    """The topic's last rebalance; `None` = there is none, it has not ended, or something of it cannot be read."""
+    """Return the topic's last rebalance; `None` = absent, not ended, or partly unreadable."""
     try:
         node = store.read_node(c.paths.topic(topic), c.zk.find(c.paths.topic(topic)))
         written = _last_records(c, topic)
@@ -178,7 +179,7 @@ def _last_records(c: Coordinator, topic: str) -> tuple[_Written, ...]:
     return tuple(reversed(found))
 
 
-# What is measured ----------------------------------------------------------------------------------------------------
+# Measurements --------------------------------------------------------------------------------------------------------
 
 
 def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> bool:
@@ -193,7 +194,7 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
         found = pauses.merged(record.pauses, _measured(c, ended, answers, ready, offset))
         c.zk.transact([SetData(path, with_pauses(path, node.data, found), version)])
     except (LookAgain, NoAccess):
-        return False  # somebody else completes it, it was pruned, or it may not be written
+        return False  # another process completes it, it was pruned, or it may not be written
     fresh = tuple(one for one in found.measured if one.partition in ready)
     known = record.pauses is not None and record.pauses.unmoved is not None
     told(ended.topic, Pauses(fresh, found.missing, None if known else found.unmoved))
@@ -201,7 +202,10 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
 
 
 def _zookeeper_time(c: Coordinator, path: str, node: Node) -> tuple[Span, int]:
-    """ZooKeeper's time minus our monotonic clock, by its stamp on a write that changes nothing; and the version after it."""
+    """Return ZooKeeper's time minus our monotonic clock, by its stamp on a write without changes.
+
+    And the version after it.
+    """
     before_s = c.clock.monotonic()
     (stat,) = c.zk.transact([SetData(path, node.data, node.stat.version)])
     after_s = c.clock.monotonic()
@@ -246,21 +250,21 @@ def _measured(
     told = {who: said.stalls for who in answers.by_consumer if (said := ended.status(who, answers)) is not None}
     unmoved, not_believed = pauses.unmoved(told, min(epochs), max(epochs), ended.moves, ended.last.record.rebalance_s)
     if unmoved is not None and unmoved.before_s:
-        # A giver of an earlier release does not say what is usual: then the other partitions do.
+        # A giver of an earlier release does not report the usual stall: the other partitions then give it.
         measured = [replace(one, usual_s=unmoved.before_s) if one.usual_s is None else one for one in measured]
     kept = tuple(dict.fromkeys((*left_out, *not_believed)))[: pauses.MOST_LEFT_OUT]
     return Pauses(tuple(measured), len(ended.moves) - len(measured), unmoved, kept)
 
 
 def _written_at(c: Coordinator, ended: _Ended, running: Iterable[RunningPartition]) -> dict[int, float]:
-    """Epoch → ZooKeeper's time of its first record, of the epochs that the last commits of givers without a release name."""
+    """Return epoch → ZooKeeper's time of its first record, for epochs in last commits of givers without a release."""
     said = [one.taken for one in running if one.taken is not None and one.taken.released_s is None]
     wanted = {one.last_pass.epoch for one in said if one.last_pass is not None}
     found: dict[int, float] = {}
     if not wanted:
         return found
     records = newest_first(c.zk, c.paths.history(ended.topic), history.names(c, ended.topic), _CHUNK)
-    with suppress(Malformed):  # who looks at the history says it
+    with suppress(Malformed):  # a reader of the history reports it
         for name, path, node in islice(records, _MOST_RECORDS):
             record = decode_record(path, node.data, int(name))
             if record.generation != ended.node.generation or record.epoch < min(wanted):
@@ -270,7 +274,7 @@ def _written_at(c: Coordinator, ended: _Ended, running: Iterable[RunningPartitio
 
 
 def _release_of(path: str, node: Node | None, planned: Record) -> tuple[Release | None, float | None]:
-    """The release of a hand-off of this plan, and ZooKeeper's time of its write."""
+    """Return the release of a hand-off of this plan, and ZooKeeper's time of its write."""
     try:
         release = codec.decode_release(path, node.data) if node is not None else None
     except Malformed:

@@ -45,7 +45,7 @@ def lines(c: Coordinator, topic: str) -> tuple[str, ...]:
 
 
 def check_entitled(c: Coordinator, names: Collection[str]) -> None:
-    """Raises `NotEntitled` unless one of these names of a person may approve."""
+    """Raise `NotEntitled` unless any of these names of a person may approve."""
     if c.budget.approvers and not set(names) & set(c.budget.approvers):
         who = next((name for name in names if name), "nobody")
         raise NotEntitled(
@@ -55,10 +55,10 @@ def check_entitled(c: Coordinator, names: Collection[str]) -> None:
 
 
 def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collection[str], why: str) -> Approval:
-    """Approve or reject exactly this plan; the next run acts on it. The same answer again changes nothing.
+    """Approve or reject exactly this plan; the next run acts on it. Repeating changes nothing.
 
-    `by`: the names of the person: the first one is kept. Raises `NotEntitled`; `ApprovalVoid` if another plan waits now, or
-    none; `NotManaged`.
+    `by`: the names of the person; the first is kept. Raises `NotEntitled`; `ApprovalVoid` if this plan no longer waits;
+    `NotManaged`.
     """
     check_entitled(c, by)
     given = Approval(digest, granted, check_words(next(iter(by)), "name"), check_words(why, "reason"), c.clock.now())

@@ -1,4 +1,4 @@
-"""What would happen if something were different: moves, a reason for each, the backlog behind it, and its pause.
+"""Effects of a change: moves, a reason for each, the backlog, and the pause.
 
 The planner itself answers, with consumers that confirm everything at once. Writes nothing.
 """
@@ -25,12 +25,12 @@ from coordinator_tasks.service.plan.approvals import ending
 from coordinator_tasks.service.plan.cluster_view import site_of
 
 LEARNED_RECORDS = 500
-SHOWN_MOVES = 200  # of one topic in a text; a program gets all
+SHOWN_MOVES = 200  # of a topic in a text; a program gets all
 
 
 @dataclass(frozen=True, slots=True)
 class PricedMove:
-    """One move and its price; `backlog`: records behind the partition, `pause`: `None` = unknown."""
+    """A move and its price; `backlog`: records behind the partition, `pause`: `None` = unknown."""
 
     partition: int
     giver: str
@@ -48,7 +48,7 @@ class PricedMove:
 
     @property
     def pause_text(self) -> str:
-        """How long it stands still, for a person."""
+        """Return the pause as text."""
         if self.kind is MoveKind.STOP:
             return "nobody reads on"
         if self.pause is None:
@@ -60,8 +60,9 @@ class PricedMove:
 class Preview:
     """One topic. `counts`: consumer → its partitions then; `waits`: why it does not become Stable (empty = it does).
 
-    `frozen`: what has an owner stays. `over`: in which ways it exceeds the budget. `learned_from`: how many earlier moves have a known
-    pause. `problem`: why the topic is left out. `kept`: who leaves and keeps what it has, and why (empty = nobody does).
+    `frozen`: owned partitions stay. `over`: breaches of the budget. `learned_from`: number of earlier moves with a
+    known pause. `problem`: why the topic is left out. `kept`: leaving consumers that keep partitions, and why (empty =
+    none).
     """
 
     topic: str
@@ -78,7 +79,7 @@ class Preview:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """For a person: one line for each move, then why."""
+        """Return the text: a line for each move, then the reasons."""
         if self.problem:
             return (f"{self.topic}: left out: {self.problem}",)
         then = shown(f"{consumer} {count}" for consumer, count in (self.counts or {}).items()) or "nobody has any"
@@ -100,7 +101,7 @@ class Preview:
 
     @property
     def _moved(self) -> str:
-        """How many partitions would move, and how many would begin with an owner that nobody had."""
+        """Return the number of moving partitions, and of partitions that get a first owner."""
         begun = sum(1 for one in self.moves if not one.giver)
         moved = len(self.moves) - begun
         parts = [f"{counted(moved, 'partition')} would move"] if moved or not begun else []
@@ -124,7 +125,7 @@ class Preview:
 
     @property
     def pauses(self) -> tuple[str, ...]:
-        """The predicted pause of each kind of move: it is the same for all of them."""
+        """Return the predicted pause of each kind of move, equal for all moves of the kind."""
         found = {one.kind: one.pause_text for one in self.moves}
         numbers = Counter(one.kind for one in self.moves)
         return tuple(f"{counted(numbers[kind], 'move')} by {HOW[kind][0]}: {text}" for kind, text in found.items())
@@ -163,13 +164,16 @@ def priced(outcome: Outcome, site: Site, past: Collection[PastMove]) -> Preview:
 def previewed(
     site: Site, change: Change, policy: Policy, past: Mapping[str, Collection[PastMove]], topics: Collection[str] = ()
 ) -> tuple[Site, tuple[Preview, ...]]:
-    """The site after the change, and the price of it for these topics (none = all). Raises `Refused`."""
+    """Return the site after the change, and its price for these topics (empty = all). Raises `Refused`."""
     after, wanted = _replayed(site, change, policy, topics)
     return after, tuple(_with_kept(after, priced(one, site, past.get(one.topic, ()))) for one in wanted)
 
 
 def _with_kept(after: Site, found: Preview) -> Preview:
-    """The preview with who leaves and keeps partitions in the end; while the topic waits, they may still go."""
+    """Return the preview with leaving consumers that keep partitions in the end.
+
+    While the topic waits, they may still leave.
+    """
     if found.waits:
         return found
     view, world = after.topics[found.topic], what_if.world_of(after, found.topic)
@@ -183,7 +187,7 @@ def _replayed(site: Site, change: Change, policy: Policy, topics: Collection[str
 
 
 def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
-    """The moves of a topic with a known pause, the newest first; none if its history cannot be read."""
+    """Return the moves of a topic with a known pause, the newest first; empty if its history is unreadable."""
     try:
         return learned(history.records(c, topic, LEARNED_RECORDS))
     except UNREADABLE:
@@ -191,9 +195,9 @@ def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
 
 
 def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tuple[Preview, ...]:
-    """What this change would move of these topics (none = all), from the state as it is now.
+    """Return the moves of these topics (empty = all) by this change, from the present state.
 
-    Raises `NotManaged`; `Refused` for a change that is not possible; the `Unavailable` kinds.
+    Raises `NotManaged`; `Refused` for an impossible change; the `Unavailable` kinds.
     """
     site, left_out = site_of(c)
     for topic in topics:
@@ -204,13 +208,13 @@ def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tup
     if topics and not chosen:
         return problems
     after, wanted = _replayed(site, change, c.policy, chosen)
-    # The history of a topic of which nothing moves is not read: there may be hundreds of topics.
+    # The history of a topic without moves is not read: a cluster may have hundreds of topics.
     found = [priced(one, site, earlier_moves(c, one.topic) if one.moves else ()) for one in wanted]
     return (*(with_budget(c, site, _with_kept(after, one)) for one in found), *problems)
 
 
 def with_budget(c: Coordinator, site: Site, found: Preview) -> Preview:
-    """The preview, with what of it has to wait for a person's approval. Raises the `Unavailable` kinds."""
+    """Return the preview with its need of a person's approval. Raises the `Unavailable` kinds."""
     moves = [Move(one.partition, one.giver, one.taker, one.kind) for one in found.moves]
     moves = counted_moves(moves, ending(site.world))
     partitions = sum((found.counts or {}).values()) + len(found.unowned)

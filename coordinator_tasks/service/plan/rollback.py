@@ -1,6 +1,6 @@
-"""Roll back: a topic's assignment as it was before an earlier rebalance, as far as its consumers are still there.
+"""Roll back: a topic's assignment before an earlier rebalance, as far as its consumers still exist.
 
-The wish is one write to the topic's configuration, and the next plan follows it. It holds until the next change of
+The wish is a write to the topic's configuration, followed by the next plan. It holds until the next change of
 membership, or for a time; the plan that ends it removes it from the configuration.
 """
 
@@ -25,7 +25,7 @@ from coordinator_tasks.service.plan.preview import Preview, earlier_moves, price
 
 MAX_NAME_CHARS = 100  # of a rebalance; ours have some thirty
 MAX_FOR_S = 366 * 86_400.0
-_SEARCHED = 1_000  # records of each other topic, when a rebalance is not among those of the topic
+_SEARCHED = 1_000  # records of each other topic, when a rebalance is not among the topic's
 log = logging.getLogger(__name__)
 
 
@@ -54,7 +54,7 @@ class Way:
 
     @property
     def kept(self) -> bool:
-        """Whether it is in force, or would be: one by which nothing moves is kept for a time alone."""
+        """Return whether it is or would be in force: a roll back without moves is kept only for a time."""
         return self.standing or bool(self.preview.moves or self.wanted.for_s)
 
     @property
@@ -79,7 +79,10 @@ class Way:
 
 
 def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, by: str = "", why: str = "") -> Way:
-    """What `roll_back` would do. Raises `NotManaged`, `Refused` as it does, `Malformed`, the `Unavailable` kinds."""
+    """Return the roll back of `roll_back`.
+
+    Raises `NotManaged`, `Refused` likewise, `Malformed`, the `Unavailable` kinds.
+    """
     if len(rebalance) > MAX_NAME_CHARS:
         raise NotManaged(f"{rebalance[:20]!r}... is no rebalance; `history {topic}` lists those there are")
     if not 0 <= for_s <= MAX_FOR_S:
@@ -159,10 +162,10 @@ def _priced(c: Coordinator, site: Site, topic: str, wanted: Rollback) -> Preview
 
 
 def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, why: str, actor: Actor) -> Way:
-    """Ask for the assignment before that rebalance; the next plan moves what differs. The same again changes nothing.
+    """Request the assignment before that rebalance; the next plan moves the difference. Repeating changes nothing.
 
-    Raises `NotManaged`; `Refused` for an unknown or pruned rebalance, one of another topic, a frozen or removed topic, or
-    if no consumer of then is there; `Malformed` (an unreadable record); the `Unavailable` kinds.
+    Raises `NotManaged`; `Refused` for an unknown or pruned rebalance, another topic's, a frozen or removed topic, or if
+    none of its consumers exist; `Malformed` (an unreadable record); the `Unavailable` kinds.
     """
     by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
     way = preview(c, topic, rebalance, for_s=for_s, by=by, why=why)

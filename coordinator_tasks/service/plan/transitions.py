@@ -31,9 +31,9 @@ from coordinator_tasks.service.nodes.store import Stored
 from coordinator_tasks.service.nodes.topics import not_removed
 from coordinator_tasks.service.plan import approvals
 
-MAX_WRITES = 8  # of one topic in one call: a loss, a plan and what follows; the rest is for the next call
+MAX_WRITES = 8  # of a topic in a call: a loss, a plan and its followers; the rest is for the next call
 MAX_RACES = 20  # lost races of one topic in one call
-MAX_LOOKS = 3  # further ones at a topic that changes during a look
+MAX_LOOKS = 3  # further looks at a topic that changes during a look
 _PREVIEW = Actor("preview")
 _FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
 
@@ -52,9 +52,9 @@ class Outcome(StrEnum):
 class TopicReport:
     """One topic's part of a call, for the log, XCom and the command line.
 
-    `explanation` is that of the call's last plan, if there was one; `left_out` names consumers and offsets that do not
-    count, each with its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: what owners cannot
-    process, `unread`: partition → why nobody reads it; only a preview asks.
+    `explanation`: of the call's last plan, if any; `left_out` names consumers and offsets that do not count, each with
+    its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: records that owners
+    cannot process, `unread`: partition → why it has no reader; only for a preview.
     """
 
     topic: str
@@ -80,7 +80,7 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a run would do now: write (`WRITTEN`) or wait (`WAITING`); `in_s`: seconds until a time-out ends (0 = none)."""
+    """The work of a run now: write (`WRITTEN`) or wait (`WAITING`); `in_s`: seconds until a time-out ends (0 = none)."""
 
     outcome: Outcome
     in_s: float = 0.0
@@ -97,10 +97,10 @@ class Waiting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WaitReport:
-    """One check of what is waited for. `topics`: topic → a sentence; `blockers`: topic → consumers that hold it up.
+    """One check of a wait. `topics`: topic → a sentence; `blockers`: topic → consumers that hold it up.
 
-    `confirmed` topics can continue now, `pending` ones cannot. `BLOCKED`: all pending ones wait for `stuck_after_s` or
-    longer. `fields`: topic → what log lines say of it.
+    `confirmed` topics can continue now, `pending` topics cannot. `BLOCKED`: all pending topics wait for `stuck_after_s`
+    or longer. `fields`: topic → fields of its log lines.
     """
 
     waiting: Waiting
@@ -137,7 +137,7 @@ def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicRepo
 
 
 def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
-    """What `plan` would write now, or once it is approved. Writes nothing, not even notes, and does not wait."""
+    """Return the reports of `plan` now, or after its approval. Writes nothing, not even notes, and does not wait."""
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
         report, world = _report(stored, _judged(c, stored, snapshot, ALL_STEPS)), snapshot.world
@@ -202,7 +202,7 @@ def seek(
 
 
 def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> TopicReport:
-    """What `seek` would do now. Writes nothing, not even notes."""
+    """Return the report of `seek` now. Writes nothing, not even notes."""
     plan = Explanation("", "", "")
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
@@ -220,9 +220,9 @@ def _seek(
 
 
 def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
-    """The topics among `names` (none = all) that need a run: something can be written now, or is waited for.
+    """Return the topics among `names` (empty = all) that need a run: a write is due, or an event is awaited.
 
-    An absent owner is waited for as well: no event says when its end is known or its time-out is over.
+    An absent owner is awaited as well: no event tells its end or its time-out.
     """
     found: dict[str, Need] = {}
 
@@ -244,7 +244,7 @@ def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
 
 
 def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
-    """The topics in which something can be written now, judged without the offsets committed in Kafka."""
+    """Return the topics with a due write, judged without the offsets committed in Kafka."""
 
     def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
         _nudge(c, stored, snapshot)
@@ -278,7 +278,7 @@ class _Run:
 
     def run(self) -> list[TopicReport]:
         while self.pending:
-            # Only a topic that is decided in this round can ask for another one.
+            # Only a topic decided in this round can ask for another round.
             self.pending = dict.fromkeys(self.pending)
             if self.c.clock.monotonic() >= self.deadline:
                 self.c = replace(self.c, policy=replace(self.c.policy, settle_s=0.0, settle_max_s=0.0))
@@ -339,10 +339,10 @@ def _each(
     looks: int = MAX_LOOKS,
     alone: bool = False,
 ) -> list[TopicReport]:
-    """Load every topic, observe the world once, act on each topic; a problem with one topic is only in its own report.
+    """Load every topic, observe the world once, act on each topic; a problem with a topic is only in its own report.
 
-    A topic that a plan has changed meanwhile is looked at again, so many times; 0 = what is written is guarded anyhow.
-    `alone` = no plan is written or shown, so the topics beside `names` need not be read.
+    A topic changed meanwhile by a plan is looked at again, up to `looks` times; 0 = writes are guarded anyhow. `alone`
+    = no plan is written or shown, so the topics beside `names` need not be read.
     """
     again: list[str] = []
     c.zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
@@ -388,7 +388,7 @@ def _overtaken(c: Coordinator, stored: Stored, snapshot: Snapshot) -> bool:
 
 
 def _loaded(c: Coordinator, names: Collection[str]) -> tuple[list[Stored], dict[str, Malformed | Refused | LookAgain]]:
-    """These topics as they are stored, by name; and topic → why it cannot be read."""
+    """Return these topics as stored, by name; and topic → why it is unreadable."""
     loaded: list[Stored] = []
     problems: dict[str, Malformed | Refused | LookAgain] = {}
     for name in sorted(names):
@@ -406,7 +406,7 @@ def _together(
     problems: Collection[str],
     always: frozenset[str] = frozenset(),
 ) -> Snapshot:
-    """The snapshot with the plan of all topics as one, which is computed when a topic needs it."""
+    """Return the snapshot with the joint plan of all topics, computed when a topic needs it."""
     effective = [_effective(c, view) for view in views]
     elsewhere = snapshot.of_unread(problems)
     found = TogetherPlan(effective, snapshot.world_of, c.policy, snapshot.world.members, elsewhere, always)

@@ -26,7 +26,7 @@ QUIET_S = 1.0  # pause while nothing is due: finds changes that no watch reports
 AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after the coordinator has asked
 CHORES_S = 10.0  # new partitions and readmissions
 PRUNE_S = 60.0  # old records
-MEASURE_S = 30.0  # after Stable; later it is one of the chores
+MEASURE_S = 30.0  # after Stable; later a chore
 log = logging.getLogger(__name__)
 
 
@@ -111,7 +111,7 @@ class _Measures:
 
 
 def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
-    """Log what is left out, and why which topics are held, unless `said` has it; returns all that holds now."""
+    """Log left-out parts and reasons for held topics, unless already `said`; return all present lines."""
     held: dict[str, list[TopicReport]] = {}
     left_out: dict[str, list[TopicReport]] = {}
     for report in reports:

@@ -14,11 +14,11 @@ from coordinator_tasks.service.plan import pauses
 def upkeep(
     c: Coordinator, managed: Sequence[str], *, prune: bool = True, told: pauses.Told = lambda *_: None
 ) -> Iterator[str]:
-    """Refresh the partition lists, complete readmissions, continue redeployments and upgrades, measure pauses, prune the histories.
+    """Do the regular upkeep: partition lists, readmissions, redeployments, upgrades, pauses, histories.
 
-    A line for each result or problem. `told` gets the pauses that are measured.
+    Yields a line for each result or problem. `told` gets the measured pauses.
 
-    An unreadable node stops none of the others. `prune` False = leave the histories, whose lists are long, for another
+    An unreadable node does not stop the others. `prune` False = leave the histories, whose lists are long, for another
     call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     yield from _refresh(c, managed)
@@ -56,7 +56,7 @@ def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
 
 
 def readmit(c: Coordinator) -> Iterator[str]:
-    """Complete the readmissions that are possible; a line for each, and for each problem."""
+    """Complete the possible readmissions; yield a line for each, and for each problem."""
     problems: list[str] = []
     try:
         for consumer in directives.complete_readmissions(c, problems):

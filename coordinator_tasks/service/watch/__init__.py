@@ -1,1 +1,1 @@
-"""What a cluster does now, for persons and for metrics. Writes nothing but the moments of lag."""
+"""The present state of a cluster, for persons and for metrics. Writes only the moments of lag."""

@@ -1,4 +1,4 @@
-"""The ownership audit of a running cluster: two looks at what `core.machine.audit` compares. Writes nothing."""
+"""The ownership audit of a running cluster: two looks for `core.machine.audit`. Writes nothing."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ BETWEEN_S = 2.5
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result. `problems`: what could not be looked at; `between_s` between the looks, 0 = one look was enough."""
+    """The result. `problems`: unreadable parts; `between_s` between the looks, 0 = a single look was enough."""
 
     findings: tuple[Finding, ...] = ()
     committers: tuple[Committer, ...] = ()
@@ -59,7 +59,7 @@ class Look:
 
 
 def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BETWEEN_S, always: bool = True) -> Audit:
-    """Audit these topics (none = all). A second look comes after `between_s`, with `always` False only if it is needed.
+    """Audit these topics (empty = all). A second look comes after `between_s`, with `always` False only if needed.
 
     An unreadable topic, group or consumer does not stop the audit of the others. Raises `StoreUnavailable` and
     `DiscoveryUnavailable`.
@@ -95,7 +95,7 @@ def look(c: Coordinator, names: Collection[str] = ()) -> Look:
         except (Malformed, Refused, LookAgain) as error:
             found.problems.append(f"{name} is not audited: {error.told}")
             continue
-        if not view.config.removed:  # nobody is to own anything of the others
+        if not view.config.removed:  # removed topics should have no owners
             views.append(view)
     snapshot = observe.snapshot(c, transitions.topics(c), note=False)
     try:
@@ -135,7 +135,7 @@ def _offsets(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[s
 
 
 def _subscribers(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, tuple[str, ...]]:
-    """Group → its members in Kafka; Kafka refuses every commit of ours while there is one."""
+    """Return group → its members in Kafka; with any member, Kafka refuses all our commits."""
     found: dict[str, tuple[str, ...]] = {}
     waited_s, groups = 0.0, sorted({view.config.group_id for view in views})
     for number, group in enumerate(groups):

@@ -23,7 +23,10 @@ NO_PAGES = ConsumerPages()
 
 
 def pages_of(c: Coordinator, consumer: str, member: Member | None, claim: IdClaim | None) -> ConsumerPages:
-    """The pages of its present life; of one that is not registered, the log of its last life, where the site's address needs no more."""
+    """Return the pages of its present life.
+
+    If unregistered, the log of its last life, where the site's address suffices.
+    """
     ui, application = (member.spark_ui, member.application_id) if member is not None else ("", "")
     problems = []
     if ui and not links.is_page(ui):

@@ -59,7 +59,7 @@ def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
 
 
 def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] | None = None) -> list[LagMoment]:
-    """The moments of this minute and the last `most`, oldest first; `problems`: path → why one cannot be read."""
+    """Return the moments of this minute and the last `most`, oldest first; `problems`: path → why it is unreadable."""
     paths = [c.paths.lag(slot_of(now - EVERY_S * back)) for back in range(min(most + 1, KEPT))]
     found, denied = [], dict[str, CoordinatorError]()
     for path, node in find_many(c.zk, dict(zip(paths, paths, strict=True)), denied).items():
@@ -75,13 +75,13 @@ def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] 
 
 
 def newest(c: Coordinator) -> LagMoment | None:
-    """The last moment, if it is fresh."""
+    """Return the last moment, if fresh."""
     now = c.clock.now()
     return next((one for one in reversed(read(c, now, 3)) if one.at > now - FRESH_S), None)
 
 
 def _told(c: Coordinator, standing: Collection[Seen]) -> set[tuple[str, int]]:
-    """The given partitions that their owner reports as running; only owners are asked."""
+    """Return the given partitions that their owner reports as running; only owners are asked."""
     unclear: dict[str, str] = {}
     owners = sorted({one.owner for one in standing if one.owner})
     if not owners:

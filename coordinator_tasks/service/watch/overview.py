@@ -110,14 +110,16 @@ class RunningTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOverview:
-    """One consumer. `presence` is one of `Presence`, `draining`, `starting` (it has drawn its incarnation, but has not
-    registered), or `not started` (it is wanted, but never launched).
+    """One consumer.
 
-    `problem`: what an absent owner is waited for, or else why the consumer did not answer, or why it is not launched;
-    `ended`: why its last life ended, if it is gone or its lives end again and again, with their `exits`; `reports`: why its
-    replacement waits, what is wrong with its registration, and its own reports that concern no topic; `release`: of this
-    product, `code`: the fleet's version of the code; empty = not registered, or an older release. `pages`: its Spark UI and
-    its driver's log; `left`: it is gone, and its last life left cleanly; `drained`: it is asked to give everything away.
+    `presence` is one of `Presence`, `draining`, `starting` (incarnation drawn, not registered), or `not started`
+    (wanted, but never launched).
+
+    `problem`: the event awaited for an absent owner, or else why the consumer did not answer or is not launched;
+    `ended`: why its last life ended, if gone or flapping, with its `exits`; `reports`: why its replacement waits, its
+    registration's problem, and its own reports outside of topics; `release`: of this product, `code`: the fleet's
+    version of the code; empty = not registered, or an older release. `pages`: its Spark UI and its driver's log;
+    `left`: gone after a clean leave; `drained`: asked to give everything away.
     """
 
     consumer: str
@@ -139,9 +141,9 @@ class ConsumerOverview:
 
 
 def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | None = None) -> list[TopicOverview]:
-    """The managed topics (or those named), sorted. Raises the `Unavailable` kinds.
+    """Return the managed or named topics, sorted. Raises the `Unavailable` kinds.
 
-    `problems` gets that Kafka does not answer: then the topics are shown by what ZooKeeper and the consumers say.
+    `problems` gets Kafka's silence: the topics then show the facts of ZooKeeper and the consumers.
     """
     chosen = sorted(set(names or transitions.topics(c)))
     if problems is not None and chosen:
@@ -151,7 +153,7 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
             problems.append(error.told)
             c = silenced(c, error)
         except Refused:
-            pass  # an account without the right sees what ZooKeeper says, as a plan does
+            pass  # an account without the right sees ZooKeeper's facts, as a plan does
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
     ended = _ended(c)
@@ -160,7 +162,10 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A consumer that is missing, or gets nothing, because its processes ended with an error; `topics`: what it reads, empty = any."""
+    """A consumer that is missing, or gets nothing, because its processes ended with an error; `topics`.
+
+    Its topics, empty = any.
+    """
 
     consumer: str
     exits: Exits
@@ -168,7 +173,7 @@ class _Ended:
 
 
 def _ended(c: Coordinator) -> list[_Ended]:
-    """Consumers whose processes have ended with an error; none if ZooKeeper's nodes cannot be read."""
+    """Return the consumers whose processes ended with an error; empty if ZooKeeper's nodes are unreadable."""
     found = list[_Ended]()
     with suppress(CoordinatorError):
         members = c.discovery.members()
@@ -235,7 +240,7 @@ def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None)
 
 
 def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> Iterator[tuple[str, TopicView]]:
-    """The topics that can be read; `problems` gets the others."""
+    """Yield the readable topics; `problems` gets the others."""
     for topic in transitions.topics(c):
         try:
             view = store.load(c.zk, c.paths, topic).view
@@ -249,7 +254,7 @@ def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) 
 def held(
     c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """Topic → the partitions that this consumer has. Unreadable topics are left out; `problems` gets them."""
+    """Return topic → the consumer's partitions. Unreadable topics are left out; `problems` gets them."""
     nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c), problems)
     return {topic: granted for topic, node in nodes.items() if (granted := _granted(consumer, node))}
 
@@ -283,10 +288,10 @@ def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a cluster: its topics' nodes, everybody in it with their answers, and the fleets' consumers.
+    """One look at a cluster: its topics' nodes, all consumers with their answers, and the fleets' consumers.
 
-    `held`: consumer → the largest incarnation that is granted anything; `wanted`: consumer of a fleet → why it is not launched;
-    `kept`: consumer → why the redeployment or upgrade that replaces it waits, or its fleet shares topics.
+    `held`: consumer → its largest granted incarnation; `wanted`: consumer of a fleet → why it is not launched; `kept`:
+    consumer → why its replacing redeployment or upgrade waits, or its fleet shares topics.
     """
 
     nodes: Mapping[str, TopicNode]
@@ -319,7 +324,7 @@ def look(c: Coordinator) -> Look:
 
 
 def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Consumer → what its waiting redeployment or upgrade waits for. Unreadable records are left out.
+    """Yield consumer → the wait of its redeployment or upgrade. Unreadable records are left out.
 
     A problem with a fleet's topics is reported at the fleet's first consumer.
     """
@@ -342,9 +347,9 @@ def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
 
 
 def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview]:
-    """The consumers that are registered, hold something, are wanted in a fleet, or have a directive; sorted by id.
+    """Return the consumers that are registered, hold partitions, are in a fleet, or have a directive; sorted by id.
 
-    `seen`: a look that was taken already. Raises the `Unavailable` kinds.
+    `seen`: an existing look. Raises the `Unavailable` kinds.
     """
     seen = look(c) if seen is None else seen
     found = (_consumer(c, who, seen.world, seen.nodes, seen.held.get(who, 0)) for who in seen.everybody)
@@ -395,7 +400,7 @@ def _consumer(
 
 
 def _left(claim: IdClaim) -> bool:
-    """Whether the last life left cleanly, and not because it had to."""
+    """Return whether the last life left cleanly, without a forced leave."""
     return claim.ended.get(claim.incarnation) is Ending.LEFT and not claim.reasons.get(claim.incarnation)
 
 

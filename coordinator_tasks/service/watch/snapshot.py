@@ -44,9 +44,9 @@ MAX_BYTES = 64 * 1024 * 1024
 PACK_OVER = 500_000
 """Bytes of a topic's node: a longer one is in the packed form, because a node is read with ZooKeeper's limit."""
 MAX_RECORDS = 500
-"""The newest records of each topic; they tell how long moves took."""
+"""The newest records of each topic, for the pauses of moves."""
 HISTORY_BYTES = MAX_BYTES // 2
-"""Of all histories together; each topic has the same share."""
+"""Bytes of all histories together; each topic has the same share."""
 _NOWHERE = "http://localhost:1"
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Snapshot:
 
 
 def take(c: Coordinator) -> Snapshot:
-    """The cluster as it is now. Writes nothing. Raises the `Unavailable` kinds."""
+    """Return the cluster's present state. Writes nothing. Raises the `Unavailable` kinds."""
     site, left_out = site_of(c)
     records: dict[str, tuple[Record, ...]] = {}
     for topic in site.topics:
@@ -182,7 +182,7 @@ def _answer_body(answer: Answer) -> dict[str, Any]:
 
 
 def decode(path: str, raw: bytes) -> Snapshot:
-    """Read a file that `encode` has written. Raises `Refused`, which names the file, what is wrong and what to do."""
+    """Read a file written by `encode`. Raises `Refused` with the file, the problem and the remedy."""
     try:
         return _decoded(path, raw)
     except UnknownVersion as error:
@@ -234,7 +234,7 @@ def _raw(one: Fields) -> bytes:
 
 
 def _part(one: Fields, name: str, read: Callable[[str, bytes], T]) -> T | None:
-    """A node of a topic; `None` = there was none."""
+    """Return a node of a topic; `None` = absent."""
     if one.data.get(name) is None:
         return None
     return read(f"{one.path} {one.where}{name}", _raw(one.nested(name)))

@@ -31,7 +31,7 @@ from coordinator_tasks.service.watch.overview import ConsumerOverview
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures, figures
 
 MAX_RECORDS = 500
-"""Records of one topic in one look; older ones are skipped."""
+"""Maximum records of a topic in a look; older records are skipped."""
 AUDIT_EVERY_S = 30.0
 """Audits are less frequent than looks: an audit asks every consumer and group, and may need a second look."""
 
@@ -60,7 +60,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """By the group's commit in Kafka. `lag_s`, `status`: `None` = unknown; `told`: its owner answers, and tells its lag itself."""
+    """By the group's commit in Kafka. `lag_s`, `status`: `None` = unknown; `told`: its owner answers with the lag."""
 
     group: str
     topic: str
@@ -76,12 +76,12 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One look. `oldest_unowned_s`: topic → how long its oldest partition without an owner has been seen so.
+    """One look. `oldest_unowned_s`: topic → seconds for which its oldest unowned partition has been seen.
 
-    `wanted`: how many consumers the fleets want; `desired`: fleet → the last decision of its growth, in shadow mode too;
-    `groups`: Burrow's status of each, `None` = nobody has judged it lately; `unknown`: groups of which Kafka does not tell the
-    offsets, with the reason; `audited`: the last ownership audit, and when it was; `broken`: consumers whose interface gave a
-    wrong answer, such as a certificate that is refused.
+    `wanted`: number of consumers in fleets; `desired`: fleet → the last decision of its growth, in shadow mode too;
+    `groups`: Burrow's status of each, `None` = not judged lately; `unknown`: groups with unknown offsets, with the
+    reason; `audited`: the last ownership audit, and its time; `broken`: consumers with a wrong answer, such as a
+    refused certificate.
     """
 
     cluster: str
@@ -149,7 +149,7 @@ class Surveyor:
         )
 
     def _audit(self) -> tuple[float, Audit]:
-        """The last audit and when it was; a new one if it is due."""
+        """Return the last audit and its time; a new audit if due."""
         clock = self._c.clock
         if clock.monotonic() >= self._audit_at_s:
             found = audit.audit(self._c, always=False)
@@ -157,7 +157,7 @@ class Surveyor:
             self._audit_at_s = clock.monotonic() + AUDIT_EVERY_S
         return self._audited
 
-    # What has happened -----------------------------------------------------------------------------------------------
+    # Events ----------------------------------------------------------------------------------------------------------
 
     def _count(self, topics: Collection[TopicFigures]) -> None:
         names = {one.topic for one in topics}
@@ -172,7 +172,7 @@ class Surveyor:
         self._looked_at, self._unowned = now, {}
         for one in topics:
             before = unowned.get(one.topic, {})
-            # Half of the pause, on average, for what has lost or found an owner since.
+            # Half of the pause, on average, for partitions that have lost or found an owner since.
             self._events[one.topic].happened.unowned_s += passed_s * (len(before) + len(one.unowned)) / 2
             self._unowned[one.topic] = {partition: before.get(partition, now) for partition in one.unowned}
 
@@ -212,12 +212,12 @@ class _Events:
         self._topic = topic
         self._changes: int | None = None  # how often a record was added or pruned
         self._last: int | None = None
-        self._unasked = ""  # the rebalance that was counted last
+        self._unasked = ""  # the rebalance counted last
         self._open: dict[int, _Open] = {}
 
     def look(self) -> None:
         """Count the new records; skip unreadable records and histories."""
-        with suppress(NoAccess):  # who looks at the history says it
+        with suppress(NoAccess):  # a reader of the history reports it
             self._look()
 
     def _look(self) -> None:
@@ -240,8 +240,8 @@ class _Events:
     def _read(self, sequences: Collection[int]) -> list[Record]:
         paths = {sequence: self._c.paths.record(self._topic, sequence) for sequence in sequences}
         found: list[Record] = []
-        for sequence, node in find_many(self._c.zk, paths, {}).items():  # what may not be read is left out as well
-            with suppress(Malformed):  # who looks at the history says it
+        for sequence, node in find_many(self._c.zk, paths, {}).items():  # unreadable records are left out as well
+            with suppress(Malformed):  # a reader of the history reports it
                 found.append(decode_record(paths[sequence], node.data, sequence))
         return found
 
