@@ -48,7 +48,7 @@ class Partial(Protocol):
 
     @property
     def partial(self) -> bool:
-        """Return whether it may."""
+        """Return whether partitions may be left out."""
 
 
 @runtime_checkable
@@ -61,7 +61,7 @@ class Explaining(Protocol):
 
 @runtime_checkable
 class Sharing(Protocol):
-    """A strategy that answers for several topics together, by the number of their partitions."""
+    """A strategy with a joint answer for several topics, by the number of their partitions."""
 
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int]) -> list[Mapping[int, str]]:
         """Return the answers; each problem has the same `loads`, of further topics.

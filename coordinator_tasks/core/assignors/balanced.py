@@ -1,8 +1,8 @@
-"""The default strategy: exactly balanced, with the fewest moves, over all of its topics together.
+"""The default strategy: exactly balanced, with the fewest moves, jointly over all topics.
 
-The load vector over all topics is decreasingly minimal: no two members differ by more than one, as far as subscriptions
-and fixed partitions allow. Among such answers, this strategy changes the owner of as few partitions as possible
-(`quotas`). The choice of these partitions is free: each topic is spread as evenly as possible.
+The load vector over all topics is decreasingly minimal: no two members differ by more than a partition, as far as
+subscriptions and fixed partitions allow. Among all minimal answers, this strategy changes the owner of as few
+partitions as possible (`quotas`). Any of these partitions may move: each topic is spread as evenly as possible.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class Balanced:
 
 
 class _Column:
-    """A problem during its solution. `kept`: member → the free partitions that it could keep, in order."""
+    """A problem during its solution. `kept`: member → keepable free partitions, in order."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -88,7 +88,7 @@ class _Column:
 
 
 def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mapping[str, int]) -> None:
-    """Answer problems of the same members: each member gets its quota over all problems, and keeps what it can."""
+    """Answer problems of the same members: each member gets a quota over all problems, and keeps as much as possible."""
     for member, count in sorted(kept.items()):
         _give_up(columns, member, count - quotas[member])
     needs = {member: need for member, quota in quotas.items() if (need := quota - kept.get(member, 0)) > 0}

@@ -48,7 +48,7 @@ def _relax(distance: Numbers, cost: Numbers, parent: Numbers, by: Numbers) -> bo
 
 
 def _cheapest_one_below(distance: Numbers, loads: Numbers) -> Numbers:
-    """Return per member the nearest member with a load lower by one, with which it may exchange loads. -1 = none."""
+    """Return per member the nearest member with a load lower by one, for an exchange of loads. -1 = no such member."""
     order = np.lexsort((distance, loads))
     ascending = loads[order]
     first = np.searchsorted(ascending, loads - 1)

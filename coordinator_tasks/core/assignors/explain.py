@@ -1,7 +1,7 @@
-"""Why every partition is at its place, in a sentence, from a problem and its answer.
+"""Reasons for the place of every partition, as sentences, from a problem and its answer.
 
-Facts outside of a strategy are explained here: a pin, a partition under way, an owner that may not keep it. The rest is
-explained by the strategy's `Explainer`, or by the number of partitions per member.
+Facts outside of a strategy are explained here: a pin, a partition under way, an excluded owner. The rest is explained
+by the strategy's `Explainer`, or by the number of partitions per member.
 """
 
 import hashlib
@@ -61,10 +61,10 @@ class Explainer(Protocol):
         """Return the whole answer's effect."""
 
     def given(self, partition: int, taker: str) -> str:
-        """Return why the taker gets a partition without an owner, or whose owner may not keep it."""
+        """Return why the taker gets a partition without an owner or with an excluded owner."""
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
-        """Return why the giver, which could keep the partition, loses it, and why the taker gets it."""
+        """Return why the giver loses the partition without need, and why the taker gets the partition."""
 
     def stays(self, partition: int, owner: str) -> str:
         """Return why the partition stays."""

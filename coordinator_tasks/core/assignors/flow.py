@@ -83,7 +83,7 @@ class Flow:
                 pass
 
     def _level_once(self, free_only: bool) -> bool:
-        """Hand on along one path from each member; False without any such path."""
+        """Hand on along a path from each member; False without any path."""
         reach, via_topic, via_member = self._reachable(free_only)
         steep = np.flatnonzero(self.loads >= reach + 2)
         heap = list(zip((-self.loads[steep]).tolist(), steep.tolist(), strict=True))
@@ -98,7 +98,7 @@ class Flow:
         return bool(len(steep))
 
     def _pass_on(self, path: list[int], free_only: bool) -> bool:
-        """Hand one partition on at each step of member, topic, member, ..., if the path still carries it."""
+        """Hand a partition on at each step of member, topic, member, ..., if the path still carries the hand-over."""
         first, last = path[0], path[-1]
         if self.loads[first] < self.loads[last] + 2:
             return False
@@ -171,7 +171,7 @@ def quotas(counts: Numbers, total: int) -> Numbers:
 
 
 def fewest_moves(counts: Numbers, total: int) -> int:
-    """Return the moves that no answer with the most even loads can avoid, whatever the subscriptions."""
+    """Return the minimum of moves for the most even loads, whatever the subscriptions."""
     return int(np.maximum(counts - quotas(counts, total), 0).sum())
 
 
@@ -186,7 +186,7 @@ def _spread(takes: Flags) -> Numbers:
 
 
 def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
-    """Return which members get how many of `units` so that the largest loads become as small as possible."""
+    """Return the shares of `units` per member with the smallest possible maximum load."""
     if units < len(loads):
         least = np.argpartition(loads, units - 1)[:units].astype(np.int32)
         low = loads[least]
@@ -194,7 +194,7 @@ def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
             return least, np.ones(units, np.int32)
     order = np.argsort(loads, kind="stable").astype(np.int32)
     ascending = loads[order]
-    # To lift the first k to the height of the next takes k times its height less their sum.
+    # Lifting the first k to the height of the next takes k times the height less the sum of the k.
     size = np.arange(1, len(loads))
     below = int(np.searchsorted(size * ascending[1:] - np.cumsum(ascending[:-1]), units, side="left")) + 1
     height, rest = divmod(units + int(ascending[:below].sum()), below)

@@ -76,7 +76,10 @@ def java_order(text: str) -> bytes:
 
 
 def contiguous(total: int, shares: int) -> list[tuple[int, int]]:
-    """Return `total` items as ranges (start, end), one per share; the first `total % shares` ranges are longer by one."""
+    """Return `total` items as ranges (start, end), a range per share.
+
+    The first `total % shares` ranges are longer by one.
+    """
     size, longer = divmod(total, shares)
     starts = [size * i + min(i, longer) for i in range(shares + 1)]
     return list(pairwise(starts))

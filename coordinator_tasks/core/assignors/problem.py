@@ -8,16 +8,16 @@ from coordinator_tasks.core.model import Member
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One topic's partitions and the members that may have them.
+    """A topic's partitions and the possible owners.
 
-    - `members`: id → live member that may be given partitions.
+    - `members`: id → live member, a possible owner.
     - `owned`: partition → present owner.
-    - `fixed`: partition → its fixed place (in flight or pinned), possibly a consumer outside `members`.
-    - `loads`: member → its number of partitions of other topics.
+    - `fixed`: partition → fixed owner (in flight or pinned), possibly a consumer outside `members`.
+    - `loads`: member → number of partitions of other topics.
     - `parameters`: the strategy's.
-    - `weights`: partition → its weight, in the measure named by the parameters; missing = unknown.
-    - `carried`: member → the weight of its partitions of other topics, in the same unit.
-    - `zones`: partition → the racks of its replicas, the preferred leader's first.
+    - `weights`: partition → weight, in the measure named by the parameters; missing = unknown.
+    - `carried`: member → weight of partitions of other topics, in the same unit.
+    - `zones`: partition → the racks of the replicas, the preferred leader's first.
     """
 
     topic: str

@@ -16,9 +16,9 @@ Kind: TypeAlias = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The input: kind → number of movable partitions (`free`), and each member's number of them (`kept`).
+    """The movable partitions: kind → total (`free`), and kind → present number per member (`kept`).
 
-    `base`: member → its number of fixed partitions. `ties`: the smaller goes first where all else is equal.
+    `base`: member → number of fixed partitions. `ties`: the smaller goes first where all else is equal.
     """
 
     kept: Mapping[Kind, Counter[str]]
@@ -48,7 +48,7 @@ def _connected(asked: Quotas) -> Iterator[list[Kind]]:
 
 
 def _of_one_kind(asked: Quotas, kind: Kind) -> dict[str, int]:
-    """Return quotas up to the largest level for every member; the rest goes, one each, to members at the level.
+    """Return quotas up to the largest level for every member; members at the level get a further partition each.
 
     Members that would otherwise give a partition away go first.
     """
@@ -64,7 +64,7 @@ def _of_one_kind(asked: Quotas, kind: Kind) -> dict[str, int]:
 
 
 def _level(fixed: list[int], free: int) -> int:
-    """Return the largest level to which `free` partitions raise all members, given their ascending fixed counts."""
+    """Return the largest level to which `free` partitions raise all members, given the ascending fixed counts."""
     level, below = fixed[0], 0
     for count in fixed:
         need = (count - level) * below

@@ -65,7 +65,7 @@ class _TopicState:
         return rack is None or (partition < len(self._replicas) and rack in self._replicas[partition])
 
     def room(self, member: str) -> int:
-        """Return how many more partitions the member may have now; one above its share while longer ranges are left."""
+        """Return the number of further partitions for the member, including the extra while longer ranges are left."""
         return max(0, self._size + (self._longer > 0) - len(self.given[member]))
 
     def fill(self, may: Callable[[str, int], bool]) -> None:
@@ -95,7 +95,7 @@ def _match_racks(states: list[_TopicState]) -> None:
 
 
 def _match_co_partitioned(states: list[_TopicState]) -> None:
-    """Give partition p of all these topics to the first member that is near to all of them and has room in all."""
+    """Give partition p of all these topics to the first member near to all of them and with room in all."""
     remaining = list(states[0].member_racks)
     for partition in range(states[0].count):
         found = next((m for m in remaining if _fits(states, m, partition)), None)

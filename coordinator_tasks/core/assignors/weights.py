@@ -82,12 +82,12 @@ def measured(
     *,
     paused: Collection[int] = (),
 ) -> Weights:
-    """Return the weights of one topic's partitions; if several consumers run a partition, its owner's answer counts.
+    """Return the weights of one topic's partitions; if several consumers run a partition, the owner's answer counts.
 
     The lag of `paused` partitions is no weight.
 
-    While no weight is known, each partition weighs as much as the average of other topics' partitions. Otherwise all of
-    them would weigh nothing beside real loads, and go to one consumer.
+    While no weight is known, each partition weighs as much as the average of other topics' partitions. Otherwise the
+    partitions would weigh nothing beside real loads, and all go to the same consumer.
     """
     if measure is Measure.PARTITIONS:
         return Weights({}, {consumer: float(count) for consumer, count in loads.items()})

@@ -174,9 +174,9 @@ def _middle(span: Span | None) -> float | None:
 def unmoved(
     told: Mapping[str, Mapping[int, Stall]], first: int, last: int, moved: Collection[int], lasted_s: float
 ) -> tuple[Unmoved | None, list[str]]:
-    """Return the longest stall of kept partitions in the epochs `first` to `last` of a rebalance.
+    """Return the longest stall of kept partitions in a rebalance, and the consumers not believed.
 
-    And consumers not believed.
+    `first` and `last`: the epochs of the rebalance.
     """
     found: list[Unmoved] = []
     left_out: list[str] = []

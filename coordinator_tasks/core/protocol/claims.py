@@ -1,4 +1,4 @@
-"""Changes of a consumer id's claim: pure functions; a compare-and-set on its node writes their results."""
+"""Changes of a consumer id's claim: pure functions; a compare-and-set on the claim's node writes the results."""
 
 from dataclasses import replace
 
@@ -32,15 +32,15 @@ def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
 
 
 def predecessor(claim: IdClaim, member: Member) -> str:
-    """Return the process registered before `member` on the same host, where `member` can check it; empty = none."""
+    """Return the process registered before `member` on the same host, checkable by `member`; empty = no such process."""
     another = claim.registered not in (0, member.incarnation)
     return claim.process if another and claim.boot_id and claim.boot_id == member.boot_id else ""
 
 
 def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: bool = False) -> IdClaim:
-    """Return the claim after `member`'s registration: its absence and its end no longer hold.
+    """Return the claim after `member`'s registration: absence and end no longer hold.
 
-    `answered` stays only for the same incarnation at the same address: a refusal elsewhere says nothing about it.
+    `answered` stays only for the same incarnation at the same address: a refusal elsewhere says nothing.
     `predecessor_gone`: the process of `predecessor` has ended, and with it its incarnation.
     """
     if predecessor_gone and predecessor(claim, member):

@@ -20,9 +20,9 @@ def is_far_ahead(epoch: int, known: int) -> bool:
 
 
 def credible(committed: Committed, known: int) -> Committed:
-    """Return the committed entry, without its token if the topic cannot have reached its epoch.
+    """Return the committed entry; an entry beyond the topic's reachable epochs loses its token.
 
-    Then it fences no consumer.
+    An entry without a token fences no consumer.
     """
     if committed.token is None or not is_far_ahead(committed.token.epoch, known):
         return committed

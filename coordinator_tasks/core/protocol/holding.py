@@ -1,14 +1,14 @@
-"""The consumer's rules: partitions that it may run under the accepted topic node, and partitions that it must give up.
+"""The consumer's rules: the partitions to run under the accepted topic node, and the partitions to give up.
 
 Rules (numbers as in the hand-off of the design):
 - A consumer acts on one whole read of the topic node, the *accepted* node. `accepts` decides whether a new read replaces
-  it. A vanished or unreadable node replaces nothing: hold. Only `removed` means stop everything. While the stored node is
-  another, unaccepted node, the consumer starts no further partitions.
-- 3: It starts the partitions that `assignments` gives to its own incarnation. It stops running partitions that it no longer
-  holds, unless it is the taker of an entry with a release.
-- 4: Only the giver of an entry releases it, after its last commit, with the entry's epoch; also when it does not run
-  the partition. An isolated consumer never releases.
-- 5: The taker starts when the release has the entry's epoch and generation, and the entry's giver has written it.
+  the accepted node. A vanished or unreadable node replaces nothing: hold. Only `removed` means stop everything. While the
+  stored node is another, unaccepted node, the consumer starts no further partitions.
+- 3: The consumer starts the partitions that `assignments` gives to the own incarnation. The consumer stops running
+  partitions without a holding, except as the taker of an entry with a release.
+- 4: Only the giver of an entry releases the entry, after the last commit, with the entry's epoch; also when the giver does
+  not run the partition. An isolated consumer never releases.
+- 5: The taker starts when the release has the entry's epoch and generation, and the entry's giver as writer.
 - A holding older than `since` is stopped and started again from the committed position.
 
 Pure: the agent reads, calls `grants` and `changes`, and performs the results.
@@ -74,7 +74,7 @@ def grants(
     releases: Mapping[int, Release],
     isolated: bool,
 ) -> dict[int, Grant]:
-    """Return everything that this incarnation may run now. `releases`: the last releases of partitions it takes over."""
+    """Return everything that this incarnation may run now. `releases`: the last releases of partitions to take over."""
     node, found = _of_ours(accepted, consumer, incarnation, isolated), dict[int, Grant]()
     if node is None:
         return found
@@ -98,24 +98,24 @@ def _of_holding(release: Release | None, token: Token) -> Release | None:
 
 
 def releases_entry(release: Release, entry: Handoff, generation: str) -> bool:
-    """Return whether the entry waits for this release: its epoch, its giver, its generation."""
+    """Return whether the release matches the entry: epoch, giver and generation."""
     return release.epoch == entry.epoch and release.by == entry.giver and release.generation == generation
 
 
 def takes_over(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
-    """Return the entries whose release this incarnation awaits: it warms up for them and watches their nodes."""
+    """Return the entries to take over after their release: this incarnation warms up and watches their nodes."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.taker == consumer}
 
 
 def owes_release(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
-    """Return the entries that this incarnation has to release once it no longer runs them."""
+    """Return the entries that this incarnation has to release once the partitions are stopped."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.giver == consumer}
 
 
 def may_hold(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, int]:
-    """Return partition → epoch of everything that the node lets this incarnation run or take over (for its status)."""
+    """Return partition → epoch of everything that the node lets this incarnation run or take over (for the status)."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else all_may_hold(node).get(consumer, {})
 

@@ -37,10 +37,7 @@ def is_created_by_consumers(path: str) -> bool:
 
 
 def _place(path: str) -> tuple[str, int] | None:
-    """Return the node's folder in its cluster, and its depth below the cluster's node.
-
-    `None` = outside of all clusters.
-    """
+    """Return the node's folder in a cluster, and the depth below the cluster's node; `None` = outside of all clusters."""
     if not path.startswith(f"{ROOT}/"):
         return None
     _cluster, *inside = path.removeprefix(f"{ROOT}/").split("/")

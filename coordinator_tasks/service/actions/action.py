@@ -1,4 +1,4 @@
-"""The declaration of an action, from which its form in Airflow and its command are made."""
+"""The declaration of an action, the source of the form in Airflow and of the command."""
 
 import json
 import re
@@ -66,9 +66,9 @@ class Action:
         return spelled(self.name)
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
-        """Run the command. Its changes are recorded in the same transaction, with the actor.
+        """Run the command. All changes are recorded in the same transaction, with the actor.
 
-        A retried task of Airflow does not repeat the work of its earlier try, and is not refused for it.
+        A retried task of Airflow does not repeat the work of an earlier try, and is not refused because of it.
         """
         check_names(given)
         why = check_words(given.get("why", ""), "reason")

@@ -166,7 +166,7 @@ def given_away(
 
 
 def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Collection[str]) -> str:
-    """Return until when leaving consumers keep their partitions of a topic; empty = they give them away.
+    """Return until when leaving consumers keep the partitions of a topic; empty = the partitions are given away.
 
     `lives`: the registered consumers.
     """

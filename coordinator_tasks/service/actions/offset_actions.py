@@ -18,7 +18,7 @@ def wishes_of(c: Coordinator, text: str) -> list[Wish]:
     """Return a reset for each topic of a file in the format of Kafka's tool. Raises `Refused`."""
     unreadable: dict[str, CoordinatorError] = {}
     groups = {one.topic: one.group_id for one in list_topics(c, unreadable)}
-    groups |= dict.fromkeys(unreadable, "")  # the reset of such a topic raises its error
+    groups |= dict.fromkeys(unreadable, "")  # the reset of an unreadable topic raises the error
     return [Wish(topic, offsets) for topic, offsets in sorted(offsets_of(text, groups).items())]
 
 

@@ -65,7 +65,7 @@ def last_decisions(c: Coordinator) -> dict[str, Decision]:
 
 
 def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
-    """Return the growth that `set_growth` would write, with its errors."""
+    """Return the growth written by `set_growth`, or raise the same errors."""
     limits.check()
     found = _fleet_or_pods(c, app)
     if limits.act and not found.application:
@@ -93,7 +93,7 @@ def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
 
 
 def would_end(c: Coordinator, app: str) -> Growth | None:
-    """Return the growth that `end_growth` would remove, with its errors."""
+    """Return the growth removed by `end_growth`, or raise the same errors."""
     found = growth_store.find(c, app)
     if found is None:
         _fleet_or_pods(c, app)

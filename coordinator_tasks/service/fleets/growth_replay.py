@@ -162,8 +162,9 @@ class _Replay:
         return np.array([place.get(due[name].get(p, ""), len(place)) for name, p in self._rows], np.int64)
 
     def _read(self, owners: Places, busy: set[str]) -> Figures:
-        """Add and read the records of one tick. An overloaded consumer splits its read rate over its partitions in
-        proportion to their backlog.
+        """Add and read the records of a tick.
+
+        An overloaded consumer splits its read rate over its partitions in proportion to their backlog.
         """
         self._lag += self._come
         most = self._growing.capacity * TICK_S

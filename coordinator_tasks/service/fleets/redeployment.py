@@ -24,7 +24,7 @@ from coordinator_tasks.service.nodes.observe import load_claims
 from coordinator_tasks.service.plan import transitions
 
 LEAST = 2
-"""Minimum of live consumers: the last possible owner keeps its partitions, so that consumer would never leave."""
+"""Minimum of live consumers: the last possible owner keeps all partitions, and would never leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Redeployed:
 
 
 def would_redeploy(c: Coordinator, app: str) -> Redeployed:
-    """Return the redeployment that `redeploy` would begin, with its errors."""
+    """Return the redeployment begun by `redeploy`, or raise the same errors."""
     found = fleets.fleet_of(c, app)
     fleets.check_no_upgrade(found)
     if left := sorted(pending(c, found)):
@@ -159,7 +159,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
 
 
 def pending(c: Coordinator, fleet: Fleet) -> set[str]:
-    """Return the fleet's consumers whose old incarnation still runs, or that are not let in again yet."""
+    """Return the fleet's consumers with an old incarnation still running, or not let in again yet."""
     members = c.discovery.members()
 
     def is_old(one: str, incarnation: int) -> bool:
@@ -204,7 +204,7 @@ def all_stable(c: Coordinator) -> bool:
 
 
 def _moving(c: Coordinator) -> dict[str, float]:
-    """Return the topics that are not Stable, each with the begin of its present state."""
+    """Return the topics that are not Stable, each with the begin of the present state."""
     paths = {topic: c.paths.state(topic) for topic in transitions.topics(c) if is_topic(topic)}
     found = {topic: codec.decode_state(paths[topic], node.data) for topic, node in find_many(c.zk, paths).items()}
     return {topic: state.since_at for topic, state in found.items() if state.state is not State.STABLE}

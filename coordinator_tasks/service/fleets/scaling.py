@@ -32,7 +32,7 @@ class Scaled:
 def would_scale(
     c: Coordinator, app: str, count: int, pattern: str = "", version: int = -1, left_out: Collection[str] = ()
 ) -> Scaled:
-    """Return the changes that `scale` would make, with its errors."""
+    """Return the changes of `scale`, or raise the same errors."""
     return _planned(c, _fleet(c, app, version), count, pattern, left_out)
 
 

@@ -1,4 +1,4 @@
-"""Begin of an upgrade: preview, refusals, and the one transaction that starts the upgrade."""
+"""Begin of an upgrade: preview, refusals, and the starting transaction."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -101,7 +101,7 @@ def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:
 
 
 def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> Beginning:
-    """Return the upgrade that `begin` would write, with its errors."""
+    """Return the upgrade written by `begin`, or raise the same errors."""
     _check_wish(c, wish)
     fleet = fleets.fleet_of(c, wish.app)
     record = upgrade_store.find(c, wish.app)
@@ -154,9 +154,7 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
 
 
 def begin(c: Coordinator, wish: Wish, *, by: str, why: str) -> Beginning:
-    """Begin an upgrade in one transaction.
-
-    The record, the new consumers in the fleet, and the split of each of its topics.
+    """Begin an upgrade in one transaction: record, new consumers, and splits of the topics.
 
     Callers of `upgrades.advance` do the rest. Raises `NotManaged` for an unknown fleet or topic, `BadUpgrade`,
     `BadRule`, `BadFleet` for a version that this host may not launch, and `LookAgain`.

@@ -50,9 +50,9 @@ def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
 
 
 def outage(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> str:
-    """Return an outage that affects both versions, as a sentence; empty = none.
+    """Return an outage that affects both versions, as a sentence; empty = no outage.
 
-    Old consumers or this host notice it too.
+    Old consumers or this host notice a common outage too.
     """
     if upgrade.phase not in ENDURES:
         return ""

@@ -259,7 +259,7 @@ def split_of(upgrade: Upgrade, topic: str) -> Split | None:
 
 
 def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> list[Operation]:
-    """Writes that drain these consumers, started or not, and remove them from the fleet."""
+    """Return writes that drain these consumers, started or not, and remove them from the fleet."""
     fleet = fleets.fleet_of(c, upgrade.app)
     kept = tuple(one for one in fleet.consumers if one not in consumers)
     operations: list[Operation] = []

@@ -1,7 +1,7 @@
-"""Records of requests: each action writes a record in its own transaction, with its changes.
+"""Records of requests: each action writes a record of the changes in the same transaction.
 
-The record is made from the transaction itself, so no action goes without it, and a repeated call without changes leaves
-none.
+The record is made from the transaction itself, so no action goes unrecorded, and a repeated call without changes leaves
+no record.
 """
 
 import json

@@ -94,9 +94,9 @@ def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
 
 
 def drained(old: Directive, draining: Draining) -> Directive:
-    """Return the directive with a person's draining; a draining of all incarnations keeps its time.
+    """Return the directive with a person's draining; a draining of all incarnations keeps the old time.
 
-    It replaces any other draining: an upgrade, a redeployment or a growth would end its own.
+    A person's draining replaces any other: an upgrade, a redeployment or a growth would end its own draining.
     """
     before = old.draining
     if before is None or before.incarnation:
@@ -117,7 +117,7 @@ def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
 def would_expect_restart(
     c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str
 ) -> PlannedRestart | None:
-    """Return the restart that `expect_restart` would write (`None` = no restart expected), with its errors."""
+    """Return the restart written by `expect_restart` (`None` = no restart expected), or raise the same errors."""
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
     if not 0 <= within_s <= MAX_RESTART_S:
@@ -211,8 +211,9 @@ def may_have(topic: str, lives: Mapping[str, Life]) -> set[str]:
 
 
 def without_taker(c: Coordinator, consumer: str, topics: Collection[str]) -> list[str]:
-    """The given topics without another possible owner, if this consumer loses them; none while the registry does not
-    answer.
+    """Return the given topics without another possible owner.
+
+    Empty while the registry does not answer.
     """
     try:
         lives = registered(c)
@@ -260,12 +261,12 @@ class _Topics:
 
 
 def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> tuple[str, ...]:
-    """Remove the isolations that are due to end, of consumers that confirm now that they run nothing.
+    """Remove the due isolations of consumers that confirm now that they run nothing.
 
-    A consumer confirms by its own answer, with an acted epoch of at least every topic's current one, or by the known end
-    of every incarnation that was granted something. The versions of topics, claim and directive guard the write: what
-    changes meanwhile is left to the next call. Returns the readmitted consumers. An unreadable node is added to
-    `problems`, and stops only the readmissions that depend on it.
+    A consumer confirms by its own answer, with an acted epoch of at least every topic's current epoch, or by the known
+    end of every granted incarnation. The versions of topics, claim and directive guard the write: concurrent changes
+    are left to the next call. Returns the readmitted consumers. An unreadable node is added to `problems`, and stops
+    only the dependent readmissions.
     """
     problems = problems if problems is not None else []
     unclear: dict[str, str] = {}
@@ -318,10 +319,10 @@ def _runs_nothing(
     planned = {topic: node for topic, node in topics.nodes.items() if node is not None}
     isolated = directive.isolation.incarnation if directive.isolation is not None else 0
     granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
-    # The isolation of one incarnation ends with that incarnation's answer or end; any other isolation needs those of all
-    # incarnations that may run. An incarnation drawn beside a live registration (by a second process of the id) was never
-    # admitted: its end proves nothing about the one that had registered and answered. A registry may show an older list: the
-    # claim has who registered last.
+    # The isolation of an incarnation ends with that incarnation's answer or end; any other isolation needs the answers
+    # or ends of all incarnations that may run. An incarnation drawn beside a live registration (by a second process of
+    # the id) was never admitted: its end proves nothing about the registered incarnation. A registry may show an older
+    # list: the claim has the last registration.
     registered = {max(member.incarnation, claim.registered)} if member is not None else set[int]()
     present = registered or {claim.incarnation, claim.answered}
     unknown = ({isolated} if isolated else present | granted) - claim.ended.keys() - {0}

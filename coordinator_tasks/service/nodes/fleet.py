@@ -239,13 +239,14 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 
 
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
-    """The consumers to start now: wanted, not registered, with no directive for the next life, and the last life is over.
+    """Return the consumers to start now.
+
+    Wanted, not registered, without a directive for the next life, and with an ended last life.
 
     A life is over when its end is known, or when the platform has isolated that life after a long absence and silence:
     other consumers have its partitions, and a lost host never reports an end. A life is also over if a person isolated
-    the consumer and readmits the consumer. A consumer is not missing while it starts, while it is only silent, if a
-    node of it is unreadable, or if this host may not launch it. What is unreadable or not allowed is added to
-    `problems`.
+    and readmits the consumer. A consumer is not missing while starting, while merely silent, with an unreadable node,
+    or if this host may not launch it. Unreadable and forbidden consumers are added to `problems`.
     """
     found = fleets(c)
     problems = problems if problems is not None else []
@@ -289,7 +290,7 @@ def _launch(fleet: Fleet, consumer: str) -> Launch:
 
 
 def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:
-    """Whether to start the next incarnation: the last one is over, and no directive holds for the next one."""
+    """Return whether to start the next incarnation: the last is over, and no directive holds for the next."""
     directive = None
     if directive_node is not None:
         path = c.paths.directive(consumer)

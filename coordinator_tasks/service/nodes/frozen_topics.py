@@ -13,7 +13,7 @@ from coordinator_tasks.service.nodes.topics import configuration
 
 
 def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
-    """Why these owners keep their partitions of the topic, and the remedy; empty = the topic is not frozen for them."""
+    """Return why these owners keep partitions of the topic, and the remedy; empty = the topic is not frozen for them."""
     if not config.frozen or config.removed:
         return ""
     keep = agreed(len(owners), "keeps", "keep")
@@ -21,8 +21,7 @@ def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
 
 
 def why_kept(c: Coordinator, consumers: Collection[str], topics: Collection[str] = ()) -> str:
-    """Why one of these consumers keeps partitions, for the first such topic among `topics` (none = all); empty = no
-    consumer does.
+    """Return why any of these consumers keeps partitions of `topics` (empty = all), for the first topic; else empty.
 
     Raises `Malformed`.
     """

@@ -131,8 +131,9 @@ def known(
 
 
 def unasked(answers: Mapping[str, Answer]) -> dict[str, str]:
-    """Consumer → the bound of the look that left the consumer out. The consumer's state is unknown: its partitions
-    stay, and it gets no more.
+    """Return consumer → the bound by which the look left the consumer out.
+
+    The consumer's state is unknown: the partitions stay, and no further partitions are added.
     """
     return {
         consumer: f"{consumer}: {one.detail}; remove registrations that are none of the site's, or look again"
@@ -249,10 +250,10 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], a
 
 
 def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
-    """Note that no process is absent, or that the absent process's end is known: `rejoin_grace_s` counts from the first
-    note of the end.
+    """Note that no process is absent, or that the absent process's end is known.
 
-    A note from the future was written by a clock that jumped. It is replaced, or everybody would wait until that time.
+    `rejoin_grace_s` counts from the first note of the end. A note from the future, written by a clock that jumped, is
+    replaced: all consumers would otherwise wait until that time.
     """
     member = world.members.get(claim.consumer)
     if member is not None:

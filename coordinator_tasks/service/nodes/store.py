@@ -1,7 +1,7 @@
-"""One topic in ZooKeeper: read it with its versions, write a decision as one guarded transaction.
+"""One topic in ZooKeeper: reads with versions, and guarded writes of decisions.
 
-The topic's node is created empty, as the parent of its partitions. Until it is written (version 0), nothing is planned;
-afterwards, an empty node is unreadable.
+The topic's node is created empty, as the parent of its partitions. Until the first write (version 0), nothing is
+planned; afterwards, an empty node is unreadable.
 """
 
 from collections.abc import Collection
@@ -162,7 +162,7 @@ def writes(
 
 
 def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
-    """Consumers that count as closed without their confirmation must not have registered or been readmitted meanwhile."""
+    """Return guards: consumers that count as closed unconfirmed must not have registered or been readmitted meanwhile."""
     guards: list[Operation] = []
     for consumer in sorted(decision.relies_on):
         if consumer in world.claims:

@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The result for one topic's partition list: the new partitions, or the problem that stopped it (empty = none)."""
+    """The result for a topic's partition list: the new partitions, or a problem (empty = no problem)."""
 
     topic: str
     created: tuple[int, ...] = ()
@@ -304,10 +304,7 @@ def _changed(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicCo
 
 
 def not_removed(config: TopicConfig) -> TopicConfig:
-    """Return the configuration.
-
-    Raises `Refused` if its topic is removed: no plan follows requests for it, and none are kept.
-    """
+    """Return the configuration. Raises `Refused` for a removed topic: requests would be neither followed nor kept."""
     if config.removed:
         raise Refused(f"topic {config.topic!r} is being removed, so nothing of it is assigned; add it again first")
     return config

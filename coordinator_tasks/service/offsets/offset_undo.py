@@ -27,7 +27,7 @@ class Undo:
 
 
 def preview(c: Coordinator, topic: str, rebalance: str = "") -> Undo:
-    """Return the undo that `undo` would do, with its errors."""
+    """Return the undo of `undo`, or raise the same errors."""
     found = _undoable(c, topic, rebalance)
     newest = next(_resets(c, topic), None)
     if newest is not None and newest[1].undoes == found.rebalance:

@@ -244,13 +244,13 @@ def _refused(report: TopicReport) -> Refused:
 
 
 def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool) -> tuple[int, ...]:
-    """Return the partitions that `set_paused` would change, with its errors."""
+    """Return the partitions changed by `set_paused`, or raise the same errors."""
     config = changeable(c, topic)
     return tuple(p for p in chosen_partitions(c, config, partitions) if (p in config.paused) != paused)
 
 
 def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
-    """Pause or resume partitions; empty = all. The partitions stay with their owner, which still commits their offsets.
+    """Pause or resume partitions; empty = all. The partitions stay with the owner, which continues to commit offsets.
 
     Raises `NotManaged`, and `Refused` for missing partitions and for a removed topic.
     """

@@ -39,7 +39,7 @@ def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: D
 
 
 def digest_of(view: TopicView, decision: Decision) -> str:
-    """Sixteen hexadecimal digits over the inputs of a plan (epoch, configuration, who is there) and its moves."""
+    """Return sixteen hexadecimal digits over the inputs of a plan (epoch, configuration, members) and the moves."""
     state, record, node = decision.state, decision.record, view.node
     moves = [[one.partition, one.giver, one.taker, one.kind] for one in record.moves] if record is not None else []
     inputs = [state.planned, sorted(state.targets.items())] if state is not None else []

@@ -100,10 +100,7 @@ def complete_within(
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """An ended rebalance.
-
-    `written`: its records, oldest first; `moves`: partition → its last move, with the move's record.
-    """
+    """An ended rebalance. `written`: records, oldest first; `moves`: partition → last move, with the move's record."""
 
     topic: str
     node: TopicNode
@@ -202,9 +199,9 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
 
 
 def _zookeeper_time(c: Coordinator, path: str, node: Node) -> tuple[Span, int]:
-    """Return ZooKeeper's time minus our monotonic clock, by its stamp on a write without changes.
+    """Return ZooKeeper's time minus our monotonic clock, and the node's version after the measuring write.
 
-    And the version after it.
+    The measurement uses ZooKeeper's stamp on a write without changes.
     """
     before_s = c.clock.monotonic()
     (stat,) = c.zk.transact([SetData(path, node.data, node.stat.version)])

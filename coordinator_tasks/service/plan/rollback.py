@@ -31,11 +31,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A roll back, and what it would move. `standing`: the same one is in force already.
+    """A roll back, and its moves. `standing`: the same roll back is in force already.
 
-    `gone`: former owner that may not own its partitions now → partitions; `newer`: partitions without a former owner;
-    `pinned`: partitions pinned elsewhere. These partitions do not move. `growing`: fleets that read the topic, whose
-    growth acts.
+    `gone`: excluded former owner → partitions; `newer`: partitions without a former owner; `pinned`: partitions pinned
+    elsewhere. These partitions do not move. `growing`: fleets that read the topic and have an acting growth.
     """
 
     wanted: Rollback

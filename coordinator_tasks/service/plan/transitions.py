@@ -1,8 +1,8 @@
-"""The transitions as Airflow's tasks, the plain loop and the command line run them: one function per task.
+"""The transitions for Airflow's tasks, the plain loop and the command line: one function per task.
 
-Every function reads the truth from ZooKeeper, decides with `core.machine`, and writes each topic in its own transaction;
-it may be killed anywhere, repeated, or run twice at once. A topic that is unreadable or waits does not stop the others.
-These functions raise `StoreUnavailable`; without the registry they hold every topic, and report why.
+Every function reads the truth from ZooKeeper, decides with `core.machine`, and writes each topic in a separate
+transaction; it may be killed anywhere, repeated, or run twice at once. An unreadable or waiting topic does not stop the
+others. These functions raise `StoreUnavailable`; without the registry they hold every topic, and report why.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -32,7 +32,7 @@ from coordinator_tasks.service.nodes.topics import not_removed
 from coordinator_tasks.service.plan import approvals
 
 MAX_WRITES = 8  # of a topic in a call: a loss, a plan and its followers; the rest is for the next call
-MAX_RACES = 20  # lost races of one topic in one call
+MAX_RACES = 20  # lost races of a topic in a call
 MAX_LOOKS = 3  # further looks at a topic that changes during a look
 _PREVIEW = Actor("preview")
 _FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
@@ -112,7 +112,7 @@ class WaitReport:
 
 
 def topics(c: Coordinator) -> tuple[str, ...]:
-    """The topics that this cluster manages, sorted; none while the cluster has no folder."""
+    """Return the topics that this cluster manages, sorted; empty without a cluster folder."""
     return tuple(children(c.zk, c.paths.configs))
 
 
@@ -122,7 +122,7 @@ def plan(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicRepo
 
 
 def start(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Closing → Starting: assign the partitions whose possible owners have confirmed that they closed them."""
+    """Closing → Starting: assign the partitions after their possible owners have confirmed the close."""
     return _Run(c, names, actor, frozenset({Step.START})).run()
 
 
@@ -254,17 +254,17 @@ def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
 
 
 def await_closed(c: Coordinator, names: Collection[str]) -> WaitReport:
-    """Check once, without sleeping, whether the possible owners have confirmed that they closed."""
+    """Check once, without sleeping, whether the possible owners have confirmed the close."""
     return _await(c, names, State.CLOSING, frozenset({Step.START}))
 
 
 def await_started(c: Coordinator, names: Collection[str]) -> WaitReport:
-    """Check once, without sleeping, whether the new owners have confirmed that they started."""
+    """Check once, without sleeping, whether the new owners have confirmed the start."""
     return _await(c, names, State.STARTING, frozenset({Step.SETTLE}))
 
 
 class _Run:
-    """One call over several topics, in rounds: observe once, decide and write each topic, repeat for those not done."""
+    """A call over several topics, in rounds: observe once, decide and write each topic, repeat for unfinished topics."""
 
     def __init__(
         self, c: Coordinator, names: Collection[str], actor: Actor, steps: frozenset[Step], patient: bool = True
@@ -311,7 +311,7 @@ class _Run:
         return _report(stored, decision)
 
     def _keep(self, name: str, report: TopicReport) -> None:
-        """Merge the topic's report with those of earlier rounds; drop the topic if it is done."""
+        """Merge the topic's report with earlier rounds' reports; drop a finished topic."""
         before = self.reports.get(name)
         if before is not None and before.outcome is Outcome.WRITTEN:
             if report.outcome is Outcome.WRITTEN:
@@ -486,7 +486,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
 
 
 def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
-    """Send the topic node to detached consumers that must act: without ZooKeeper they cannot read the node."""
+    """Send the topic node to detached consumers that must act: without ZooKeeper the node is unreadable for them."""
     node, world = stored.view.node, snapshot.world
     if node is None:
         return

@@ -1,8 +1,8 @@
 """The plain loop: the same transitions without Airflow, for tests, benchmarks and small sites.
 
-It has no state that matters. While ZooKeeper or the registry does not answer, or a right on a folder that each plan needs
-is missing, it changes nothing, says so once, and continues when they are back. While Kafka does not answer, it does what
-is possible without Kafka.
+The loop's state does not matter. While ZooKeeper or the registry does not answer, or a right on a needed folder is
+missing, the loop changes nothing, logs the problem once, and continues afterwards. While Kafka does not answer, the
+loop does the work that needs no Kafka.
 """
 
 import logging
@@ -89,7 +89,7 @@ class _Chores:
 
 @dataclass(slots=True)
 class _Measures:
-    """Topics that have just become Stable, each with the end of the time in which the loop measures its pauses.
+    """Topics that have just become Stable, each with the end of the time for measuring pauses.
 
     The pause between two looks doubles: each reads the names of all records.
     """

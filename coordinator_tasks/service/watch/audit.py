@@ -73,7 +73,7 @@ def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BET
 
 
 def compared(first: Look, second: Look | None = None, between_s: float = 0.0) -> Audit:
-    """Combine two looks taken `between_s` apart; without a second look, keep only findings that need none."""
+    """Combine two looks taken `between_s` apart; without a second look, keep only the certain findings."""
     found = list(first.findings)
     who: list[Committer] = []
     for topic, traces in sorted(first.traces.items()):

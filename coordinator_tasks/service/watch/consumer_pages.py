@@ -11,7 +11,7 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_members
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPages:
-    """Addresses of one `incarnation`; empty = none. `problems`: reported texts that are no address."""
+    """Addresses of one `incarnation`; empty = unknown. `problems`: reported texts that are no address."""
 
     spark_ui: str = ""
     driver_log: str = ""

@@ -15,8 +15,7 @@ SILENT_S = 20.0
 
 
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
-    """Return committed offsets by group and topic, without topics that have none; `unknown` gets groups without an
-    answer, and why.
+    """Yield committed offsets by group and topic; `unknown` gets groups without an answer, and why.
 
     A topic that is removed, or missing in Kafka, has no offsets. A topic without access does not hide the other topics
     of its group; a partition without a leader does not hide the other partitions.

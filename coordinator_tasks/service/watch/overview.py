@@ -110,15 +110,14 @@ class RunningTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOverview:
-    """One consumer.
+    """One consumer. `presence`: see `Presence`, or `draining`, `starting`, `not started`.
 
-    `presence` is one of `Presence`, `draining`, `starting` (incarnation drawn, not registered), or `not started`
-    (wanted, but never launched).
+    `starting`: incarnation drawn, not registered; `not started`: wanted, but never launched.
 
     `problem`: the event awaited for an absent owner, or else why the consumer did not answer or is not launched;
-    `ended`: why its last life ended, if gone or flapping, with its `exits`; `reports`: why its replacement waits, its
-    registration's problem, and its own reports outside of topics; `release`: of this product, `code`: the fleet's
-    version of the code; empty = not registered, or an older release. `pages`: its Spark UI and its driver's log;
+    `ended`: why the last life ended, if gone or flapping, with its `exits`; `reports`: why the replacement waits, the
+    registration's problem, and the consumer's reports outside of topics; `release`: of this product, `code`: the
+    fleet's version of the code; empty = not registered, or an older release. `pages`: Spark UI and driver's log;
     `left`: gone after a clean leave; `drained`: asked to give everything away.
     """
 
@@ -162,9 +161,9 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A consumer that is missing, or gets nothing, because its processes ended with an error; `topics`.
+    """A consumer that is missing, or gets nothing, because its processes ended with an error.
 
-    Its topics, empty = any.
+    `topics`: the consumer's topics, empty = any.
     """
 
     consumer: str
@@ -276,7 +275,7 @@ def not_known(consumer: str, problems: Mapping[str, CoordinatorError]) -> Iterat
 
 
 def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
-    """Consumer → partitions owned, closing or starting; sorted, without consumers that have none."""
+    """Return consumer → partitions owned, closing or starting; sorted, without idle consumers."""
     found: dict[str, set[int]] = {}
     for partition, owner in view.node.assignments.items() if view.node is not None else ():
         found.setdefault(owner, set()).add(partition)
@@ -341,7 +340,7 @@ def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> 
 
 
 def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Number of consumers by presence, zeros included: a gauge that is not sent keeps its last value."""
+    """Return the number of consumers by presence, zeros included: an unsent gauge keeps the last value."""
     counted = Counter(one.presence for one in found)
     return {str(one): counted[one] for one in PRESENCES}
 

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`history`: topic → its newest records, the newest first. `left_out`: topics that could not be read, and why."""
+    """`history`: topic → newest records, the newest first. `left_out`: unreadable topics, and why."""
 
     cluster: str
     taken_at: float

@@ -204,7 +204,7 @@ class Surveyor:
 
 
 class _Events:
-    """Counts the records of one topic, and its pauses as they are completed."""
+    """Counts the records of a topic, and completed pauses."""
 
     def __init__(self, c: Coordinator, topic: str) -> None:
         self.happened = Happened()

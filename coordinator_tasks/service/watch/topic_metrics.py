@@ -50,7 +50,7 @@ class TopicLag:
 
 
 def lags(seen: Look) -> dict[str, TopicLag]:
-    """Topic → its lag."""
+    """Return topic → lag."""
     found: dict[str, TopicLag] = {}
     for topic, node in seen.nodes.items():
         said = [one for one in _owned(seen, topic) if one.lag_records is not None]

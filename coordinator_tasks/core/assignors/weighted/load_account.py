@@ -159,9 +159,9 @@ class LoadAccount:
         return [member for _, _, member in sorted(found)] if len(found) > 1 else [one[2] for one in found]
 
     def takers(self, partitions: Iterable[int] = ()) -> list[str]:
-        """Return members with room, lightest first.
+        """Return members with room, lightest first: the best of each kind.
 
-        One of each kind, or all if a member is banned from any of these partitions.
+        Return all members with room if a member is banned from any of these partitions.
         """
         if self._barred and not self._barred.isdisjoint(partitions):
             return [m for _, _, m in sorted(self._entry(m) for m in self.seats if self.has_room(m))]
@@ -200,7 +200,7 @@ class LoadAccount:
     # Start ------------------------------------------------------------------------------------------------------------
 
     def _level(self) -> float:
-        """Return the level to which all movable partitions raise the members, above their fixed loads."""
+        """Return the level to which all movable partitions raise the members, above the fixed loads."""
         fixed: dict[str, list[int]] = {m: [] for m in self.seats}
         for partition, member in self.problem.fixed.items():
             if member in fixed and partition in self.placed:

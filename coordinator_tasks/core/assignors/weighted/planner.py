@@ -1,9 +1,10 @@
 """The plan of `weighted`.
 
-Necessary moves come first: partitions without an owner, and partitions that their owner may not have (bans, required
-zones, more than `max.partitions`), go to the member with the least load, the heaviest first (LPT, Graham 1969). Then
-members above the tolerance are relieved, and members below the floor get partitions, as long as a move is worth it.
-Each such move lowers a load and ends below it, so planning comes to an end, and a second run finds nothing to do.
+Necessary moves come first: partitions without an owner, and partitions with an excluded owner (bans, required zones,
+more than `max.partitions`), go to the member with the least load, the heaviest first (LPT, Graham 1969). Then members
+above the tolerance are relieved, and members below the floor get partitions, as long as a move is worth it. Each of
+these moves lowers a load and ends below the old load, so planning comes to an end, and a second run finds nothing to
+do.
 """
 
 import math
@@ -43,7 +44,7 @@ class _Planner:
     # -----------------------------------------------------------------------------------------------------
 
     def evict(self) -> None:
-        """Take away partitions that their owners may not have."""
+        """Take away partitions from excluded owners."""
         account, rules, fixed = self.account, self.rules, self.account.problem.fixed
         for member, banned in sorted(rules.bans.items()):
             for partition in sorted(banned or ()):
@@ -87,7 +88,7 @@ class _Planner:
         return there if (account.load[there] + weight) / account.capacity[there] <= self.top else best
 
     def _make_room(self, partition: int, may: Iterable[str]) -> bool:
-        """Shift partitions along a chain of members, so that a member that may have this partition has room for it."""
+        """Shift partitions along a chain of members, so that an allowed owner of this partition has room."""
         account = self.account
         outlets: dict[str, tuple[int, str]] = {m: (-1, NOBODY) for m in account.seats if account.has_room(m)}
         grew = True
