@@ -1,3 +1,3 @@
-"""A central coordinator that decides which consumer reads which Kafka partition."""
+"""A central coordinator that assigns Kafka partitions to consumers."""
 
 __version__ = "0.3.0"

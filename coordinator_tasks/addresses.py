@@ -1,4 +1,4 @@
-"""Checks the addresses of ZooKeeper and Kafka, which come from a person by many ways, and gives each one spelling.
+"""Checks the addresses of ZooKeeper and Kafka, given by a person in many ways, and normalizes their spelling.
 
 The errors do not show the address, which may hold a password.
 """
@@ -13,14 +13,14 @@ MAX_SERVERS = 100
 _ZOOKEEPER = "set `zookeeper` (COORDINATOR_ZOOKEEPER) to host:port,host:port/folder"
 _KAFKA = "set `kafka`'s bootstrap.servers (COORDINATOR_KAFKA_BOOTSTRAP_SERVERS) to host:port,host:port"
 _PROTOCOL = re.compile(r"(?:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://", re.IGNORECASE)
-"""librdkafka takes these before a broker."""
+"""librdkafka takes these protocols before a broker."""
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|(?P<host>[^\s\[\]@/?#%:\\]+))(?::(?P<port>[0-9]{1,5}))?")
 _NO_FOLDER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff%?#\\]")
-"""What ZooKeeper refuses in a path, and what stands in the address of a page."""
+"""Characters that ZooKeeper refuses in a path, or with a meaning in the address of a page."""
 
 
 def zookeeper_address(text: str) -> str:
-    """`host:port,host:port[/folder]` without spaces and a slash at its end; raises `BadSettings`."""
+    """Return `host:port,host:port[/folder]` without spaces and without a final slash; raises `BadSettings`."""
     if "://" in text:
         raise BadSettings(f"the ZooKeeper address begins with the scheme of a URI; {_ZOOKEEPER}, without it")
     hosts, _, folder = text.strip().partition("/")
@@ -41,7 +41,7 @@ def zookeeper_address(text: str) -> str:
 
 
 def kafka_address(text: str) -> str:
-    """`host:port,host:port`, each after its protocol if one is given, without spaces; raises `BadSettings`."""
+    """Return `host:port,host:port`, each after its protocol if given, without spaces; raises `BadSettings`."""
     return _servers(text, "Kafka", _KAFKA, _PROTOCOL)
 
 

@@ -1,7 +1,7 @@
-"""What fleets may launch: a list of the site, read where consumers are launched and never from ZooKeeper.
+"""Permitted launches of fleets: a list of the site, read on the launching host and never from ZooKeeper.
 
-Fleets are stored in ZooKeeper. A writer of fleets must not choose the code that runs on our hosts, its log-ins, or the
-files that it writes.
+Fleets are stored in ZooKeeper. A writer of fleets must not choose the code that runs on our hosts, its log-ins, or its
+output files.
 """
 
 import re
@@ -41,17 +41,17 @@ HARMLESS_CONF = (
     "spark.ui.enabled",
     "spark.ui.port",
 )
-"""How much a consumer takes of a host, and what it shows: none of them names code, a file or another host."""
+"""Resources of a consumer, and display: no code, no files, no other hosts."""
 
 HARMLESS_ENVIRONMENT = ("LANG", "LC_*", "TZ")
 PIPELINE_VARIABLE = "PIPELINE_"
 _LOG_IN = ("--cluster", "--consumer", "--discovery", "--kafka", "--run-folder", "--settings", "--zookeeper")
 _CODE = ("--default", "--interceptor", "--listener")
 _CODE_FOR = ("--pattern", "--pipeline")
-"""Their values have the topic and `=` before the code."""
+"""Values with the topic and `=` before the code."""
 _SET, _OPTION, _CHECKPOINTS, _ADVERTISE = "--set", "--option", "--checkpoints", "--advertise"
 _OTHERS = ("--listen", _SET)
-"""Arguments whose names are beginnings of one above."""
+"""Arguments whose names are prefixes of an argument above."""
 _CONF_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}")
 _OWN_HOST = ("host", "address")
@@ -78,7 +78,7 @@ class AllowedLaunches:
     """Addresses for `--advertise` of a fleet, besides `host` and `address`; `*` stands for anything but `/`."""
 
     def problem(self, fleet: Fleet) -> str:
-        """Why a fleet is not launched, and what to do; empty = it may be launched."""
+        """Return why a fleet is not launched, and the remedy; empty = it may be launched."""
         application = fleet.application
         if application not in OWN_APPLICATIONS and not any(
             _is_at(application, one) for one in _list(self.applications)
@@ -139,7 +139,10 @@ class AllowedLaunches:
 
 
 def _text_problem(fleet: Fleet) -> str:
-    """A name that a later program reads differently: Spark's shell scripts delete every carriage return of an argument."""
+    """Return the problem with a name that a later program reads differently.
+
+    Spark's shell scripts delete every carriage return of an argument.
+    """
     for name in fleet.conf:
         if not _CONF_NAME.fullmatch(name):
             return _bad(
@@ -164,7 +167,7 @@ def _text_problem(fleet: Fleet) -> str:
 
 
 def _option_problem(fleet: Fleet, name: str, value: str) -> str:
-    """The settings of the Kafka client that a topic may have are allowed, and no others."""
+    """Return the problem with an option: of the Kafka client's settings only a topic's are allowed."""
     lower = name.strip().lower()
     problem = ""
     if lower == "kafkasettingsfile":
@@ -178,7 +181,7 @@ def _option_problem(fleet: Fleet, name: str, value: str) -> str:
 
 
 def _options(arguments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Name and value of everything that argparse can take for an option."""
+    """Yield name and value of everything that argparse can take for an option."""
     for number, argument in enumerate(arguments):
         name, joined, value = argument.partition("=")
         if name.startswith("--") and name != "--":
@@ -187,7 +190,7 @@ def _options(arguments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _places(name: str, value: str) -> Iterator[str]:
-    """The `module:function` that an argument names, taken apart as our application does it."""
+    """Yield the `module:function` of an argument, parsed as in our application."""
     if _means(name, _CODE):
         yield value
     if _means(name, _CODE_FOR):
@@ -196,12 +199,12 @@ def _places(name: str, value: str) -> Iterator[str]:
 
 
 def _means(name: str, options: tuple[str, ...]) -> bool:
-    """Whether argparse, which completes names, can take `name` for one of `options`."""
+    """Return whether argparse, which completes names, can take `name` for one of `options`."""
     return name not in _OTHERS and any(option.startswith(name) for option in options)
 
 
 def _is_reached_at(address: str, allowed: list[str]) -> bool:
-    """Whether the coordinator may ask a consumer there, and send its status token."""
+    """Return whether the coordinator may ask a consumer at this address, and send its status token."""
     return address in _OWN_HOST or ("@" not in address and any(_is_at(address, one) for one in allowed))
 
 

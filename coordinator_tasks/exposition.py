@@ -1,4 +1,4 @@
-"""Metrics in the text that Prometheus reads, from figures that are taken when it asks: no global registry, no state here."""
+"""Metrics in Prometheus' text format, from figures taken at the request: no global registry, no state."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -11,19 +11,19 @@ Labels = Mapping[str, str]
 
 
 class Families:
-    """The metrics of one answer, by name; each has its labels and its help from its first value."""
+    """The metrics of an answer, by name; the first value sets labels and help."""
 
     def __init__(self) -> None:
         self._found: dict[str, Metric] = {}
 
     def gauge(self, name: str, text: str, labels: Labels, value: float | None) -> None:
-        """One value now; `None` = unknown, which adds no series."""
+        """Add a present value; `None` = unknown, without a series."""
         family = self._found.get(name) or self._add(GaugeMetricFamily(name, text, labels=list(labels)))
         if value is not None:
             family.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]
 
     def counter(self, name: str, text: str, labels: Labels, value: float) -> None:
-        """A value that only grows; `name` ends in `_total`."""
+        """Add a value that only grows; `name` ends in `_total`."""
         family = self._found.get(name) or self._add(CounterMetricFamily(name, text, labels=list(labels)), name)
         family.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]
 
@@ -37,7 +37,7 @@ class Families:
         return family
 
     def text(self) -> bytes:
-        """All of them, for `CONTENT_TYPE`."""
+        """Return all metrics, for `CONTENT_TYPE`."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Once(self._found.values()))
         return generate_latest(registry)

@@ -1,8 +1,8 @@
-"""Checks of the values that a fleet gives: settings of pipelines, Spark settings, variables, paths.
+"""Checks of a fleet's values: settings of pipelines, Spark settings, variables, paths.
 
-A fleet names the site's databases and registries; their addresses and secrets stand together in the host's settings, so that
-a fleet can send no secret elsewhere. What a site allows by a pattern excludes names that load code, read files or log in:
-a site allows such a name by writing it out.
+A fleet names the site's databases and registries; their addresses and secrets are together in the host's settings, so
+that a fleet can send no secret elsewhere. A site's patterns never match names that load code, read files or log in: a
+site allows such a name by writing it out.
 """
 
 import os
@@ -40,7 +40,7 @@ _RISKY_VARIABLE = re.compile(
 
 
 def conf_is_allowed(name: str, patterns: list[str]) -> bool:
-    """Whether a site's patterns allow a Spark setting that is not harmless by itself."""
+    """Return whether a site's patterns allow a Spark setting outside of the harmless list."""
     return _is_allowed(name, patterns, risky=_RISKY_CONF.search(name.removeprefix("spark.").lower()) is not None)
 
 
@@ -56,7 +56,7 @@ def _is_allowed(name: str, patterns: list[str], *, risky: bool) -> bool:
 
 
 def conf_problem(value: str, *, harmless: bool) -> str:
-    """Why Spark must not get this value; empty = it may."""
+    """Return why Spark must not get this value; empty = it may."""
     if harmless and not _SIMPLE.fullmatch(value):
         return "its value is no number, size, time or word; give one such as 4g"
     if "${" in value:
@@ -65,7 +65,7 @@ def conf_problem(value: str, *, harmless: bool) -> str:
 
 
 def variable_problem(name: str, value: str) -> str:
-    """Why a consumer must not get this value of `TZ`, `LANG` or `LC_*`; empty = it may."""
+    """Return why a consumer must not get this value of `TZ`, `LANG` or `LC_*`; empty = it may."""
     if name == "TZ" and (not _ZONE.fullmatch(value) or ".." in value):
         return "its value is no time zone; give one such as Europe/Berlin"
     if (name == "LANG" or name.startswith("LC_")) and not _LOCALE.fullmatch(value):
@@ -74,7 +74,7 @@ def variable_problem(name: str, value: str) -> str:
 
 
 def setting_problem(name: str, value: str, folders: list[str]) -> str:
-    """Why a pipeline must not get this setting of its own list from a fleet; empty = it may."""
+    """Return why a fleet must not set this value of the pipeline's own settings; empty = it may."""
     if name in REGISTRY_LOG_IN:
         return f"a registry's user and password stand with its address: {_write_the_name(REGISTRY)}"
     if name == AUDIT_FOLDER:
@@ -90,7 +90,7 @@ def setting_problem(name: str, value: str, folders: list[str]) -> str:
 
 
 def path_problem(path: str, folders: list[str]) -> str:
-    """Why a fleet must not name this path; empty = it is below one of the site's folders, also behind symbolic links."""
+    """Return why a fleet must not name this path; empty = below a folder of the site, also behind symbolic links."""
     where = "allowed.folders (COORDINATOR_ALLOWED_FOLDERS) where consumers are launched"
     if not path.startswith("/") or not path.isprintable() or ".." in path.split("/"):
         return f"it is no path from the root without '..'; name one below a folder of {where}"

@@ -1,7 +1,7 @@
-"""The connections of an interface of ours: few threads, and one deadline for a request, its TLS handshake included.
+"""The connections of our interfaces: few threads, and one deadline per request, including the TLS handshake.
 
-Anybody who reaches the port can open connections and send nothing. When all places are taken, a new connection takes the
-place of the slowest one, so that who asks properly always gets in.
+Any host that reaches the port can open connections and send nothing. When all places are taken, a new connection
+replaces the slowest, so that proper requests always get in.
 """
 
 import errno
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def host_and_port(text: str) -> tuple[str, int] | None:
-    """The parts of `host:port`, without the brackets of IPv6; `None` if it is no such address."""
+    """Return the parts of `host:port`, without the brackets of IPv6; `None` if invalid."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     digits = port.isascii() and port.isdigit() and len(port) <= len(str(MAX_PORT))
@@ -55,7 +55,7 @@ class BoundedServer(ThreadingHTTPServer):
         self._wrap = wrap
         self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._lock = threading.Lock()
-        self._open: dict[socket.socket, tuple[str, float]] = {}  # its remote host, and since when its request lasts
+        self._open: dict[socket.socket, tuple[str, float]] = {}  # its remote host, and the begin of its request
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
@@ -66,7 +66,8 @@ class BoundedServer(ThreadingHTTPServer):
         try:
             connection, address = super().get_request()
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # it waits in the queue, and would be tried again at once
+            # the connection waits in the queue, and would be retried at once
+            if error.errno in (errno.EMFILE, errno.ENFILE):
                 time.sleep(SHORTAGE_S)
             raise
         return connection if self._wrap is None else self._wrap(connection), address
@@ -92,7 +93,7 @@ class BoundedServer(ThreadingHTTPServer):
             self._leave(request)
 
     def began(self, connection: socket.socket) -> None:
-        """Its last request is answered: its time begins again."""
+        """The connection's last request is answered: its time begins again."""
         with self._lock:
             if connection in self._open:
                 self._open[connection] = (self._open[connection][0], time.monotonic())
@@ -103,7 +104,7 @@ class BoundedServer(ThreadingHTTPServer):
         self._places.release()
 
     def _drop_slowest(self) -> None:
-        """End the longest request of the host that has the most connections."""
+        """End the longest request of the host with the most connections."""
         with self._lock:
             hosts = Counter(host for host, _ in self._open.values())
             slowest = min(self._open, key=lambda one: (-hosts[self._open[one][0]], self._open[one][1]), default=None)
@@ -114,7 +115,7 @@ class BoundedServer(ThreadingHTTPServer):
         log.debug("a request from %s was broken off", client_address, exc_info=True)
 
     def end_connections(self) -> None:
-        """End all of them."""
+        """End all connections."""
         with self._lock:
             for connection in self._open:
                 _end(connection)
@@ -128,7 +129,7 @@ def _end(connection: socket.socket) -> None:
 
 
 class BoundedHandler(BaseHTTPRequestHandler):
-    """Reads and writes with what is left of a request's time, and reads no more than `MAX_HEAD_BYTES` before its body."""
+    """Reads and writes within the request's remaining time, and reads at most `MAX_HEAD_BYTES` before the body."""
 
     disable_nagle_algorithm = True
     server: BoundedServer
@@ -186,7 +187,7 @@ class _Stream(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """All of it: a TLS socket's own `sendall` gives each part the whole time."""
+        """Write all of it: a TLS socket's `sendall` gives each part the whole time."""
         left = memoryview(data).cast("B")
         while left:
             self._limit()

@@ -1,4 +1,4 @@
-"""What is installed here: the release, the packages that it works with, and the stored formats that it reads and writes."""
+"""Installed software: the release, related packages, and the supported stored formats."""
 
 import platform
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PACKAGES = ("kazoo", "confluent-kafka", "pyspark", "pyspark-client", "apache-air
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """`packages`: name → version, of those that are here. `fields`: what this release reads of the topic node, and an older one does not."""
+    """`packages`: name → version, if installed. `fields`: fields of the topic node that older releases do not read."""
 
     coordinator: str
     python: str

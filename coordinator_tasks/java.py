@@ -1,4 +1,4 @@
-"""Finds a Java that runs PySpark and the embedded servers: JAVA_HOME first, then PATH, then the installed ones."""
+"""Finds a Java for PySpark and the embedded servers: JAVA_HOME first, then PATH, then installed versions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from coordinator_tasks.core.errors import Refused
 
 OLDEST = 17
 NEWEST = 24
-"""PySpark 4.3 needs 17. Java 25 has no module ``jdk.incubator.vector``, which Spark asks for at its start."""
+"""PySpark 4.3 needs 17. Java 25 lacks the module ``jdk.incubator.vector``, which Spark needs at its start."""
 
 VERSION_TIMEOUT_S = 20.0
-# Local servers live shortly: with only the first compiler and the serial collector they start fastest and use the least.
+# Local servers are short-lived: with only the first compiler and the serial collector they start fastest and use the
+# least.
 QUICK_START_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 INSTALLED = Path("/usr/lib/jvm")
-"""Where Debian, Ubuntu, Fedora and their relatives install each Java, also one that PATH does not lead to."""
+"""Folder of installed Java versions on Debian, Ubuntu, Fedora and relatives, also outside of PATH."""
 OPTIONS_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""A Java takes options of the shell from them. Two that start with the same agent, port or a second collector end at once."""
+"""Variables with a shell's options for Java. Two processes with the same agent, port or a second collector end at once."""
 
 ADVICE = (
     f"install Java {OLDEST} (Debian and Ubuntu: apt-get install openjdk-{OLDEST}-jre-headless), "
@@ -51,7 +52,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first usable Java; JavaUnavailable names every candidate that was refused, and why."""
+    """Return the first usable Java; `JavaUnavailable` names every refused candidate, and why."""
     refused: list[str] = []
     for origin, executable in _candidates():
         version = _major_version(executable)
@@ -63,7 +64,7 @@ def find_java() -> Java:
 
 
 def properties(text: str) -> str:
-    """The text of a properties file with its umlauts and such escaped: Java reads the file as Latin-1."""
+    """Return the text of a properties file with non-ASCII characters escaped: Java reads the file as Latin-1."""
     return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
@@ -85,22 +86,22 @@ def _flaw(executable: Path, version: int | None) -> str:
 
 
 def _home(executable: Path) -> Path:
-    """What it says itself: on PATH there may be a script that chooses one of several."""
+    """Return the home that Java reports: on PATH there may be a script that chooses a version."""
     found = re.search(r"java\.home = (.+)", _answer(executable))
     told = Path(found.group(1).strip()) if found else None
-    # In the locale C it says question marks for an umlaut.
+    # In the locale C Java prints question marks for an umlaut.
     return told if told and told.is_dir() else executable.resolve().parent.parent
 
 
 def _major_version(executable: Path) -> int | None:
-    """17 from ``openjdk version "17.0.15"``, 8 from ``java version "1.8.0_292"``; None if it does not answer."""
+    """Return 17 from ``openjdk version "17.0.15"``, 8 from ``java version "1.8.0_292"``; None without an answer."""
     found = re.search(r'version "(?:1\.)?(\d+)', _answer(executable))
     return int(found.group(1)) if found else None
 
 
 @functools.cache
 def _answer(executable: Path) -> str:
-    """What it says of itself; empty if it does not run."""
+    """Return Java's report about itself; empty if it does not run."""
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(

@@ -12,11 +12,11 @@ from collections.abc import Callable
 EVERY_S = 60.0
 MAX_LINES = 200
 _PASSING = re.compile(r"[\w.-]+#(?:consumer|producer)-\d+|\d+ ?ms\b|,? \d+ identical error\(s\) suppressed")
-"""The parts in which lines with the same meaning differ: the client, times, and the library's own counts."""
+"""Parts that differ in lines with the same meaning: the client, times, and the library's own counts."""
 
 
 class Repeats(logging.Filter):
-    """Lets a line pass once in `EVERY_S`, and counts the others."""
+    """Passes a line once in `EVERY_S`, and counts the others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Repeats(logging.Filter):
         self._known: dict[tuple[int, str], tuple[float, int]] = {}  # line -> time of its last pass, and repeats since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line passes; it then says how many did not since the last one."""
+        """Return whether the line passes; it then tells the number of suppressed lines."""
         text, now = record.getMessage(), self._clock()
         line = record.levelno, _PASSING.sub("", text)
         with self._lock:

@@ -1,7 +1,7 @@
-"""Addresses of pages about a consumer that a person may open: its Spark UI, and its driver's log. Pure.
+"""Addresses of pages about a consumer for persons: its Spark UI, and its driver's log. Pure.
 
-A consumer says where its Spark UI is, and a site says where drivers' logs are (`log_url`). Neither is believed: what is not a plain
-`http` or `https` address of bounded length is no link.
+A consumer reports the address of its Spark UI, and a site the addresses of drivers' logs (`log_url`). Neither is
+trusted: only plain `http` and `https` addresses of bounded length become links.
 """
 
 import re
@@ -30,12 +30,12 @@ def is_page(text: str, *, query: bool = False) -> bool:
 
 
 def is_application(text: str) -> bool:
-    """Whether this may be the id of a Spark application, such as `application_1700000000000_0001` or `app-20261125-0000`."""
+    """Return whether this may be the id of a Spark application, such as `application_1700000000000_0001` or `app-20261125-0000`."""
     return _APPLICATION.fullmatch(text) is not None
 
 
 def why_no_template(template: str) -> str:
-    """What is wrong with a site's `log_url`; empty = nothing."""
+    """Return the problem with a site's `log_url`; empty = none."""
     if len(template) > MAX_TEMPLATE_CHARS:
         return f"it has {len(template)} characters, more than {MAX_TEMPLATE_CHARS}"
     unknown = next((name for name in _PLACEHOLDER.findall(template) if name not in PLACEHOLDERS), None)
@@ -47,9 +47,9 @@ def why_no_template(template: str) -> str:
 
 
 def log_page(template: str, values: Mapping[str, str]) -> str:
-    """The address of a driver's log; empty if the template needs what is not known, or no address comes of it.
+    """Return the address of a driver's log; empty if a value is missing or the result is invalid.
 
-    `values`: by placeholder. Each is put in as one quoted piece, so that none adds a path, a query or a host of its own.
+    `values`: by placeholder. Each is inserted as a quoted piece, so that it adds no path, query or host.
     """
     found = template
     for name in PLACEHOLDERS:
@@ -62,6 +62,6 @@ def log_page(template: str, values: Mapping[str, str]) -> str:
 
 
 def host_of(address: str) -> str:
-    """The host of an address, with the brackets that an IPv6 address needs in another one."""
+    """Return the host of an address, with the brackets that IPv6 needs in another address."""
     host = urlsplit(address).hostname or ""
     return f"[{host}]" if ":" in host else host

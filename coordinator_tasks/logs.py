@@ -1,8 +1,8 @@
-"""Log lines with fields: text for a person, or one JSON object in each line for a program.
+"""Log lines with fields: text for a person, or a JSON object per line for a program.
 
-Every line says what it is about: `cluster`, `consumer` and `incarnation` of the process, and `topic`, `epoch` and `rebalance` where
-they are known. What others wrote makes no line of its own, and sends nothing to a terminal. Fields come from three places: `know` for
-the process, `about` for a block in one thread (in Airflow's own logs too), and `extra=` of a single line.
+Every line has its context: `cluster`, `consumer` and `incarnation` of the process, and `topic`, `epoch` and `rebalance`
+if known. Foreign text makes no separate line, and sends nothing to a terminal. Fields come from three places: `know`
+for the process, `about` for a block in one thread (in Airflow's logs too), and `extra=` of a single line.
 """
 
 import json
@@ -30,11 +30,11 @@ class LogFormat(StrEnum):
 FIELDS = ("cluster", "consumer", "incarnation", "topic", "epoch", "rebalance")
 """In this order behind the text of a line."""
 about: Callable[..., AbstractContextManager[None]] = structlog.contextvars.bound_contextvars
-"""`with about(topic=..., epoch=...)`: all lines of this thread in the block have these fields."""
+"""`with about(topic=..., epoch=...)`: add these fields to all lines of this thread in the block."""
 
 
 def within(run: Callable[..., None], **fields: object) -> Callable[..., None]:
-    """The same function, whose lines have these fields: for the target of a thread."""
+    """Return the function with these fields in its lines: for the target of a thread."""
 
     def bound(*given: Any) -> None:
         with about(**fields):
@@ -44,9 +44,9 @@ def within(run: Callable[..., None], **fields: object) -> Callable[..., None]:
 
 
 def know(*, epoch_of: Callable[[str], int] | None = None, **fields: object) -> None:
-    """From now on all lines of this process have these fields.
+    """Add these fields to all later lines of this process.
 
-    `epoch_of`: the epoch that a topic is at, for lines that name a topic and no epoch; 0 = none. It is called by any thread.
+    `epoch_of`: topic → its epoch, for lines with a topic and no epoch; 0 = none. Called by any thread.
     """
     _process.fields.update({name: value for name, value in fields.items() if value})
     _process.epoch_of = epoch_of or _process.epoch_of
@@ -83,7 +83,7 @@ def set_up(form: str = LogFormat.TEXT, *, level: int = logging.INFO, times: bool
 
 
 def say_error(sentence: str, who: str = "error") -> None:
-    """The last word of a process that cannot go on: a line on standard error, or one of JSON."""
+    """Write the last words of a failing process: a line on standard error, or a JSON line."""
     if are_json():
         logging.getLogger(__name__).error("%s", sentence)
     else:

@@ -1,4 +1,4 @@
-"""Files and folders that belong to this process's user, and that only this user may use."""
+"""Files and folders that belong to this process's user, for this user only."""
 
 import grp
 import os
@@ -15,7 +15,9 @@ _ENTRY, _USER, _GROUP, _MASK, _WRITE = "<HHI", 0x02, 0x08, 0x10, 0x02
 
 
 def read_private(path: Path, what: str) -> str:
-    """The text of a file with secrets. Raises `BadSettings` if it is another user's or open to others; `OSError`, `ValueError`.
+    """Return the text of a file with secrets.
+
+    Raises `BadSettings` for another user's or an open file; `OSError`, `ValueError`.
 
     `what` names the file in the error, such as `the settings file`.
     """
@@ -34,15 +36,15 @@ def read_private(path: Path, what: str) -> str:
 
 
 def foreign(found: os.stat_result) -> str:
-    """What is wrong with the owner; empty if it is this process's user."""
+    """Return the problem with the owner; empty for this process's user."""
     own = os.geteuid()
     return "" if found.st_uid == own else f"belongs to the user with uid {found.st_uid}, not to this one ({own})"
 
 
 def open_to_others(folder: Path) -> str:
-    """Why another user could replace this folder or its content; empty if no other user can.
+    """Return why another user could replace this folder or its content; empty if no other user can.
 
-    Every folder on the way is looked at, as it is written and behind symbolic links. A missing one is made by this process.
+    Every folder on the way is checked, as written and behind symbolic links. A missing folder is made by this process.
     """
     given = folder.absolute()
     for one in dict.fromkeys(
@@ -58,7 +60,7 @@ def open_to_others(folder: Path) -> str:
             return f"{one} {foreign(found)}"
         mode = stat.S_IMODE(found.st_mode)
         if stat.S_ISLNK(found.st_mode) or mode & stat.S_ISVTX:
-            continue  # a link has no mode of its own; in a folder with the sticky bit nobody renames what is another's
+            continue  # a link has no mode; in a folder with the sticky bit nobody renames another user's files
         if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_of_one(found.st_gid)):
             return f"{one} may be written by others (mode {mode:04o}, no sticky bit)"
         if others := _writers(one):
@@ -67,7 +69,7 @@ def open_to_others(folder: Path) -> str:
 
 
 def _writers(folder: Path) -> str:
-    """Another user or a group whose entry in the folder's POSIX access list allows writing; empty if there is none.
+    """Return another user or group with write access in the folder's POSIX access list; empty if absent.
 
     The kernel bounds the list to 64 KiB, and gives none where the file system has no such lists.
     """
@@ -88,7 +90,7 @@ def _writers(folder: Path) -> str:
 
 
 def _is_of_one(group: int) -> bool:
-    """Whether the group is root's, or that of this process's user alone."""
+    """Return whether the group is root's, or only contains this process's user."""
     try:
         user, members = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -99,7 +101,7 @@ def _is_of_one(group: int) -> bool:
 
 
 def stamp(path: str) -> tuple[int, ...]:
-    """What changes whenever the file is written or replaced, or who may read it; empty while it is not there."""
+    """Return a value that changes with every write, replacement or change of rights; empty while the file is missing."""
     try:
         found = os.stat(path)  # noqa: PTH116 - an empty path is no file, and `Path` would make it the folder
     except OSError:

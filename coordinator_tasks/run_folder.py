@@ -1,7 +1,7 @@
-"""The folder of one consumer on its host, for facts that launcher, consumer and waiting tasks tell each other.
+"""The folder of a consumer on its host, for facts shared by launcher, consumer and waiting tasks.
 
 `[BASE]/[CLUSTER]/[CONSUMER]/` holds
-- `launcher.lock`: locked by the launcher while it lives, so that one id is never started twice on a host;
+- `launcher.lock`: locked by the launcher while it lives, so that an id is never started twice on a host;
 - `settings.json` and `kafka.json` (mode 0600): connection settings, the second for the Kafka reader of the executors;
 - `openlineage.json` (mode 0600): the site's transport of OpenLineage, where Airflow has one;
 - `driver.log`, and `driver.previous.log` of the start before;
@@ -30,7 +30,7 @@ _SECRET_NAME = re.compile(
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder of our own if it is missing; raises `Refused`."""
+    """Make our own folder if missing; raises `Refused`."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -59,7 +59,7 @@ class RunFolder:
         return cls(base / check_cluster(cluster) / check_consumer(consumer))
 
     def problem(self) -> str:
-        """Why another user could change the folder's content; empty if nobody can, or if the folder is missing."""
+        """Return why another user could change the folder's content; empty if impossible, or if the folder is missing."""
         if said := open_to_others(self.path.parent):
             return f"the run folder {self.path} could be replaced by others: {said}; choose another base folder, or correct this one"
         try:
@@ -76,7 +76,7 @@ class RunFolder:
         return ""
 
     def make(self) -> None:
-        """Make the folder if it is missing; raises `Refused` if it cannot be, or another user could change its content."""
+        """Make the folder if missing; raises `Refused` if impossible, or if another user could change its content."""
         make_folder(self.path)
         if problem := self.problem():
             raise Refused(problem)
@@ -91,7 +91,7 @@ class RunFolder:
         self.ended.unlink(missing_ok=True)
 
     def log_format(self) -> str:
-        """How log lines are written, as the consumer's settings say; empty = they do not say it."""
+        """Return the log format in the consumer's settings; empty = not set."""
         return _text(_read(self.settings), "log_format")
 
     def secrets(self) -> list[str]:
@@ -100,36 +100,36 @@ class RunFolder:
         return sorted(found, key=len, reverse=True)
 
     def drawn(self) -> int:
-        """The incarnation that the consumer has drawn since the last start; 0 = none."""
+        """Return the incarnation that the consumer has drawn since the last start; 0 = none."""
         try:
             return int(self.incarnation.read_text())
         except (OSError, ValueError):
             return 0
 
     def exit_code(self, since_at: float = 0.0) -> int | None:
-        """How the consumer ended since the last start, and since this time; `None` while it runs."""
+        """Return the consumer's exit code since the last start, and since this time; `None` while it runs."""
         ended = _read(self.ended)
         code, at = ended.get("code"), ended.get("at", 0.0)
         return code if isinstance(code, int) and isinstance(at, int | float) and at >= since_at else None
 
     def reason(self) -> str:
-        """Why the consumer ended, as noted by its launcher; empty after a clean leave, and while it runs."""
+        """Return why the consumer ended, as noted by its launcher; empty after a clean leave, and while it runs."""
         return _text(_read(self.ended), "reason")
 
     def leaves(self) -> str | None:
-        """Why the consumer leaves (empty = it was asked to); `None` = it does not."""
+        """Return why the consumer leaves (empty = as requested); `None` = it does not leave."""
         return _text(_read(self.leaving), "reason") if self.leaving.exists() else None
 
     def write_ended(self, code: int, reason: str, at: float) -> None:
-        """Say that all processes of the consumer have ended; `at`: seconds since 1970."""
+        """Note that all processes of the consumer have ended; `at`: seconds since 1970."""
         write_private(self.ended, {"code": code, "reason": reason, "at": at})
 
     def write_leaving(self, reason: str, at: float) -> None:
-        """Say that the consumer's process is to end; raises `OSError`."""
+        """Note that the consumer's process should end; raises `OSError`."""
         write_private(self.leaving, {"reason": reason, "at": at})
 
     def log_tail(self, lines: int = 20, limit_bytes: int = 8000) -> str:
-        """The end of the driver's log; empty if it is not readable here."""
+        """Return the end of the driver's log; empty if unreadable here."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - limit_bytes))
@@ -140,7 +140,7 @@ class RunFolder:
 
 
 def write_private(path: Path, data: object) -> None:
-    """Write JSON in one step, in a file that only its owner may read."""
+    """Write JSON in one step, into a file readable by its owner only."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.unlink(missing_ok=True)
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

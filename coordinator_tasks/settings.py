@@ -118,7 +118,7 @@ class Settings:
             raise BadSettings("both status_token and status_token_file are set; set one of them")
         if self.status_http not in ("", HTTP_ALLOWED):
             raise BadSettings(f"status_http is {self.status_http[:40]!r}; set it to {HTTP_ALLOWED}, or leave it out")
-        # Each process has a working directory of its own, so the folder is one from the root.
+        # Each process has a separate working directory, so the folder must be absolute.
         if self.discovery != "zookeeper" and not self.discovery.startswith(f"{FILE_DISCOVERY}/"):
             raise BadSettings(
                 f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder, from the root on"
@@ -146,7 +146,7 @@ _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("s
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "log_format", "log_url", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _NAMED_PLACES = ("databases", "registries")
-"""A consumer of 0.2.0 refuses these fields, so they are left out while they are empty."""
+"""A consumer of 0.2.0 refuses these fields, so they are left out while empty."""
 _TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka", *_NAMED_PLACES)
 _OBJECTS = {
     "zookeeper_access": ZooKeeperAccess(),
@@ -160,7 +160,7 @@ _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; raises `BadSettings` with the name of the missing, unknown or unsafe one."""
+    """Read the settings; raises `BadSettings` with the name of the missing, unknown or unsafe setting."""
     path = environ.get(PREFIX + "SETTINGS", "")
     content = environ.get(CONTENT_VARIABLE, "")
     given = read_settings_file(Path(path)) if path else _object(content, CONTENT_VARIABLE) if content else {}
@@ -185,7 +185,7 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
 
 
 def of_the_host(environ: Mapping[str, str] = os.environ) -> dict[str, dict[str, str]]:
-    """The fields of `allowed` and `budget`, and the places that fleets name, as the environment has them."""
+    """Return the environment's fields of `allowed` and `budget`, and the places named by fleets."""
     return {name: _group(environ, f"{name.upper()}_") for name in ("allowed", "budget", *_NAMED_PLACES)}
 
 
@@ -236,7 +236,7 @@ def _texts(group: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _in_one(name: str, value: object) -> str:
-    """The value as a text, a list with `;` between its texts."""
+    """Return the value as a text, a list with `;` between its texts."""
     if not isinstance(value, list):
         return _text(name, value)
     if not all(isinstance(one, str) for one in value):
@@ -245,7 +245,7 @@ def _in_one(name: str, value: object) -> str:
 
 
 def _text(name: str, value: object) -> str:
-    """The value as a text that ZooKeeper and Kafka take; raises `BadSettings` without the value, which may be a secret."""
+    """Return the value as a text that ZooKeeper and Kafka take; the `BadSettings` omits the value, possibly a secret."""
     if isinstance(value, list | Mapping):
         kind = "a list" if isinstance(value, list) else "an object"
         raise BadSettings(f"the setting {name} is {kind}, and a single value is wanted; write one in quotes")
@@ -256,9 +256,9 @@ def _text(name: str, value: object) -> str:
 
 
 def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a consumer gets which is launched from here, as plain data; raises `BadSettings`.
+    """Return the settings of a consumer launched from here, as plain data; raises `BadSettings`.
 
-    The coordinator's account never goes to a consumer where consumers have another one.
+    The coordinator's account never goes to a consumer where consumers have another account.
     """
     settings = settings_of(plain)
     if settings.zookeeper_access.consumers and not settings.consumer_zookeeper:
@@ -283,7 +283,7 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     found = asdict(settings)
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
     del found["allowed"], found["budget"], found["log_url"], found["status_http"]
-    # A consumer of an earlier release refuses the fields that it does not know.
+    # A consumer of an earlier release refuses unknown fields.
     access = found["zookeeper_access"].items()
     found["zookeeper_access"] = {
         name: value for name, value in access if value or name not in ("consumers", "coordinator")

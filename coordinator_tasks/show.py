@@ -1,4 +1,4 @@
-"""What the command line prints: plain columns for a person, JSON and CSV for a program. Pure."""
+"""Output of the command line: plain columns for a person, JSON and CSV for a program. Pure."""
 
 import dataclasses
 import json
@@ -23,9 +23,9 @@ from coordinator_tasks.service.watch.overview import HEALTHY, ConsumerOverview, 
 from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible, visible_line
 
 MOST_SILENT = 50
-"""Registrations without an answer that `status` lists: whoever may register can make any number of them."""
+"""Maximum silent registrations in `status`: a registering account can make any number of them."""
 _AT = ("at", "until")
-"""How the names of stored times end, in seconds since 1970; 0 = never."""
+"""Suffixes of the names of stored times, in seconds since 1970; 0 = never."""
 
 
 def as_json(found: object) -> str:
@@ -59,7 +59,7 @@ def _cell(value: Any) -> str:
 
 
 def preview_rows(found: Iterable[Preview]) -> Table:
-    """One row for each move; a topic without one has one row."""
+    """Return a row for each move; a topic without moves has one row."""
     rows = []
     for one in found:
         rows += [(one.topic, *_move_cells(move), one.problem or one.waits or one.kept) for move in one.moves or (None,)]
@@ -68,7 +68,7 @@ def preview_rows(found: Iterable[Preview]) -> Table:
 
 
 def replay_rows(found: Iterable[Mapping[str, Any]]) -> Table:
-    """One row for each move of each step of `simulate`; what a policy of growth decides has a row of its own."""
+    """Return a row for each move of each step of `simulate`; a growth decision has a separate row."""
     rows: list[tuple[str, ...]] = []
     names: tuple[str, ...] = ()
     for one in found:
@@ -98,7 +98,7 @@ def _move_cells(move: PricedMove | None) -> tuple[str, ...]:
 
 
 def topics(found: Iterable[TopicOverview]) -> Table:
-    """The state of every topic, and what it waits for."""
+    """Return the state of every topic, and its blockers."""
     rows = []
     for one in found:
         owners = " ".join(f"{consumer}:{count}" for consumer, count in one.owners.items())
@@ -128,7 +128,7 @@ def _state(one: TopicOverview) -> str:
 
 
 def consumers(found: Iterable[ConsumerOverview]) -> Table:
-    """One line for each consumer and topic."""
+    """Return a line for each consumer and topic."""
     rows = []
     for one in found:
         health = one.health if one.health != HEALTHY else ""
@@ -159,7 +159,7 @@ def consumers_text(found: Iterable[ConsumerOverview]) -> str:
 
 
 def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
-    """The result for each topic, or with `plan_only` the planned one, with a table of its moves."""
+    """Return the result for each topic, or with `plan_only` the plan, with a table of its moves."""
     parts = []
     for one in found:
         states = f"{one.before} -> {one.after}" if one.before != one.after else one.after.value
@@ -176,7 +176,7 @@ def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
 
 
 def report_rows(found: Iterable[TopicReport]) -> Table:
-    """One row for each topic and way that partitions go; a topic without a move has one row."""
+    """Return a row for each topic and kind of move; a topic without moves has one row."""
     rows = []
     for one in found:
         head = (one.topic, one.before.value, one.after.value, one.outcome.value, str(one.epoch))
@@ -187,7 +187,7 @@ def report_rows(found: Iterable[TopicReport]) -> Table:
 
 
 def reason_rows(found: Explanation, partition: int | None = None) -> Table:
-    """One row for each reason; `partition` = only those of this one."""
+    """Return a row for each reason; `partition` = only its reasons."""
     rows = [
         (verb, ranges(one.partitions), one.text)
         for verb, reasons in (("waits", found.waits), ("moves", found.moves), ("stays", found.stays))
@@ -209,7 +209,7 @@ def explanation(found: Explanation, partition: int | None = None) -> str:
 
 
 def moves(found: Iterable[Move]) -> str:
-    """Givers, takers, partitions and kinds of moves, one line for each way."""
+    """Return givers, takers, partitions and kinds of moves, in a line for each way."""
     rows = [
         (f"  {len(partitions)}", ranges(partitions), giver or NOBODY, taker or NOBODY, kind.value, ": ".join(HOW[kind]))
         for (giver, taker, kind), partitions in by_way(found).items()
@@ -244,7 +244,7 @@ def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
 
 
 def rebalance(found: Sequence[Rebalance]) -> str:
-    """One rebalance: what `history` says of it, then each moved partition, and each step."""
+    """Return a rebalance: its lines of `history`, then each moved partition, and each step."""
     (one,) = found
     lines = [history(found)]
     lines += [
@@ -255,9 +255,9 @@ def rebalance(found: Sequence[Rebalance]) -> str:
 
 
 def history_rows(found: Iterable[Rebalance]) -> Table:
-    """One row for each rebalance and way that partitions went; one that moved nothing has one row.
+    """Return a row for each rebalance and kind of move; a rebalance without moves has one row.
 
-    Partitions that were reset while nobody had them have a row too.
+    Partitions that were reset without an owner have a row too.
     """
     rows = []
     for one in found:
@@ -278,9 +278,9 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
 
 
 def asked(found: Iterable[Asked], about: str = "", *, left_out: bool = False) -> str:
-    """Who asked for what, and what each field was before; newest first, as wide as the terminal.
+    """Return the requests with the former value of each field; newest first, as wide as the terminal.
 
-    `left_out`: something could not be read.
+    `left_out`: some records are unreadable.
     """
     lines: list[str] = []
     for one in found:
@@ -293,7 +293,7 @@ def asked(found: Iterable[Asked], about: str = "", *, left_out: bool = False) ->
 
 
 def asked_rows(found: Iterable[Asked]) -> Table:
-    """A row for each field that a request has changed, with the stored values."""
+    """Return a row for each field that a request has changed, with the stored values."""
     rows = []
     for one in found:
         head = (_time(one.at), _who(one.actor), spelled(one.action), one.about, one.why or NOBODY)
@@ -310,7 +310,7 @@ def _folded(text: str, indent: str) -> list[str]:
 
 
 def _value(stored: str) -> str:
-    """A stored value for a person: no JSON, and times as dates. A cut one stays as it is."""
+    """Return a stored value for a person: no JSON, and times as dates. A cut value stays unchanged."""
     try:
         return _told(json.loads(stored)) if stored else "nothing"
     except ValueError:
@@ -354,7 +354,7 @@ def _reset_without_owner(one: Rebalance) -> list[int]:
 
 
 def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Table:
-    """The columns of `kafka-consumer-groups --describe`, in its order. `left_out`: a topic could not be read."""
+    """Return the columns of `kafka-consumer-groups --describe`, in its order. `left_out`: a topic is unreadable."""
     rows = [
         (
             one.group,
@@ -376,7 +376,7 @@ def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Tabl
 
 
 def resets(found: Iterable[Reset], *, would: bool = False) -> Table:
-    """The columns of `kafka-consumer-groups --reset-offsets`, then what that does, or in a dry run would do."""
+    """Return the columns of `kafka-consumer-groups --reset-offsets`, then the effect, or the effect of a dry run."""
     rows = [
         (one.group, one.topic, str(shift.partition), str(shift.target), shift.would_effect if would else shift.effect)
         for one in found
@@ -386,7 +386,10 @@ def resets(found: Iterable[Reset], *, would: bool = False) -> Table:
 
 
 def exported_offsets(found: Iterable[Reset]) -> str:
-    """Lines of topic,partition,offset, as Kafka's tool exports them; of several groups, the group comes first."""
+    """Return lines of topic,partition,offset, as in exports of Kafka's tool.
+
+    With several groups, the group comes first.
+    """
     resets = list(found)
     several = len({one.group for one in resets}) > 1
     lines = [
@@ -398,7 +401,7 @@ def exported_offsets(found: Iterable[Reset]) -> str:
 
 
 def fleets(found: Iterable[Fleet]) -> Table:
-    """The consumers that should run."""
+    """Return the wanted consumers."""
     rows = [
         (
             one.app,

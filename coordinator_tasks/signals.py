@@ -1,8 +1,8 @@
-"""Acts on signals in a thread of its own.
+"""Acts on signals in a separate thread.
 
-Python runs a handler in the main thread, between two of its instructions. If the main thread is just inside `wait` or
-`clear` of an event, the handler's `set` of the same event waits for ever, as does every other call that takes a lock. A
-handler here only puts a number into a queue whose `put` is reentrant.
+Python runs a handler in the main thread, between two instructions. If the main thread is just inside `wait` or `clear`
+of an event, the handler's `set` of the same event waits for ever, as does every other call that takes a lock. A handler
+here only puts a number into a queue whose `put` is reentrant.
 """
 
 import logging
@@ -44,7 +44,7 @@ def on_signals(act: Callable[[int], None], *numbers: int) -> Iterator[None]:
 
 @contextmanager
 def stopped_by(*numbers: int) -> Iterator[threading.Event]:
-    """An event for the block, which the first of these signals sets; main thread only."""
+    """Yield an event, set by the first of these signals; main thread only."""
     stop = threading.Event()
     with on_signals(lambda _: stop.set(), *numbers):
         yield stop

@@ -1,8 +1,8 @@
-"""A site's own rules for upgrades: callables named in the settings. The only place that imports them.
+"""A site's own rules for upgrades: callables named in the settings, imported only here.
 
-A rule is a callable that takes `Facts` (one step of an upgrade) and returns why the step fails, as a text; an empty text,
-`None` or `True` means that it does not fail, and `False` that it does. Every error in it, or of its import, is a `BadRule` of
-one line: the upgrade does not begin then, or it pauses.
+A rule is a callable that takes `Facts` (a step of an upgrade) and returns why the step fails, as a text. An empty text,
+`None` or `True` means success, and `False` failure. Every error in a rule, or of its import, is a `BadRule` of one
+line: the upgrade does not begin then, or pauses.
 """
 
 import importlib
@@ -62,5 +62,5 @@ def _imported(name: str, source: str) -> SiteRule:
 
 
 def rules_of(named: Mapping[str, str]) -> dict[str, Callable[[], SiteRule]]:
-    """What imports each rule of the settings, by name. It raises `BadRule`."""
+    """Return importers of the settings' rules, by name. An importer raises `BadRule`."""
     return {name: partial(_imported, name, source) for name, source in named.items()}

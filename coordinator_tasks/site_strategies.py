@@ -1,8 +1,8 @@
-"""A site's own strategies: callables named in the settings, or registered as entry points. The only place that imports them.
+"""A site's own strategies: callables named in the settings, or registered as entry points; imported only here.
 
-A strategy is a callable that takes a read-only `Problem` (one topic; its members with their free attributes) and returns
-partition → member. Every error in it, or of its import, becomes a `Refused` of one line, and holds only the topics that
-use it.
+A strategy is a callable that takes a read-only `Problem` (one topic; its members with their free attributes) and
+returns partition → member. Every error in a strategy, or of its import, becomes a `Refused` of one line, and holds only
+the topics with this strategy.
 """
 
 import importlib
@@ -20,15 +20,15 @@ from coordinator_tasks.core.text.partition_text import cut
 
 GROUP = "kafka_partition_coordinator.strategies"
 FAILURES = (Exception, SystemExit)
-"""Errors of a site's own code: an exit in that code, such as in an imported script, must not end the coordinator."""
-_SHOWN = 200  # characters of somebody else's error
+"""Errors of a site's code: an exit in the code, such as in an imported script, must not end the coordinator."""
+_SHOWN = 200  # characters of a foreign error
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site's strategy under its name; `source` is where it comes from.
+    """A site's strategy under its name; `source` is its origin.
 
-    `partial`: it may leave partitions without an owner; the callable has an attribute `partial` for this.
+    `partial`: it may leave partitions without an owner; the callable then has an attribute `partial`.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A strategy that could not be imported: topics that use it are held with the reason."""
+    """A strategy with a failed import: its topics are held with the reason."""
 
     why: str
 
@@ -75,10 +75,12 @@ class Broken:
 
 
 def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[str, str]) -> Strategies:
-    """The built-in strategies, those named in the settings, and the registered ones; of one name, the first counts.
+    """Return the built-in strategies, the settings' strategies, and the registered ones.
 
-    Raises `BadStrategy` if no strategy is named `default`, if that is a built-in one which does not take the parameters, or if
-    `named` has the name of a built-in one.
+    Of equal names, the first counts.
+
+    Raises `BadStrategy` if no strategy is named `default`, if it is built-in and refuses the parameters, or if `named`
+    has the name of a built-in strategy.
     """
     taken = sorted(named.keys() & ASSIGNORS.keys())
     if taken:

@@ -1,4 +1,4 @@
-"""The tokens of the consumers' interfaces: one from the settings, or those of a file that is read again when it changes."""
+"""The tokens of the consumers' interfaces: a token from the settings, or tokens of a file, read again after changes."""
 
 import logging
 import threading
@@ -11,15 +11,15 @@ log = logging.getLogger(__name__)
 
 
 def is_token(text: str) -> bool:
-    """Whether an HTTP header takes it: visible ASCII characters without a space."""
+    """Return whether an HTTP header takes the text: visible ASCII characters without a space."""
     return text.isascii() and text.isprintable() and " " not in text
 
 
 class StatusTokens:
-    """A consumer accepts all of them, and the coordinator sends the first one; for any thread.
+    """A consumer accepts all tokens, and the coordinator sends the first; for any thread.
 
-    `file` has one token in each line. While it cannot be used, the former tokens stay. Raises `BadSettings` if it cannot be
-    used at the start.
+    `file` has one token per line. While it is unusable, the former tokens stay. Raises `BadSettings` if unusable at the
+    start.
     """
 
     def __init__(self, token: str = "", file: str = "") -> None:
@@ -31,7 +31,7 @@ class StatusTokens:
             self._known = self._read()
 
     def all(self) -> tuple[str, ...]:
-        """All tokens that are valid now; none = no token is required."""
+        """Return all valid tokens; empty = no token is required."""
         with self._lock:
             if self._file and (now := stamp(self._file)) != self._stamp:
                 self._stamp = now

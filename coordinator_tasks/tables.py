@@ -21,7 +21,10 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
-    """The text with what a terminal would obey or hide as JSON escapes it; line breaks stay. Others write what is printed."""
+    """Return the text with active or invisible characters escaped as in JSON; line breaks stay.
+
+    Printed text is foreign.
+    """
     if all(map(str.isprintable, text.split("\n"))):
         return text
     return "".join(one if one == "\n" or one.isprintable() else json.dumps(one)[1:-1] for one in text)
@@ -33,27 +36,27 @@ def visible_line(text: str) -> str:
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> str:
-    """Lines of RFC 4180, in which no cell is a formula for a spreadsheet."""
+    """Return lines of RFC 4180, without formulas for a spreadsheet."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([_no_formula(cell) for cell in row] for row in rows)
     return out.getvalue().rstrip("\n")
 
 
 def _no_formula(cell: str) -> str:
-    """A cell that a spreadsheet would calculate gets an apostrophe in front, as a person types it; a number stays a number."""
+    """Return the cell, with an apostrophe before a formula; a number stays a number."""
     cell = _LATER_FORMULA.sub("'", cell)
     return f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
 
 
 def without_apostrophe(cell: str) -> str:
-    """The cell before `csv_lines` wrote it."""
+    """Return the cell before `csv_lines` wrote it."""
     cell = _LATER_APOSTROPHE.sub("", cell)
     return cell[1:] if cell.startswith(tuple(f"'{begin}" for begin in _FORMULA)) else cell
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`none`: what a person reads in place of an empty table; `merged`: so many leading cells are shown once if they repeat."""
+    """`none`: a person's text for an empty table; `merged`: number of leading cells shown once if repeated."""
 
     headers: Sequence[str]
     rows: Iterable[Sequence[str]]

@@ -12,9 +12,11 @@ _OUT_OF_TIME, _OTHER_HOST = (9, 10), (62, 64)
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """`ca`, `certificate` and `key` are files in PEM, `key_password` is the pass phrase of an encrypted key; all optional.
+    """`ca`, `certificate` and `key` are files in PEM, `key_password` is the pass phrase of an encrypted key.
 
-    For errors: `settings` is what the names of their settings begin with, `purpose` is what fails without them.
+    All optional.
+
+    For errors: `settings` is the prefix of the settings' names, `purpose` the function that fails without them.
     """
 
     settings: str
@@ -34,7 +36,7 @@ class TlsFiles:
             )
 
     def load(self, context: ssl.SSLContext) -> ssl.SSLContext:
-        """Load them into `context`, which is returned; raises `BadSettings` with what is wrong with which file."""
+        """Load the files into `context` and return it; raises `BadSettings` with the file and the problem."""
         self.check_complete()
         for name in ("ca", "certificate", "key"):
             self._check_readable(name, getattr(self, name))
@@ -83,7 +85,7 @@ class TlsFiles:
 
 
 def bad_certificate(error: ssl.SSLCertVerificationError, ca: str, setting: str) -> str:
-    """Why a server's certificate is refused and what to do, as the end of a sentence; `setting` is that of `ca`."""
+    """Return why a server's certificate is refused and the remedy, as the end of a sentence; `setting` is that of `ca`."""
     said = error.verify_message.rstrip(".")
     if error.verify_code in _OUT_OF_TIME:
         return f"its certificate is not valid today ({said}); renew it, or correct this host's clock"

@@ -148,9 +148,9 @@ def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
 
 
 def open_zookeeper(settings: Settings) -> KazooZooKeeper:
-    """One ZooKeeper session; the caller closes it.
+    """Open a ZooKeeper session; the caller closes it.
 
-    Raises `Refused` where the cluster's folders are open or another's, and `StoreUnavailable`.
+    Raises `Refused` for open or foreign folders of the cluster, and `StoreUnavailable`.
     """
     paths, zk = Paths(settings.cluster), connect_zookeeper(settings)
     with ExitStack() as on_error:
@@ -161,9 +161,9 @@ def open_zookeeper(settings: Settings) -> KazooZooKeeper:
 
 
 def set_access_lists(settings: Settings) -> int:
-    """Give every node of the cluster the access list that the settings ask for; returns how many nodes there are.
+    """Give every node of the cluster the access list of the settings; return the number of nodes.
 
-    Raises `Refused` where the settings close no nodes, or another account owns one, and `StoreUnavailable`.
+    Raises `Refused` if the settings close no nodes, or another account owns a node, and `StoreUnavailable`.
     """
     if not settings.zookeeper_access.closes_nodes:
         raise BadSettings("the settings have no log-in to ZooKeeper that closes nodes; set zookeeper_access")
@@ -181,7 +181,7 @@ def set_access_lists(settings: Settings) -> int:
 
 
 def connect_zookeeper(settings: Settings) -> KazooZooKeeper:
-    """One ZooKeeper session whose folders are not checked; the caller closes it."""
+    """Open a ZooKeeper session without a check of its folders; the caller closes it."""
     return KazooZooKeeper(
         settings.zookeeper,
         session_timeout_s=settings.session_timeout_s,
@@ -191,18 +191,18 @@ def connect_zookeeper(settings: Settings) -> KazooZooKeeper:
 
 
 def check_folders(zk: KazooZooKeeper, paths: Paths) -> None:
-    """Raise `Refused` for a folder of the cluster that is open or another account's, and `StoreUnavailable`."""
+    """Raise `Refused` for an open or foreign folder of the cluster, and `StoreUnavailable`."""
     zookeeper_rights.check_closed(zk, (paths.base, *paths.folders()))
 
 
 def ask_brokers(kafka: Mapping[str, str]) -> None:
-    """Log in at the brokers and wait for one answer; raises `KafkaUnavailable` or `Refused` with what is wrong."""
-    # Every account may ask for the brokers; a topic, only one that has rights on it.
+    """Log in at the brokers and wait for an answer; raises `KafkaUnavailable` or `Refused` with the problem."""
+    # Every account may ask for the brokers; for a topic, only an account with rights.
     KafkaRights(kafka).brokers()
 
 
 def librdkafka_version() -> str:
-    """Of the library in use, such as 2.6.1."""
+    """Return the version of the library in use, such as 2.6.1."""
     return str(confluent_kafka.libversion()[0])
 
 
@@ -224,7 +224,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def _boot_id() -> str:
-    """The id of this boot of the machine; empty if the kernel gives none."""
+    """Return the id of this boot of the machine; empty if the kernel gives none."""
     try:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

@@ -1,9 +1,9 @@
-"""The coordinator for a person at a terminal: `python -m coordinator_tasks`, or `coordinator` where it is installed.
+"""The coordinator for a person at a terminal: `python -m coordinator_tasks`, or the installed `coordinator`.
 
 It makes the same service calls as Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line:
-its code, what, why and what to do next. Exit codes: 0 done; 1 a topic is held, left out or has partitions without an owner, a
-person must look at it; 2 the request or the settings are wrong; 3 a neighbour does not answer; 4 stored data is
-unreadable; 5 somebody else was faster, repeat; 130 interrupted; 141 nobody reads the output any more.
+code, problem, reason and remedy. Exit codes: 0 done; 1 a topic is held, left out or has partitions without an owner, a
+person must look; 2 the request or the settings are wrong; 3 a neighbour does not answer; 4 stored data is unreadable; 5
+a concurrent change, repeat; 130 interrupted; 141 the output has no reader.
 """
 
 import logging
@@ -39,11 +39,11 @@ EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malfo
 USAGE_CODE, USAGE_EXIT = "KPC-002", 2
 """For a wrong command line: the only error outside `CoordinatorError`."""
 INTERRUPTED_EXIT, UNREAD_EXIT = 130, 141
-"""As a shell says it: ended by SIGINT; ended by SIGPIPE."""
+"""As in a shell: ended by SIGINT; ended by SIGPIPE."""
 
 
 class Spelled(TyperGroup):
-    """Accept the name of a command's form in Airflow too, with `_` in place of `-`."""
+    """Also accepts the name of a command's form in Airflow, with `_` in place of `-`."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, cmd_name.replace("_", "-"))
@@ -57,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 MISTYPED: Any = next(kind for kind in reversed(typer.BadParameter.__mro__) if hasattr(kind, "format_message"))
-"""What typer raises for a wrong command line: its common base has another name and place in each version of typer."""
+"""typer's error for a wrong command line: its common base has another name and place in each version of typer."""
 
 for part in (topics, rebalances, snapshots, state_files, consumers, audits, rights, metrics, version):
     app.add_typer(part.commands)
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
 
 
 def _open_closed_streams() -> None:
-    """Open streams that were closed at the start: they are `None`, and prints would go to standard output."""
+    """Open streams that were closed at the start: prints would otherwise go to standard output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the process ends
@@ -109,7 +109,7 @@ def _run(arguments: Sequence[str] | None, opener: Opener | None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT
     except SystemExit as ended:
-        # typer ends a command whose reader, such as head, has enough, with the code of a held topic.
+        # typer ends a command with a satisfied reader, such as head, with the code of a held topic.
         if isinstance(ended.__context__, BrokenPipeError):
             return UNREAD_EXIT
         raise
@@ -131,4 +131,4 @@ def _flush(stream: TextIO) -> None:
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
     except OSError:
-        pass  # such as a full disk: the interpreter's end says it
+        pass  # such as a full disk: the interpreter's end reports it

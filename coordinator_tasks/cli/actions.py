@@ -1,4 +1,4 @@
-"""The actions as commands: their parameters become arguments and options."""
+"""The actions as commands: parameters become arguments and options."""
 
 import inspect
 import sys
@@ -27,9 +27,9 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 def add(commands: typer.Typer, action: Action, panel: str = "") -> None:
-    """Add the action's command, under the last of its words; `panel`: where `--help` lists it."""
+    """Add the action's command, under the last of its words; `panel`: its place in `--help`."""
     asked = {one.name: one.option for one in action.parameters if one.option is not None}
-    # Help lists the required ones first.
+    # Help lists required parameters first.
     options = dict(sorted(asked.items(), key=lambda item: item[1].default is not REQUIRED))
 
     def command(
@@ -72,7 +72,7 @@ def add(commands: typer.Typer, action: Action, panel: str = "") -> None:
 
 
 def _ask(action: Action, c: Coordinator, given: Given, command: str) -> None:
-    """Raises `Abort` if a person at a terminal says no, and `Refused` for a script, which says --yes."""
+    """Raise `Abort` if a person at a terminal declines, and `Refused` for a script without --yes."""
     check_names(given)
     lines = [*action.before(c, given), *action.preview(c, given).lines]
     if not sys.stdin.isatty():

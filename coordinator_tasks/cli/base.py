@@ -31,7 +31,7 @@ from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_e
 
 HELD_EXIT = 1
 LOOK, RUN = "Look: nothing is changed", "Run the coordinator"
-"""Where `--help` lists a command that is no action."""
+"""Panels of `--help` for commands without an action."""
 Opener = Callable[[], AbstractContextManager[Coordinator]]
 
 Topic = Annotated[str, typer.Argument(help="A topic of Kafka.", show_default=False)]
@@ -52,7 +52,7 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")
 
 @contextmanager
 def opened(context: typer.Context, within_s: float = inf) -> Iterator[Coordinator]:
-    """The coordinator for one command; its servers have at most `within_s` to answer, or less by the settings."""
+    """Yield the coordinator for a command; servers have at most `within_s` to answer, or less by the settings."""
     opener: Opener = context.obj or partial(_from_environment, within_s)
     with waiting.shown(context.info_name or ""), opener() as coordinator, logs.about(cluster=coordinator.paths.cluster):
         yield coordinator
@@ -73,7 +73,7 @@ def given_settings() -> Settings:
             "COORDINATOR_CLUSTER, COORDINATOR_ZOOKEEPER and COORDINATOR_KAFKA_BOOTSTRAP_SERVERS"
         )
     settings = settings_from_environment()
-    # What librdkafka would print of its own stands in our one line as well.
+    # librdkafka's own messages are in our line as well.
     return replace(settings, kafka={"log_level": "2", **settings.kafka})
 
 
@@ -83,7 +83,7 @@ def how_of(how: Format, as_json: bool) -> Format:
 
 
 def listed(found: object, how: Format, render: show.Render, rows: show.Rows | None = None) -> None:
-    """Print a list; `rows` are those of CSV if a person reads something else than a table."""
+    """Print a list; `rows` are for CSV if a person's view is not a table."""
     waiting.stop()
     if how is Format.JSON:
         print(show.as_json(found))
@@ -100,7 +100,7 @@ def actor(by: str = "") -> Actor:
 
 
 def user() -> str:
-    """The operating system's user who runs the command; not what the environment says."""
+    """Return the operating system's user of the command, independent of the environment."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container's user without a name
@@ -117,9 +117,12 @@ def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def read_file(path: Path, most: int, what: str, refusal: type[Refused]) -> bytes:
-    """The bytes of a file. Raises a `refusal` for what is no file, such as a folder or a pipe, and for more than `most` bytes."""
+    """Return the bytes of a file.
+
+    Raises a `refusal` for anything but a file, such as a folder or pipe, and beyond `most` bytes.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise refusal(f"{path} is no file, but a folder, a pipe or a device; name {what}")
@@ -132,9 +135,9 @@ def read_file(path: Path, most: int, what: str, refusal: type[Refused]) -> bytes
 
 
 def write_new(file: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file, which has its name once it is whole; `private`: for this user alone, and on the disk.
+    """Write a file, under its name only once complete; `private`: for this user only, and synced to disk.
 
-    Raises `Refused` if it is there already, or cannot be written.
+    Raises `Refused` if the file exists, or cannot be written.
     """
     try:
         _write_new(file, data, private)
@@ -148,7 +151,7 @@ def _write_new(file: Path, data: bytes, private: bool) -> None:
     if os.path.lexists(file):
         raise FileExistsError
     scratch = file.with_name(f".{'export' if private else 'snapshot'}.{os.getpid()}")
-    scratch.unlink(missing_ok=True)  # of a process that was killed
+    scratch.unlink(missing_ok=True)  # left by a killed process
     try:
         with scratch.open("xb") as written:
             if private:
@@ -171,7 +174,7 @@ def exit_if_held(reports: Sequence[TopicReport]) -> None:
 def exit_if_unowned(
     found: Mapping[str, Mapping[int, str]], problems: Sequence[str] = (), failing: Sequence[str] = ()
 ) -> None:
-    """Print the partitions that nobody reads, by topic and reason, what is not processed, and what could not be read, on standard error.
+    """Print unread partitions by topic and reason, failing records, and problems, on standard error.
 
     Exit with `HELD_EXIT` if there are any.
     """
@@ -186,7 +189,7 @@ def exit_if_unowned(
 
 
 def exit_if_left_out(problems: Sequence[str]) -> None:
-    """Print what could not be read on standard error; exit with `HELD_EXIT` if there is any."""
+    """Print unreadable parts on standard error; exit with `HELD_EXIT` if there are any."""
     for problem in first(problems):
         print(visible(f"left out: {problem}"), file=sys.stderr)
     if problems:
@@ -194,7 +197,7 @@ def exit_if_left_out(problems: Sequence[str]) -> None:
 
 
 def say_how_to_execute() -> None:
-    """On standard error, behind what would be done."""
+    """Print the hint on standard error, after the dry run."""
     print("nothing was changed; add --execute to do it", file=sys.stderr)
 
 

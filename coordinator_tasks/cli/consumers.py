@@ -1,4 +1,4 @@
-"""Commands for consumers: which are there, which may run something, and which should run."""
+"""Commands for consumers: present, permitted and wanted consumers."""
 
 import typer
 

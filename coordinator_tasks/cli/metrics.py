@@ -74,7 +74,7 @@ class Page:
 
 
 def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Event) -> None:
-    """Look until `stop` is set. A look that fails is said once, and leaves only `coordinator_survey_up` 0."""
+    """Look until `stop` is set. A failed look is reported once, and leaves only `coordinator_survey_up` 0."""
     surveyor, problem, looked_at, took_s = Surveyor(c), "", 0.0, 0.0
     while True:
         began_s = c.clock.monotonic()
@@ -114,7 +114,7 @@ def _targets(found: Survey, *, https_only: bool) -> Iterator[dict[str, object]]:
 
 @contextmanager
 def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
-    """Answer for the block; gives the server's URL. Raises `Refused` for an address that cannot be used."""
+    """Answer for the block; yield the server's URL. Raises `Refused` for an unusable address."""
     address = host_and_port(listen)
     if address is None:
         raise Refused(f"{listen!r} is no address to listen at; write host:port, such as 127.0.0.1:9308")
@@ -140,7 +140,7 @@ def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
 
 
 class _Handler(BoundedHandler):
-    """One request in each connection."""
+    """Handles one request per connection."""
 
     page: Page
     tokens: StatusTokens

@@ -1,7 +1,7 @@
-"""A survey of a cluster as metrics: names of ours for what only the coordinator knows, and those of Burrow for the groups.
+"""A survey of a cluster as metrics: our names for facts of the coordinator, and Burrow's names for the groups.
 
-Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers, `MAX_FLEETS` fleets, `MAX_GROUPS` groups and `MAX_PARTITIONS` partitions
-have series of their own, the first ones by name. The others are counted in `coordinator_series_left_out`.
+Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers, `MAX_FLEETS` fleets, `MAX_GROUPS` groups and
+`MAX_PARTITIONS` partitions have series, the first by name. The others are counted in `coordinator_series_left_out`.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ _STATUSES = ", ".join(f"{one.value} = {one.name}" for one in LagStatus)
 
 
 def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float) -> bytes:
-    """The answer to `/metrics`. `found` None = the last look has failed, so nothing is known now.
+    """Return the answer to `/metrics`. `found` None = the last look has failed, so nothing is known now.
 
-    `looked_at`: when the last look that worked has ended, in seconds since 1970 (0 = none); `took_s`: how long it took.
+    `looked_at`: end of the last successful look, in seconds since 1970 (0 = none); `took_s`: its duration.
     """
     families, mine = Families(), {"cluster_name": cluster}
     up = float(found is not None)
@@ -184,7 +184,7 @@ def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None
     _left_out(families, mine, "group", len(every) - MAX_GROUPS)
     for group in every[:MAX_GROUPS]:
         labels = {"cluster": cluster, "consumer_group": group}
-        # What was judged a minute ago is none of now.
+        # A status of a minute ago does not describe the present.
         status, lag = (None, None) if group in found.unknown else (found.groups[group], totals[group])
         families.gauge("burrow_kafka_consumer_status", said, labels, status or 0)
         families.gauge("burrow_kafka_consumer_lag_total", "Lag of all partitions, in offsets", labels, lag)
@@ -207,7 +207,7 @@ def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
     families.gauge("burrow_kafka_consumer_current_offset", "The committed offset", labels, one.offset)
     if one.told:
         return
-    # Nobody else tells it: the series of each partition come from one place only.
+    # No other source: the series of each partition come from a single place.
     labels = {
         "cluster_name": cluster,
         "group": one.group,

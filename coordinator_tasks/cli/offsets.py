@@ -144,7 +144,7 @@ _READ: Mapping[str, Callable[[str], Position]] = {
 
 
 def _topics(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
-    """Topic → partitions of the option --topic; none = all of them."""
+    """Return topic → partitions of the option --topic; empty = all partitions."""
     found: dict[str, tuple[int, ...]] = {}
     for one in given or ():
         topic, colon, listed = one.partition(":")

@@ -1,4 +1,4 @@
-"""Says on a terminal that a command works, and for how long, once that takes longer than a second."""
+"""Shows on a terminal that a command works, and for how long, after a second."""
 
 import sys
 import threading
@@ -13,7 +13,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class Waiting:
-    """One line on standard error, which goes away with the result; nothing where that is no terminal."""
+    """One line on standard error, removed before the result; nothing without a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -23,7 +23,7 @@ class Waiting:
 
     @contextmanager
     def shown(self, text: str) -> Iterator[None]:
-        """Show it from `AFTER_S` on, until the block or `stop` ends it."""
+        """Show the text from `AFTER_S` on, until the block or `stop` ends it."""
         self.start(text)
         try:
             yield
@@ -31,7 +31,7 @@ class Waiting:
             self.stop()
 
     def start(self, text: str) -> None:
-        """Show it from `AFTER_S` on, until `stop`."""
+        """Show the text from `AFTER_S` on, until `stop`."""
         stream = self._stream or sys.stderr
         if not stream.isatty():
             return
@@ -40,7 +40,7 @@ class Waiting:
         self._thread.start()
 
     def says(self, text: str) -> None:
-        """What is done now."""
+        """Change the shown text."""
         self._text = text
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Commands for rebalances: plan them, explain them, perform them, and look back."""
+"""Commands for rebalances: plan, explain, perform, and look back."""
 
 import logging
 import signal
@@ -38,9 +38,9 @@ from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.tables import visible
 
 commands = typer.Typer()
-MAX_LIMIT = 1_000_000  # rebalances or requests of one look back
+MAX_LIMIT = 1_000_000  # rebalances or requests of a look back
 STEP_LEVEL = logging.WARNING
-"""Commands write no lower level; a step of the loop is what `run` is for."""
+"""Commands log no lower level; a step of the loop is the purpose of `run`."""
 log = logging.getLogger(__name__)
 ACTIONS_HELP = "Show the actions of persons instead: person, action, reason, former value."
 

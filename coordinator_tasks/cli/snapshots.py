@@ -1,4 +1,4 @@
-"""Commands for a cluster in a file: take it, and try what would happen against it, without any server."""
+"""Commands for a cluster in a file: take a snapshot, and try changes on it, without any server."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
@@ -135,7 +135,7 @@ def _growing(step: str, value: str) -> Growing:
 
 
 def _figure(step: str, name: str, text: str) -> float:
-    """A number; of what is counted an `int`."""
+    """Return a number; an `int` for counts."""
     try:
         found = float(text)
     except ValueError:

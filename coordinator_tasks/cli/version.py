@@ -1,4 +1,4 @@
-"""The commands that say which release is installed, and beside what."""
+"""The commands that show the installed release and its packages."""
 
 import typer
 
@@ -17,7 +17,7 @@ def version(how: Output = Format.TABLE, json: Json = False) -> None:
 
 
 def print_release(asked: bool) -> None:
-    """The option `--version`: one line, and the end."""
+    """Handle the option `--version`: print a line and exit."""
     if asked:
         print(f"coordinator {__version__}")
         raise typer.Exit

@@ -25,25 +25,25 @@ LIMIT_S = 10.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 CLOCKS_S = 1.0
 TOLD_WITHIN_S = 60.0
-"""The watcher tells a change within seconds; a busy Airflow may store it later."""
+"""Seconds within which the watcher reports a change, usually much less; a busy Airflow may store it later."""
 SKEW_S = 2.0
-"""Between ZooKeeper's clock and Airflow's: clocks that are further apart are findings of their own."""
+"""Maximum difference of ZooKeeper's and Airflow's clocks: a larger difference is a separate finding."""
 DAY_S = 86_400.0
 RECENT_S = 300.0  # `reconcile` runs every minute
 PLUGIN = "coordinator"
 DAGS = {"rebalance": True, "reconcile": True, "consumers": False, "stuck_topic": False}
-"""Plain id of a DAG → whether nothing is planned without it."""
+"""Plain id of a DAG → whether no plan is made without it."""
 ON_DEMAND = {
     "approve_plan": "nobody is asked about plans that exceed the budget, so they wait",
     "autoscale": "no fleet with limits of growth is looked at",
 }
-"""Plain id of a DAG that some sites need → what is missing without it."""
+"""Plain id of an optional DAG → what is missing without it."""
 BLOCKED_BY: Mapping[str, Collection[str]] = {
     "reconcile": ("queued", "running"),
     "autoscale": ("queued", "running"),
-    "consumers": ("running",),  # beside a queued one `reconcile` starts another
+    "consumers": ("running",),  # beside a queued run `reconcile` starts another
 }
-"""Plain id of a DAG with one run at a time → the states in which a run that waits for a date keeps Airflow from starting another."""
+"""Plain id of a DAG with one run at a time → states in which a run waiting for a date prevents another run."""
 CONNECTIONS = ("zookeeper_default", "kafka_default")
 USER, PASSWORD, TOKEN = "COORDINATOR_AIRFLOW_USER", "COORDINATOR_AIRFLOW_PASSWORD", "COORDINATOR_AIRFLOW_TOKEN"
 _SERVICES = {
@@ -59,7 +59,7 @@ _SLOW: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ("workers", "execution_api_timeout"): (lambda value: float(value) >= 15, "30"),
     ("core", "parallelism"): (lambda value: int(value) >= 4, "8 or more"),
 }
-"""Section and option → whether the value is quick enough, and a value that is."""
+"""Section and option → whether the value is quick enough, and a quick value."""
 _SLOW_WITH_CELERY: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ("scheduler", "task_queued_timeout"): (
         lambda value: float(value) < 600,
@@ -67,7 +67,7 @@ _SLOW_WITH_CELERY: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ),
 }
 _UNANSWERED = (CoordinatorError, AttributeError, KeyError, TypeError, ValueError)
-"""No answer, or one of another shape than the API's."""
+"""No answer, or an answer of another shape than the API's."""
 Json = Any
 
 
@@ -75,8 +75,8 @@ Json = Any
 class Site:
     """ZooKeeper's facts about a cluster, for comparison.
 
-    `needed`: which of the DAGs `ON_DEMAND` it needs. `changed`: asset of a watcher (`topics`, `fleet`) → when something that the watcher
-    tells has changed last (ZooKeeper's clock), of those that are known.
+    `needed`: the needed DAGs of `ON_DEMAND`. `changed`: asset of a watcher (`topics`, `fleet`) → time of the last
+    reported change (ZooKeeper's clock), as far as known.
     """
 
     needed: Collection[str] = ()
@@ -84,9 +84,10 @@ class Site:
 
 
 class Api:
-    """One Airflow, and a token or a user and password of `environ`. Raises `BadSettings` if these cannot be used.
+    """One Airflow, and a token or a user and password of `environ`. Raises `BadSettings` if these are unusable.
 
-    An answer takes at most `MAX_ANSWER_BYTES` and, but for the first wait, about `LIMIT_S`: another one is `Unavailable`.
+    An answer takes at most `MAX_ANSWER_BYTES` and, except for the first wait, about `LIMIT_S`; beyond this it is
+    `Unavailable`.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class Api:
             raise BadSettings(f"--airflow {url[:80]!r} is no address; give it as http://HOST:8080 or https://HOST")
         if not environ.get(TOKEN) and not environ.get(USER):
             raise BadSettings(f"Airflow's API needs a log-in; set {TOKEN}, or {USER} and {PASSWORD}")
-        if not is_token(environ.get(TOKEN, "")):  # the client's error would say it
+        if not is_token(environ.get(TOKEN, "")):  # the client's error would show it
             raise BadSettings(
                 f"{TOKEN} has a character that an HTTP header does not take, such as a line break; set the token alone"
             )
         self.url = url.rstrip("/")
-        self.apart_s = 0.0  # between the api-server's clock and this host's, at least, by its last answer
+        self.apart_s = 0.0  # minimum difference between the api-server's clock and this host's, by the last answer
         self._environ = environ
         plain = {"Accept-Encoding": "identity"}  # a compressed answer could be of any size
         self._http = httpx.Client(base_url=self.url, headers=plain, timeout=LIMIT_S, transport=transport)
@@ -118,7 +119,7 @@ class Api:
         self._http.headers["Authorization"] = f"Bearer {token}"
 
     def get(self, path: str, **query: str | int | list[str]) -> Json:
-        """The decoded answer of one GET below `/api/v2`."""
+        """Return the decoded answer of a GET below `/api/v2`."""
         return self._sent("GET", f"/api/v2{path}", params=query, headers={"Accept": "application/json"})
 
     def _sent(self, method: str, path: str, **options: Any) -> Json:
@@ -141,16 +142,16 @@ class Api:
             ) from error
 
     def _compare_clocks(self, date: str, asked_at: float, answered_at: float) -> None:
-        """By the `Date` of an answer, which has whole seconds."""
+        """Compare by the `Date` of an answer, in whole seconds."""
         with suppress(ValueError, TypeError):
             at = parsedate_to_datetime(date).timestamp()
             self.apart_s = max(asked_at - (at + 1.0), at - answered_at, 0.0)
 
 
 def examine(api: Api, cluster: str, look: Callable[[], Site] = Site) -> Iterator[Finding]:
-    """All checks of one cluster in this Airflow. An answer that cannot be had stops no other check.
+    """Yield all checks of a cluster in this Airflow. A missing answer stops no other check.
 
-    `look`: what ZooKeeper says of the cluster.
+    `look`: returns ZooKeeper's facts about the cluster.
     """
     with closing(api) as asked:
         try:
@@ -193,7 +194,7 @@ def _is_address(url: str) -> bool:
 
 
 def _body(answer: httpx.Response) -> bytes:
-    """Raises `ValueError` for an answer that is too long or does not end."""
+    """Return the body. Raises `ValueError` for an answer that is too long or does not end."""
     found, until = bytearray(), time.monotonic() + LIMIT_S
     for part in answer.iter_raw():
         found += part
@@ -274,7 +275,7 @@ def _without(name: str) -> str:
 
 
 def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
-    """A run that ends well has used both connections, a worker and the plugin."""
+    """Check the newest runs: a successful run has used both connections, a worker and the plugin."""
     if "reconcile" not in found or found["reconcile"]["is_paused"]:
         return
     runs = _newest_runs(api, found["reconcile"])
@@ -322,7 +323,7 @@ def _newest_runs(api: Api, dag: Json) -> list[Json]:
 
 
 def _blocked(name: str, runs: Collection[Json], result: Result) -> Finding | None:
-    """A run of this DAG that waits for a date in the future, and keeps Airflow from starting another one."""
+    """Return a run of this DAG that waits for a future date, and keeps Airflow from starting another."""
     states = BLOCKED_BY[name]
     waiting = [one for one in runs if one["state"] in states and _begins(one) > time.time()]
     if not waiting:
@@ -332,7 +333,7 @@ def _blocked(name: str, runs: Collection[Json], result: Result) -> Finding | Non
 
 
 def _begins(run: Mapping[str, Json]) -> float:
-    """When Airflow may run it, in seconds since 1970: it waits for both dates."""
+    """Return when Airflow may run it, in seconds since 1970: it waits for both dates."""
     dates = [run[name] for name in ("run_after", "logical_date") if run.get(name)]
     return max((datetime.fromisoformat(one).timestamp() for one in dates), default=0.0)
 

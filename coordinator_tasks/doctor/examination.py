@@ -1,7 +1,7 @@
 """All checks of one side.
 
-Only reads, but for one node of ZooKeeper that tells the server's time and is removed at once, and for the registration of
-one transactional id of Kafka, where the fence is transactional.
+Read-only, except for a node of ZooKeeper that tells the server's time and is removed at once, and for the registration
+of a transactional id of Kafka, where the fence is transactional.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ OLDEST = {"pyspark": "4.2", "pyspark-client": "4.2", "apache-airflow": "3.2"}
 
 
 def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = None) -> Iterator[Finding]:
-    """All checks of one side; `topics`: topic → group, besides those that are managed."""
+    """Yield all checks of a side; `topics`: topic → group, besides the managed topics."""
     yield Finding("settings", Result.OK, f"cluster {settings.cluster}, examined as {side}")
     yield from _clients(installed())
     yield _java()
@@ -90,7 +90,7 @@ def _clients(found: Installed) -> Iterator[Finding]:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """The first two parts of a version; a part that is no number counts as 0."""
+    """Return the first two parts of a version; a part that is no number counts as 0."""
     parts = [*version.split("."), "0"][:2]
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 

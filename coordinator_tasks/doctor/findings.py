@@ -27,7 +27,7 @@ class Finding:
 
 
 def broken(check: str, error: CoordinatorError, result: Result = Result.FAILED) -> Finding:
-    """The finding of a check that could not be made. The text of an error ends with what to do."""
+    """Return the finding of a failed check. The text of an error ends with the remedy."""
     says, _, mend = str(error).rpartition("; ")
     page = f"see {error.code} in docs/errors.md"
     return Finding(check, result, says or mend, f"{mend} ({page})" if says else page)

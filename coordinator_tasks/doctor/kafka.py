@@ -61,11 +61,11 @@ def examine(
 
 
 def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[Finding]:
-    """Partitions of a topic that was deleted and created again are stopped: its stored id is another one."""
+    """Yield a finding for a recreated topic: its partitions are stopped, because its stored id differs."""
     try:
         found = rights.topic_id(topic)
     except Refused:
-        return  # the right to describe it is a check of its own
+        return  # the right to describe the topic is a separate check
     except CoordinatorError as error:
         yield broken(f"topic {topic}", error)
         return
@@ -96,14 +96,14 @@ def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, gro
 
 
 def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[Finding]:
-    """Kafka refuses the commits of `assign()` consumers while anybody subscribes with their group."""
+    """Yield members of our groups: with any subscriber, Kafka refuses the commits of `assign()` consumers."""
     admin = ConfluentKafkaAdmin(settings.kafka, settings.answer_timeout_s)
     for group in groups:
         check = f"Kafka: members of group {group}"
         try:
             members = admin.group_members(group)
         except Refused:
-            continue  # the right to describe it is a check of its own
+            continue  # the right to describe the group is a separate check
         except CoordinatorError as error:
             yield broken(check, error)
             continue
@@ -135,7 +135,7 @@ def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[Findi
 
 
 def _idle(kept_s: float, idle: Mapping[str, float]) -> Iterator[Finding]:
-    """The topics without a consumer whose offsets expire soon, or have."""
+    """Yield the topics without a consumer whose offsets have expired, or will soon."""
     late = {topic: kept_s - for_s for topic, for_s in idle.items() if for_s > kept_s / 2}
     if not late:
         return

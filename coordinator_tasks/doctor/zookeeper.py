@@ -166,7 +166,7 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     members = find_many(zk, {name: paths.member(name) for name in names}, {})
     apart: dict[str, float] = {}
     for name, node in find_many(zk, {name: paths.id(name) for name in members}, {}).items():
-        with suppress(Malformed):  # `status` names it
+        with suppress(Malformed):  # `status` reports it
             claim = decode_claim(paths.id(name), node.data, name, node.stat.version)
             if claim.registrations:
                 apart[name] = claim.registrations[-1] - members[name].stat.created_at
@@ -187,7 +187,7 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
 
 
 def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
-    """Consumers with plain http although the site has an authority for their interfaces."""
+    """Yield consumers with plain http although the site has an authority for their interfaces."""
     if not settings.status_ca:
         return
     check = "consumers' TLS"
@@ -209,18 +209,18 @@ def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
     names = [name for name in children(zk, paths.members) if is_consumer(name)]
     found = []
     for name, node in find_many(zk, {name: paths.member(name) for name in names}, {}).items():
-        with suppress(Malformed):  # `status` names it
+        with suppress(Malformed):  # `status` reports it
             if is_plain(decode_member(paths.member(name), node.data, node.stat.created_at).address):
                 found.append(name)
     return sorted(found)
 
 
 def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
-    """Whether each fleet has topics of its own."""
+    """Yield whether each fleet has separate topics."""
     found = []
     nodes = find_many(zk, {app: paths.fleet(app) for app in filter(is_app, children(zk, paths.fleets))}, {})
     for app, node in nodes.items():
-        with suppress(Malformed):  # `fleet` names it
+        with suppress(Malformed):  # `fleet` reports it
             found.append(decode_fleet(paths.fleet(app), node.data, app, node.stat.version))
     wrong = list(conflicts(found, children(zk, paths.configs)).values())
     check = "fleets' topics"
@@ -243,12 +243,12 @@ def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     topics = [name for name in children(zk, paths.histories) if is_topic(name)][:_MOST_HISTORIES]
     newest: dict[str, str] = {}
     for topic in topics:
-        with suppress(NoAccess):  # the check of the access lists names it
+        with suppress(NoAccess):  # the check of the access lists reports it
             newest[topic] = max(numbered(zk, paths.history(topic)), default="")
     wanted = {topic: f"{paths.history(topic)}/{name}" for topic, name in newest.items() if name}
     apart: dict[str, float] = {}
     for topic, node in find_many(zk, wanted, {}).items():
-        with suppress(Malformed):  # `history` names it
+        with suppress(Malformed):  # `history` reports it
             record = decode_record(wanted[topic], node.data, int(newest[topic]))
             one = record.actor.run or record.actor.who or record.actor.kind
             who = f"{one[:_MOST_CHARS]!r}, who was the last to change {topic},"
@@ -288,7 +288,7 @@ def idle_for(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
     paths_of = {name: paths.topic(name) for name in children(zk, paths.assignments) if is_topic(name)}
     found, now = {}, time.time()
     for name, node in find_many(zk, paths_of, {}).items():
-        with suppress(Malformed):  # `topics` names it
+        with suppress(Malformed):  # `topics` reports it
             if node.data and not (one := decode_node(paths_of[name], node.data)).assignments and not one.removed:
                 found[name] = max(0.0, now - node.stat.modified_at)
     return found
@@ -308,7 +308,7 @@ def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, TopicConf
         try:
             one = decode(f"{folder}/{name}", node.data)
         except Malformed:
-            continue  # `topics` names it
+            continue  # `topics` reports it
         if not one.removed:
             found[name] = one
     return found
