@@ -128,11 +128,6 @@ class Scene:
         self.directives[consumer] = replace(old, isolation=isolation, version=old.version + 1)
         return self
 
-    def is_readmitted(self, consumer: str) -> "Scene":
-        old = self.directives[consumer]
-        self.directives[consumer] = replace(old, isolation=None, version=old.version + 1)
-        return self
-
     def drains(
         self, consumer: str, *, at: float = LONG_AGO, incarnation: int = 0, why: str = "", leaving: int = 0
     ) -> "Scene":

@@ -10,11 +10,7 @@ from coordinator_tasks.core.assignors.one_topic import OneTopic
 from coordinator_tasks.core.assignors.topic_strategies import STATELESS
 from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.model import Member
-from tests.unit.coordinator_tasks.core.assignors.test_balanced import problem, problems
-
-
-def test_every_group_strategy_can_be_named_for_a_topic() -> None:
-    assert GROUP_ASSIGNORS.keys() <= ASSIGNORS.keys()
+from tests.unit.coordinator_tasks.core.assignors.test_balanced import problems
 
 
 @pytest.mark.parametrize("strategy", sorted(ASSIGNORS.keys() & GROUP_ASSIGNORS.keys()))
@@ -24,11 +20,6 @@ def test_the_answer_is_valid_and_fixed_partitions_stay(strategy: str, question: 
     answer = ASSIGNORS[strategy].assign(question)
     validate(question, answer, strategy)
     assert set(answer) == set(question.partitions)
-
-
-def test_a_fixed_partition_shifts_nobodys_range() -> None:
-    answer = ASSIGNORS["range"].assign(problem(6, "abc", fixed={0: "c", 9: "a"}))
-    assert answer == {0: "c", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
 
 
 def hidden(strategy: object) -> set[str]:
@@ -63,22 +54,6 @@ def test_racks_count_where_the_strategy_goes_by_them(strategy: str, expected: st
     near = {m: Member(m, 1, "", "", rack=rack) for m, rack in {"a": "r1", "b": "r2"}.items()}
     answer = ASSIGNORS[strategy].assign(Problem("t", tuple(range(4)), near, zones=RACKS))
     assert "".join(answer[p] for p in range(4)) == expected
-
-
-def test_who_is_in_no_rack_is_as_near_to_one_partition_as_to_another() -> None:
-    near = {m: Member(m, 1, "", "", rack=rack) for m, rack in {"a": "", "b": "r2"}.items()}
-    answer = ASSIGNORS["range"].assign(Problem("t", tuple(range(4)), near, zones=RACKS))
-    assert "".join(answer[p] for p in range(4)) == "aabb"
-
-
-def test_all_share_the_partitions_of_no_room() -> None:
-    near = {m: Member(m, 1, "", "", rack=rack) for m, rack in {"a": "", "b": "r1"}.items()}
-    answer = ASSIGNORS["machine-room"].assign(Problem("t", tuple(range(4)), near, zones={0: ("r1",)}))
-    assert "".join(answer[p] for p in range(4)) == "baab"
-
-
-def test_without_members_only_fixed_partitions_are_answered() -> None:
-    assert ASSIGNORS["roundrobin"].assign(problem(2, "", fixed={1: "x"})) == {1: "x"}
 
 
 def test_partitions_keep_their_numbers_where_some_are_missing() -> None:

@@ -1,7 +1,6 @@
 """`weighted`: what is never broken (Hypothesis), and who gets what and why in cases that a person can follow (tables)."""
 
 import random
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_tasks.core.assignors import Problem, assignor, validate
+from coordinator_tasks.core.assignors import Problem, validate
 from coordinator_tasks.core.assignors.weighted.load_account import LoadAccount
 from coordinator_tasks.core.assignors.weighted.parameters import rules_of
 from coordinator_tasks.core.assignors.weighted.partitions_by_weight import PartitionsByWeight
@@ -124,44 +123,6 @@ def test_every_answer_is_valid_and_keeps_to_bans_limits_zones_and_what_is_fixed(
         assert account.count[member] <= rules.limit_of(member)
 
 
-@settings(max_examples=150)
-@given(problems())
-def test_nobody_is_left_without_an_owner_who_could_have_one(question: Problem) -> None:
-    """Against a maximum matching: bans, zones and limits leave no more without an owner than they must."""
-    answer = Weighted().assign(question)
-    rules = rules_of(question.parameters)
-    account = LoadAccount(replace(question, owned={}), rules)
-    free = [p for p in question.partitions if p not in question.fixed]
-    may = {p: [m for m in account.seats if account.may_have(m, p)] for p in free}
-    room = {m: max(0, int(min(rules.limit_of(m) - account.count[m], len(free)))) for m in account.seats}
-    assert len([p for p in free if p in answer]) == matched(may, room)
-
-
-def matched(may: Mapping[int, list[str]], room: Mapping[str, int]) -> int:
-    """How many partitions can have an owner at once, by augmenting paths (Kuhn)."""
-    places: dict[tuple[str, int], int] = {}
-
-    def place(partition: int, seen: set[tuple[str, int]]) -> bool:
-        for seat in ((m, i) for m in may[partition] for i in range(room[m])):
-            if seat in seen:
-                continue
-            seen.add(seat)
-            if seat not in places or place(places[seat], seen):
-                places[seat] = partition
-                return True
-        return False
-
-    return sum(place(p, set()) for p in may)
-
-
-@settings(max_examples=150)
-@given(problems())
-def test_a_second_run_moves_nothing(question: Problem) -> None:
-    answer = Weighted().assign(question)
-    kept = {p: m for p, m in answer.items() if m in question.members}
-    assert Weighted().assign(replace(question, owned=kept)) == answer
-
-
 @settings(max_examples=100)
 @given(problems(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(question: Problem, rng: Any) -> None:
@@ -175,27 +136,6 @@ def test_the_order_of_the_input_does_not_matter(question: Problem, rng: Any) -> 
     partitions = list(question.partitions)
     rng.shuffle(partitions)
     assert Weighted().assign(replace(other, partitions=tuple(partitions))) == Weighted().assign(question)
-
-
-@settings(max_examples=100)
-@given(problems(free=True), st.data())
-def test_gaps_in_the_numbers_do_not_matter(question: Problem, data: st.DataObject) -> None:
-    names = [*question.members, "x"]
-    fixed = {p: data.draw(st.sampled_from(names)) for p in question.partitions[::4]}
-    far = {p: 3 * p + 2 for p in question.partitions}
-    moved_apart = {name: {far[p]: one for p, one in getattr(question, name).items()} for name in ("owned", "weights")}
-    apart = replace(
-        question, partitions=tuple(far.values()), fixed={far[p]: m for p, m in fixed.items()}, **moved_apart
-    )
-    near = Weighted().assign(replace(question, fixed=fixed))
-    assert Weighted().assign(apart) == {far[p]: m for p, m in near.items()}
-
-
-@settings(max_examples=200)
-@given(problems(free=True), st.integers(0, 4))
-def test_a_budget_is_kept_where_nothing_has_to_move(question: Problem, budget: int) -> None:
-    limited = replace(question, parameters={**question.parameters, "max.moves": str(budget)})
-    assert len(moved(limited, Weighted().assign(limited))) <= budget
 
 
 @settings(max_examples=200)
@@ -223,17 +163,6 @@ def test_the_fullest_never_gets_fuller(question: Problem) -> None:
     assert max(after.values()) <= max(before.values()) * (1 + 1e-9)
 
 
-def test_who_only_passed_something_on_keeps_what_it_had() -> None:
-    """`b` took partition 1 of `c` in passing, gave its own 7 away to be relieved, and then passed 1 on."""
-    who = members("a", "b", "c", "d", "e", c=2.0, d=2.0)
-    weights = [0.0, 7.0, 0.0, 0.0, 15.0, 0.0, 0.0, 0.0, 0.0]
-    question = problem(weights, who, "acaacaab.", carried={"d": 3.0}, parameters={"floor": "0"})
-    answer = Weighted().assign(question)
-    assert answer[7] == "b"
-    assert answer[4] == "c"
-    assert max(carried(question, answer).values()) <= 16.0
-
-
 @settings(max_examples=200)
 @given(problems(free=True))
 def test_nobody_within_the_tolerance_gives_anything_away(question: Problem) -> None:
@@ -244,22 +173,6 @@ def test_nobody_within_the_tolerance_gives_anything_away(question: Problem) -> N
     for partition in moved(question, answer):
         giver = question.owned[partition]
         assert giver in gained or account.ratio(giver) > account.top
-
-
-ALIKE = st.tuples(st.integers(0, 30), st.integers(1, 5))
-
-
-@settings(max_examples=60)
-@given(ALIKE)
-def test_with_equal_partitions_only_a_joiner_gains_and_no_leave_costs_others(sizes: tuple[int, int]) -> None:
-    count, names = sizes[0], "abcdef"[: sizes[1]]
-    settled = problem([1] * count, members(*names))
-    before = Weighted().assign(settled)
-    joined = Weighted().assign(replace(settled, owned=before, members=members(*names, "z")))
-    assert {m for p, m in joined.items() if before[p] != m} <= {"z"}
-    kept = {p: m for p, m in before.items() if m != "a"}
-    left = Weighted().assign(replace(settled, owned=kept, members=members(*names[1:])))
-    assert len(names) == 1 or kept.items() <= left.items()
 
 
 @pytest.mark.parametrize("capacities", [{}, {"c01": 3.0, "c02": 0.5}], ids=["equal capacities", "mixed capacities"])
@@ -387,20 +300,6 @@ def test_an_unknown_weight_counts_as_the_mean_of_the_known_ones() -> None:
     assert [account.weight(p) for p in range(4)] == [10, 20, 15, 15]
 
 
-def test_without_members_only_what_is_fixed() -> None:
-    assert Weighted().assign(problem([1, 1], {}, fixed={0: "x", 7: "y"})) == {0: "x"}
-
-
-def test_partitions_that_are_not_listed_are_no_part_of_it() -> None:
-    question = replace(problem([1, 1], AB), owned={0: "a", 9: "a"}, fixed={8: "b"})
-    assert set(Weighted().assign(question)) == {0, 1}
-
-
-def test_what_partitions_that_are_not_listed_weigh_does_not_matter() -> None:
-    question = replace(problem([0] * 2, AB), weights={0: 10.0, 7: -1.0, 8: float("nan"), 9: 500.0})
-    assert [LoadAccount(question, rules_of(SHARP)).weight(p) for p in range(2)] == [10, 10]
-
-
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf"), 2e300])
 def test_a_weight_that_is_none_is_refused_by_its_partition(weight: float) -> None:
     with pytest.raises(Refused, match=r"partition 1 of topic orders weighs .*, which is no number from 0 on"):
@@ -467,29 +366,6 @@ def test_a_wrong_parameter_is_refused_in_one_line(name: str, text: str, said: st
     begins = (f"parameter '{name}' of strategy 'weighted' is '", "strategy 'weighted' has no parameter")
     assert str(caught.value).startswith(begins)
     assert "\n" not in str(caught.value)
-
-
-def test_a_number_may_have_nine_digits() -> None:
-    assert rules_of({"max.moves": "9" * 9}).max_moves == 999_999_999
-
-
-def test_a_partition_may_have_the_number_of_a_million() -> None:
-    assert rules_of({"weights": "1000000: 2"}).weights == {1_000_000: 2.0}
-
-
-@pytest.mark.parametrize(("length", "shown"), [(60, "x" * 60), (61, "x" * 57 + "...")])
-def test_a_long_value_is_cut_in_its_refusal(length: int, shown: str) -> None:
-    with pytest.raises(Refused, match=re.escape(f"is '{shown}':")):
-        rules_of({"tolerance": "x" * length})
-
-
-def test_the_strategy_has_a_name() -> None:
-    assert isinstance(assignor("weighted"), Weighted)
-
-
-@pytest.mark.parametrize("measure", ["lag", "partitions"])
-def test_loads_are_a_reason_by_themselves_after_the_interval(measure: str) -> None:
-    assert Weighted().patience_s({"measure": measure, "interval.s": "7"}) == 7
 
 
 def test_a_coordinator_without_a_plan_by_weight_does_not_wait_for_numpy() -> None:

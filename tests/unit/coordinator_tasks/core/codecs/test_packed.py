@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_tasks.core.codecs.codec import decode_node, encode_node
-from coordinator_tasks.core.codecs.packed import MAX_UNPACKED_BYTES, begins_packed
+from coordinator_tasks.core.codecs.packed import MAX_UNPACKED_BYTES
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Handoff, Seek, TopicNode
 
@@ -67,27 +67,6 @@ def test_every_node_is_read_back_the_same(
         incarnations=incarnations,
     )
     assert decode_node(PATH, packed(node)) == node
-
-
-def test_only_a_node_that_is_long_enough_is_packed() -> None:
-    plain = encode_node(NODE)
-    assert encode_node(NODE, len(plain)) == plain
-    assert not begins_packed(plain)
-    assert begins_packed(encode_node(NODE, len(plain) - 1))
-
-
-def test_a_large_node_takes_less_than_an_eighth() -> None:
-    """Owners that follow no order, and a third of the partitions moved once: as after many joins and leaves."""
-    partitions = range(10_000)
-    owner = {p: f"consumer-{p * 2654435761 % 2**32 % 1000 if p % 3 else p % 1000:03d}" for p in partitions}
-    since = {p: 1 if p % 3 else 7 for p in partitions}
-    node = replace(NODE, assignments=owner, since=since, handoff={}, incarnations={}, seeks={}, guarded=frozenset())
-    assert len(packed(node)) * 8 < len(encode_node(node))
-    assert decode_node(PATH, packed(node)) == node
-
-
-def test_a_node_as_a_tool_writes_it_again_is_read() -> None:
-    assert decode_node(PATH, stored(columns())) == NODE
 
 
 BOMB = zlib.compress(b" " * (MAX_UNPACKED_BYTES + 1))

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer
-from hypothesis import given
-from hypothesis import strategies as st
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import Malformed, Refused
@@ -55,11 +53,6 @@ def test_kafkas_client_takes_every_property_alone_and_all_together(own: dict[str
     accepts({**own, "group.id": "g", **values})
 
 
-def test_kafkas_client_takes_least_and_greatest_values_in_every_pair() -> None:
-    for name, (_, most) in NUMBERS.items():
-        accepts({**FULL, "group.id": "g", name: str(most)})
-
-
 @pytest.mark.parametrize("name", FOREIGN)
 def test_any_other_property_is_refused_in_one_line_without_its_value(name: str) -> None:
     with pytest.raises(Refused, match="is no property of a topic") as found:
@@ -78,11 +71,6 @@ def test_a_value_that_the_client_would_not_take_is_refused_with_the_range(value:
     assert len(str(found.value)) < 200
 
 
-def test_a_choice_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(Refused, match=r"'isolation\.level' is 'committed'; give read_uncommitted or read_committed"):
-        checked({"isolation.level": "committed"})
-
-
 def test_the_java_clients_names_become_librdkafkas() -> None:
     given = {"fetch.max.wait.ms": "7", "max.partition.fetch.bytes": "8"}
     assert checked(given) == usable(given) == {"fetch.message.max.bytes": "8", "fetch.wait.max.ms": "7"}
@@ -98,20 +86,6 @@ def test_properties_have_a_field_of_their_own_which_is_left_out_if_empty() -> No
     assert written["properties"] == FULL
     assert written.keys() - {"properties"} == json.loads(codec.encode_node(NODE)).keys()
     assert codec.decode_node(PATH, codec.encode_node(node)) == node
-
-
-def test_a_node_of_an_older_release_gives_its_properties_and_nothing_else() -> None:
-    older = {**json.loads(codec.encode_node(NODE)), **FULL, "sasl.password": "hunter2", "max.poll.records": 5, "x": [1]}
-    assert codec.decode_node(PATH, json.dumps(older).encode()) == replace(NODE, properties=FULL)
-
-
-ODD = st.none() | st.integers() | st.text(max_size=5) | st.lists(st.none(), max_size=2)
-
-
-@given(st.dictionaries(st.text(max_size=20) | st.sampled_from(FOREIGN), ODD, max_size=4))
-def test_whatever_stands_among_a_nodes_properties_only_the_allowed_ones_are_read(properties: dict[str, object]) -> None:
-    body = {**json.loads(codec.encode_node(NODE)), "properties": {**properties, "fetch.min.bytes": "2"}}
-    assert codec.decode_node(PATH, json.dumps(body).encode()) == replace(NODE, properties={"fetch.min.bytes": "2"})
 
 
 @pytest.mark.parametrize("properties", [[], "x", 5, None])

@@ -59,11 +59,6 @@ def test_it_grows_by_rate_utilisation_and_backlog_and_counts_the_time_of_the_sta
     )
 
 
-def test_a_spare_consumer_is_kept_warm_if_asked() -> None:
-    each = [("a", 80.0, 0.0), ("b", 90.0, 0.0), ("a", 1.0, 0.0)]
-    assert decide(replace(LIMITS, spare=1), seen(*each), KNOWN)[0].desired == 3
-
-
 def test_it_at_most_doubles_and_stays_within_its_limits() -> None:
     each = [(owner, 90.0, 0.0) for owner in "ab" for _ in range(20)]
     assert decide(replace(LIMITS, most=30), seen(*each), KNOWN)[0].desired == 6
@@ -87,13 +82,6 @@ def test_moving_goes_before_growing() -> None:
     assert later.kind is Kind.MOVE
 
 
-def test_sharing_better_goes_before_a_spare_consumer_too() -> None:
-    each = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 10.0, 0.0), ("b", 10.0, 0.0)]
-    found, _ = decide(replace(LIMITS, spare=1), seen(*each), KNOWN)
-    assert (found.kind, found.desired) == (Kind.MOVE, 2)
-    assert [(one.partition, one.giver, one.taker) for one in found.moves] == [(0, "a", "b")]
-
-
 def test_nobody_is_added_while_the_effect_of_the_last_moves_is_not_known() -> None:
     each = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 60.0, 0.0)]
     moved = replace(KNOWN, decisions=(Decision(Kind.MOVE, 1_000.0, 2, 2, acted=True),))
@@ -114,15 +102,6 @@ def test_a_partition_that_nobody_could_take_stays() -> None:
 UNEVEN = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 10.0, 0.0), ("b", 10.0, 0.0)]
 
 
-@pytest.mark.parametrize("stays", [{"pin": "a"}, {"pin": "b"}, {"frozen": True}])
-def test_what_a_person_has_pinned_or_frozen_does_not_move(stays: dict[str, Any]) -> None:
-    first, *others = seen(*UNEVEN).loads
-    found, _ = decide(LIMITS, replace(seen(*UNEVEN), loads=(replace(first, **stays), *others)), KNOWN)
-    assert [one.partition for one in found.moves] == [1]
-    every = tuple(replace(one, **stays) for one in (first, *others))
-    assert decide(LIMITS, replace(seen(*UNEVEN), loads=every), KNOWN)[0].kind is Kind.HOLD
-
-
 @pytest.mark.parametrize("stays", [{"pin": "a"}, {"frozen": True}])
 def test_nobody_is_added_for_what_nobody_else_could_take(stays: dict[str, Any]) -> None:
     mine = tuple(replace(one, **stays) for one in loads(*[("a", 90.0, 0.0)] * 4))
@@ -132,19 +111,6 @@ def test_nobody_is_added_for_what_nobody_else_could_take(stays: dict[str, Any]) 
     others = tuple(replace(one, partition=4 + one.partition) for one in loads(("b", 90, 0), ("b", 90, 0)))
     found, _ = decide(LIMITS, replace(seen(("b", 10, 0)), loads=(*mine, *others)), KNOWN)
     assert (found.kind, found.desired) == (Kind.GROW, 3), "the others need one"
-
-
-def test_what_is_pinned_to_one_that_is_not_there_could_be_taken_by_others() -> None:
-    mine = tuple(replace(one, pin="gone") for one in loads(*[("a", 90.0, 0.0)] * 2, *[("b", 90.0, 0.0)] * 2))
-    found, _ = decide(LIMITS, replace(seen(("b", 10, 0)), loads=mine), KNOWN)
-    assert (found.kind, found.desired) == (Kind.GROW, 4)
-
-
-def test_what_may_move_goes_although_others_that_are_pinned_have_more() -> None:
-    pinned = tuple(replace(one, pin="a") for one in loads(("a", 90, 0), ("a", 90, 0)))
-    others = tuple(replace(one, partition=2 + one.partition) for one in loads(("b", 60, 0), ("b", 60, 0), ("c", 10, 0)))
-    found, _ = decide(replace(LIMITS, most=3), Seen(1_000.0, ("a", "b", "c"), (*pinned, *others)), KNOWN)
-    assert [(one.giver, one.taker) for one in found.moves] == [("b", "c")]
 
 
 def test_a_pin_of_growth_itself_is_moved_on_unless_a_person_has_changed_it() -> None:
@@ -208,15 +174,6 @@ def test_a_growth_that_has_helped_stays_and_so_does_one_whose_load_is_gone() -> 
     assert decide(LIMITS, calm, grown())[0].kind is not Kind.UNDO
 
 
-def test_growths_in_a_row_are_undone_together() -> None:
-    first = Decision(Kind.GROW, 1_000.0, 2, 3, throughput=200.0, acted=True)
-    second = Decision(Kind.GROW, 1_025.0, 3, 4, throughput=200.0, acted=True)
-    slow = replace(
-        seen(*FULL, now=1_070.0, consumers="abcd", busy={"a": 50.0, "b": 50.0}), loads=loads(*FULL, read=50.0)
-    )
-    assert decide(LIMITS, slow, replace(KNOWN, decisions=(first, second)))[0].desired == 2
-
-
 def test_the_next_growth_waits_until_the_last_consumers_have_started() -> None:
     each = [(owner, 90.0, 0.0) for owner in "abcd" for _ in range(4)]
     found, _ = decide(LIMITS, seen(*each, now=1_019.0, consumers="abcd"), grown())
@@ -264,20 +221,6 @@ def test_it_shrinks_after_a_long_pause_and_keeps_few_numbers_until_then(pause_s:
         assert len(memory.wanted) <= 3
     found, _ = decide(limits, seen(*[(owner, 10.0, 0.0) for owner in "abcd"], now=pause_s, consumers="abcd"), memory)
     assert (found.kind, found.desired) == (Kind.SHRINK, 2), "two were needed within that time"
-
-
-def test_the_highest_number_of_the_pause_is_known_although_lower_ones_came_after_it() -> None:
-    memory = KNOWN
-    for minute, rate in enumerate((5, 45, 25, 25, 5, 20, 5)):
-        each = [(owner, rate, 0.0) for owner in "abcdef"]
-        _, memory = decide(replace(LIMITS, act=False), seen(*each, now=60.0 * minute, consumers="abcdef"), memory)
-    assert [(at / 60, number) for at, number in memory.wanted] == [(0, 1), (1, 3), (5, 2), (6, 1)]
-
-
-def test_a_number_of_a_clock_that_was_ahead_delays_nothing() -> None:
-    memory = replace(KNOWN, wanted=((900.0, 1), (9e9, 2)))
-    found, memory = decide(LIMITS, seen(("a", 10, 0), ("b", 10, 0)), memory)
-    assert (found.kind, memory.wanted) == (Kind.SHRINK, ((900.0, 1), (1_000.0, 1)))
 
 
 def test_one_fewer_that_would_be_close_to_its_limit_stays() -> None:

@@ -1,33 +1,21 @@
 """The phases of an upgrade against their diagram, and how partitions are chosen."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from coordinator_tasks.core.fleet.upgrade import (
-    BASELINE_S,
     FOLLOWING,
     Mark,
     Phase,
     Seen,
     TopicSeen,
-    advanced,
     continued,
     entered,
     more,
     rates,
 )
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import UPGRADE
-
-PAGE = Path(__file__).parents[5] / "docs" / "architecture.md"
-
-
-def test_the_diagram_has_the_table_s_transitions_and_no_others() -> None:
-    text = PAGE.read_text().split("### Fleets and upgrades")[1].split("\n## ")[0]
-    drawn = {(a, b) for a, b in re.findall(r"(\w+) --> (\w+)", text)}
-    assert drawn == {(one.value, to.value) for one, following in FOLLOWING.items() for to in following}
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -48,23 +36,9 @@ def test_who_continues_it_begins_what_is_measured_and_waited_for_anew() -> None:
     assert found.events[-1].text == "continued by ada: mended"
 
 
-def test_a_clock_that_has_jumped_back_holds_up_no_start() -> None:
-    before = replace(UPGRADE, phase=Phase.STARTING, paused="", mark=Mark(9_000.0, {}), since_at=8_990.0)
-    seen = Seen(100.0, {"c": 3, "d": 4}, frozenset(), {})
-    again = advanced(before, seen)
-    assert (again.phase, again.mark, again.since_at) == (Phase.STARTING, Mark(100.0, {}), 100.0)
-    assert advanced(again, replace(seen, now=100.0 + BASELINE_S)).phase is Phase.MOVING
-
-
 def chosen(owners: dict[int, str], percent: int, before: tuple[int, ...] = ()) -> tuple[int, ...]:
     seen = Seen(0.0, {}, frozenset(), {"orders": TopicSeen(owners)})
     return more(replace(UPGRADE, chosen={"orders": before}), seen, percent)["orders"]
-
-
-@pytest.mark.parametrize(("percent", "count"), [(1, 1), (5, 1), (10, 2), (11, 3), (50, 10), (99, 20), (100, 20)])
-def test_a_step_has_its_share_rounded_up(percent: int, count: int) -> None:
-    owners = {p: "ab"[p % 2] for p in range(20)}
-    assert len(chosen(owners, percent)) == count
 
 
 def test_each_old_consumer_gives_as_many_as_the_others() -> None:

@@ -62,11 +62,6 @@ def kinds(found: list[Finding]) -> list[Kind]:
     return [Kind(one.code) for one in found]
 
 
-def test_nothing_is_found_where_all_three_agree(scene: Scene) -> None:
-    assert audited(scene) == []
-    assert not suspicious(traces(scene.view(), scene.world(), scene.policy, CLUSTER))
-
-
 def test_two_consumers_that_run_one_partition_are_both_named(scene: Scene) -> None:
     assert scene.node is not None
     (taken, *_) = scene.owned["a"]
@@ -140,14 +135,6 @@ def test_a_consumer_that_runs_what_it_was_never_given_is_an_intruder(scene: Scen
     assert [(one.code, one.partitions, one.who) for one in found if one.who == "c"] == [("KPC-082", (theirs[0],), "c")]
 
 
-def test_another_incarnation_of_the_owner_is_an_intruder(scene: Scene) -> None:
-    answer = scene.answers["a"]
-    scene.answers["a"] = replace(answer, incarnation=7)  # type: ignore[arg-type]
-    found = audited(scene)
-    assert [Kind(one.code) for one in found] == [Kind.INTRUDER, Kind.NO_WORD]
-    assert "a (incarnation 7) runs it, and ZooKeeper names a" in found[0].says
-
-
 def test_a_giver_and_a_consumer_that_is_asked_to_close_may_run_what_moves(scene: Scene) -> None:
     scene.joins("c")
     scene.step()
@@ -192,11 +179,6 @@ def test_an_owner_that_does_not_run_its_partitions_is_named_with_all_of_them(
     (one,) = audited(scene)
     assert (Kind(one.code), one.partitions, one.who, one.alarm) == (kind, mine, "a", kind in ALARMS)
     assert says in one.says
-
-
-def test_an_isolated_owner_is_named(scene: Scene) -> None:
-    scene.is_isolated("a")
-    assert [(one.code, one.who) for one in audited(scene)] == [("KPC-081", "a")]
 
 
 def test_a_consumer_that_runs_an_older_holding_than_it_is_granted_is_stale(scene: Scene) -> None:
@@ -265,11 +247,6 @@ def test_a_commit_says_nothing_before_the_owner_has_committed_its_start(scene: S
     assert audited(scene) == []
 
 
-def test_without_kafkas_answer_the_commits_are_left_out(scene: Scene) -> None:
-    scene.committed = None
-    assert audited(scene) == []
-
-
 def test_a_partition_that_waits_for_a_forged_owner_is_the_intruder_s(scene: Scene) -> None:
     (taken, *_) = scene.owned["b"]
     commit(scene, taken, owner="zz", token=Token(99, 7, "g1"))
@@ -287,12 +264,6 @@ def test_a_client_that_subscribes_with_the_group_is_an_intruder(scene: Scene) ->
     (one,) = audited(scene, subscribers=("tool at 10.0.0.7",))
     assert (one.code, one.partitions) == ("KPC-082", ())
     assert one.says == "orders: tool at 10.0.0.7 subscribes with group g: Kafka refuses all other commits"
-
-
-def test_one_bad_consumer_hides_nothing_of_the_others(scene: Scene) -> None:
-    scene.is_silent("a")
-    commit(scene, scene.owned["b"][0], token=None)
-    assert kinds(audited(scene)) == [Kind.INTRUDER, Kind.NO_WORD]
 
 
 def test_a_removed_topic_is_not_audited_and_one_without_a_plan_has_no_owners(scene: Scene) -> None:

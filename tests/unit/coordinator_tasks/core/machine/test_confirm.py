@@ -57,15 +57,6 @@ def test_closed_is_acted_on_the_entrys_epoch_and_not_running() -> None:
     assert "still runs partition 0" in why_not_closed("a", 0, "orders", NODE, 6, world())
 
 
-def test_a_partition_that_is_closing_still_runs() -> None:
-    closing = replace(STATUS, running={0: replace(RUNS, closing=True)})
-    assert "still runs" in why_not_closed("a", 0, "orders", NODE, 6, world(closing))
-
-
-def test_a_closed_partition_needs_no_live_query() -> None:
-    assert why_not_closed("a", 3, "orders", NODE, 6, world(replace(STATUS, query_alive=False))) == ""
-
-
 @pytest.mark.parametrize(
     ("status", "missing"),
     [

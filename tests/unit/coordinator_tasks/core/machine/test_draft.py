@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator_tasks.core.machine.draft import Draft, by_consumer, label
-from coordinator_tasks.core.model import Handoff, Move, MoveKind, Release, State, Token
+from coordinator_tasks.core.machine.draft import Draft
+from coordinator_tasks.core.model import Handoff, Move, MoveKind, Release, Token
 
 RELEASE = Release(4, "a", 1, 10, "g1", Token(2, 1, "g1"))
 
@@ -90,14 +90,6 @@ def test_a_partition_moves(
     assert draft.since == ({0: 5} if kind is MoveKind.START else {})
 
 
-def test_a_guarded_partition_moves_through_the_barrier() -> None:
-    draft = assigned()
-    draft.guarded.add(0)
-    draft.move(0, "c")
-    assert draft.moves == [Move(0, "a", "c", MoveKind.BARRIER)]
-    assert draft.handoff == {}
-
-
 def test_the_last_owner_confirmed_passes_the_barrier() -> None:
     draft = at_the_barrier()
     draft.close_confirmed(0, {"a"})
@@ -112,21 +104,6 @@ def test_a_confirmed_hand_off_keeps_its_epoch_so_that_nothing_restarts() -> None
     draft = handing_over()
     draft.close_confirmed(0, {"a"})
     assert (draft.handoff, draft.assignments, draft.since, draft.epochs) == ({}, {0: "b"}, {0: 4}, {0: 4})
-
-
-def test_what_was_only_stopped_is_unowned_in_the_end() -> None:
-    draft = assigned()
-    draft.stop(0)
-    assert draft.moves == [Move(0, "a", "", MoveKind.STOP)]
-    assert (draft.to_close, draft.epochs, draft.assignments, draft.to_start) == ({0: {"a"}}, {0: 5}, {}, {})
-    draft.close_confirmed(0, {"a"})
-    assert (draft.to_close, draft.epochs, draft.assignments, draft.since) == ({}, {}, {}, {})
-
-
-def test_stopping_what_nobody_runs_closes_nowhere() -> None:
-    draft = Draft(5, "g1", {})
-    draft.stop(0)
-    assert (draft.to_close, draft.epochs) == ({}, {})
 
 
 def test_a_restart_begins_a_new_holding_of_the_same_owner() -> None:
@@ -193,18 +170,6 @@ def test_a_partition_remembers_who_had_it_last() -> None:
     draft.drop_lost({"a"}, set())
     draft.move(0, "c")
     assert draft.moves == [Move(0, "a", "c", MoveKind.START)]
-
-
-def test_an_empty_draft_is_stable() -> None:
-    assert label(Draft(1, "g1", {})) is State.STABLE
-    assert label(at_the_barrier()) is State.CLOSING
-    starting = assigned()
-    starting.to_start[0] = "a"
-    assert label(starting) is State.STARTING
-
-
-def test_lists_by_consumer_are_in_order() -> None:
-    assert by_consumer([("b", 2), ("a", 5), ("a", 1)]) == {"a": (1, 5), "b": (2,)}
 
 
 def test_of_an_awaited_consumer_only_what_is_in_between_changes() -> None:

@@ -11,7 +11,6 @@ from coordinator_tasks.core import names
 from coordinator_tasks.core.codecs import history_codec, member_codec
 from coordinator_tasks.core.errors import InvalidName, Malformed
 from coordinator_tasks.core.machine import causes, machine
-from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import Verdict
 from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, Split, State, TopicState
@@ -46,12 +45,6 @@ def test_a_list_of_moves_is_no_list_with_something_else_in_it() -> None:
         history_codec.decode_record(PATH, json.dumps({**data, "moves": [1]}).encode(), 0)
 
 
-def test_a_value_of_sixty_characters_is_shown_whole_in_an_error() -> None:
-    for length, shown in ((58, "x" * 58 + "'"), (59, "x" * 56 + "...")):
-        with pytest.raises(Malformed, match=f"'{shown}, not a whole number"):
-            Fields(PATH, {"n": "x" * length}).number("n")
-
-
 def test_the_widest_range_of_partitions_is_read() -> None:
     assert len(numbers(f"0-{MAX_PARTITIONS}")) == MAX_PARTITIONS + 1
     with pytest.raises(ValueError, match="no range"):
@@ -77,25 +70,6 @@ def test_the_longest_name_is_one(is_name: Callable[[str], bool], check: Callable
 
 
 # What asks for a plan -------------------------------------------------------------------------------------------------
-
-
-def test_a_first_plan_that_everybody_has_started_is_followed_by_nothing() -> None:
-    scene = Scene().joins("a", "b")
-    scene.step()
-    scene.acts("a", "b").step()
-    assert scene.state is not None
-    assert scene.state.state is State.STABLE
-    assert scene.decide().verdict is Verdict.NOTHING
-
-
-def test_who_joins_after_all_were_gone_is_planned_by_what_there_is_now() -> None:
-    scene = stable("a")
-    scene.dies("a").step()
-    scene.joins("b").step()
-    assert scene.state is not None
-    assert scene.state.planned == causes.digest(scene.view(), scene.world(), {"b": 1})
-    scene.acts("b").step()
-    assert scene.decide().verdict is Verdict.NOTHING
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -132,14 +106,6 @@ def test_a_plan_goes_on_only_when_everything_of_it_so_far_is_done() -> None:
     assert causes.of_plan(view, world, draft, unfinished, dict(scene.state.targets)) is None
 
 
-def test_nobody_is_told_to_start_again_while_other_starts_are_outstanding() -> None:
-    scene = stable("a", "b")
-    assert scene.state is not None
-    scene.state = replace(scene.state, state=State.STARTING, to_start={"a": tuple(scene.owned["a"])})
-    scene.acts("a", runs=()).says("b", running={})
-    assert scene.decide().verdict is Verdict.WAIT
-
-
 def test_an_event_as_far_ahead_as_a_plan_waits_at_most_is_waited_for() -> None:
     scene = Scene()
     limit_s = scene.policy.settle_max_s
@@ -149,13 +115,6 @@ def test_an_event_as_far_ahead_as_a_plan_waits_at_most_is_waited_for() -> None:
 
 
 # What is stored -------------------------------------------------------------------------------------------------------
-
-
-def test_nobody_holds_up_what_has_a_node_and_no_state_or_a_state_and_no_node() -> None:
-    scene = stable("a")
-    view = scene.view()
-    assert blockers(replace(view, state=None), scene.world()) == {}
-    assert blockers(replace(view, node=None), scene.world()) == {}
 
 
 def test_a_node_that_is_written_over_by_the_same_epoch_breaks_a_rule() -> None:
@@ -205,30 +164,6 @@ def test_a_record_counts_its_moves_by_kind() -> None:
 
 
 # Where partitions go --------------------------------------------------------------------------------------------------
-
-
-def test_what_has_lost_its_owner_goes_to_its_pins_at_once() -> None:
-    scene = stable("a", "b", "c")
-    lost = scene.owned["a"]
-    assert len(lost) == 2
-    scene.config = replace(scene.config, pins=dict.fromkeys(lost, "b"))
-    scene.dies("a").step()
-    assert set(lost) <= set(scene.owned["b"])
-
-
-def test_consumers_that_were_started_anew_get_what_they_had() -> None:
-    scene = stable("b").joins("a").settles()
-    had = scene.owned
-    for consumer in had:
-        scene.dies(consumer).joins(consumer, incarnation=2)
-    scene.step()
-    assert scene.owned == had
-
-
-def test_a_name_of_eighty_characters_is_shown_whole_in_an_error() -> None:
-    for length, shown in ((80, "n" * 80), (81, "n" * 77 + r"\.\.\.")):
-        with pytest.raises(InvalidName, match=f"'{shown}'"):
-            names.check_consumer("n" * length)
 
 
 def test_an_explanation_knows_who_has_what_and_whom_a_person_pinned() -> None:

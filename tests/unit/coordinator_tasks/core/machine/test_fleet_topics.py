@@ -45,7 +45,3 @@ def test_fleets_that_share_a_topic(others: tuple[Fleet, ...], found: dict[str, s
     problems = conflicts((A, *others), ["otherz", "__consumer_offsets"])
     assert problems.keys() == found.keys()
     assert all(text in problems[app] for app, text in found.items())
-
-
-def test_one_fleet_alone_shares_nothing() -> None:
-    assert conflicts([fleet("b")], ["orders"]) == {}

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
-from coordinator_tasks.core.machine.table import TRANSITIONS, Signal
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Absence, Ending, Move, MoveKind, Seek, State, TopicConfig, TopicDescription
-from tests.world.scene import CONFIG, NOW, TOPIC, Scene, stable
+from tests.world.scene import CONFIG, TOPIC, Scene, stable
 
 
 def ab(**more: object) -> Scene:
@@ -58,10 +57,6 @@ def test_the_first_plan_assigns_everything_and_waits_for_the_starts() -> None:
     assert kinds(decision) == {MoveKind.START}
 
 
-def test_the_first_plan_does_not_wait_for_membership_to_be_still() -> None:
-    assert Scene().joins("a", at=NOW).step().verdict is Verdict.WRITE
-
-
 @pytest.mark.parametrize(
     ("make", "why"),
     [
@@ -86,17 +81,6 @@ def test_a_consumer_that_has_never_answered_is_given_nothing_yet() -> None:
     scene.claims["b"] = replace(scene.claims["b"], answered=0)
     scene.step()
     assert scene.counts() == {"a": 4}
-
-
-def test_a_consumer_that_answered_once_is_a_target_even_when_it_is_slow_now() -> None:
-    scene = Scene().joins("a", "b").is_silent("b")
-    scene.step()
-    assert scene.counts() == {"a": 2, "b": 2}
-
-
-def test_a_topic_that_was_removed_before_its_first_plan_needs_nothing() -> None:
-    scene = Scene(config=replace(CONFIG, removed=True)).joins("a")
-    assert scene.decide().verdict is Verdict.NOTHING
 
 
 # Starting ------------------------------------------------------------------------------------------------------------
@@ -150,28 +134,6 @@ def test_a_starting_consumer_that_is_lost_is_replaced_and_the_topic_stays_starti
     assert scene.node.guarded == frozenset({1, 3}) or len(scene.node.guarded) == 2
     assert decision.relies_on == {"b"}
     assert decision.state.targets == {"a": 1}
-
-
-def test_a_starting_consumer_that_is_lost_alone_leaves_its_partitions_unowned() -> None:
-    scene = Scene().joins("a")
-    scene.step()
-    decision = scene.dies("a").step()
-    assert decision.state is not None
-    assert decision.state.state is State.STABLE
-    assert scene.owned == {}
-    assert "gone: a (reaped)" in decision.state.cause
-
-
-def test_the_last_start_that_is_lost_ends_stable_beside_an_owner_that_is_cut_off() -> None:
-    scene = stable("a", partitions=1)
-    scene.partitions, scene.description = 2, TopicDescription(TOPIC, "id-1", 2)
-    scene.drains("a").joins("b").step()
-    assert scene.owned["b"] == [1]
-    scene.vanishes("a", answers=True).dies("b")
-    decision = scene.step()
-    assert decision.state is not None
-    assert decision.state.state is State.STABLE
-    assert scene.owned == {"a": [0]}
 
 
 # Stable: joined, left, draining, isolated ----------------------------------------------------------------------------
@@ -239,34 +201,6 @@ def test_the_last_consumer_that_was_asked_to_end_closes_everything_and_that_is_h
     assert scene.counts() == {"b": 4}
 
 
-def test_who_was_asked_to_end_waits_for_another_consumer_that_is_absent_and_may_come_back() -> None:
-    scene = stable("a", "b").drains("a", incarnation=1).vanishes("b").settles()
-    assert scene.counts() == {"a": 2, "b": 2}
-    scene.joins("b").settles()
-    assert scene.counts() == {"b": 4}
-
-
-def test_what_nobody_owns_is_named_beside_what_a_drained_consumer_keeps() -> None:
-    scene = ab().drains("a").settles()
-    assert scene.counts() == {"b": 4}
-    scene = ab().drains("a").drains("b").settles()
-    assert scene.counts() == {"a": 2, "b": 2}, "nobody gives to one who drains as well"
-    decision = scene.dies("b").settles().decide()
-    assert scene.counts() == {"a": 2}
-    assert (decision.verdict, decision.reason) == (
-        Verdict.HOLD,
-        "no live consumer is there to take partitions 2, 3; a drains and keeps partitions 0, 1: no other consumer is there "
-        "that may take them",
-    )
-
-
-def test_a_hand_off_to_a_consumer_that_is_drained_meanwhile_continues_without_others() -> None:
-    scene = stable("a", partitions=2).joins("b").drains("a")
-    scene.step()
-    scene.drains("b").settles()
-    assert scene.counts() == {"b": 2}
-
-
 @pytest.mark.parametrize("asked_while_away", [True, False])
 def test_a_drained_consumer_that_was_away_gives_everything_away_when_back(asked_while_away: bool) -> None:
     """Left out of that plan, it is no target before and after: nothing else would ask for a further one."""
@@ -282,19 +216,6 @@ def test_a_drained_consumer_that_was_away_gives_everything_away_when_back(asked_
     assert kinds(decision) == {MoveKind.HANDOFF}
     scene.settles()
     assert scene.counts() == {"a": 4}
-
-
-def test_who_drains_keeps_everything_for_the_one_that_is_away_for_a_moment() -> None:
-    scene = ab().vanishes("a", answers=True).drains("b").settles()
-    assert scene.counts() == {"a": 2, "b": 2}
-    assert scene.decide().reason == "b drains and keeps partitions 2, 3: no other consumer is there that may take them"
-    scene.joins("a").settles()
-    assert scene.counts() == {"a": 4}
-
-
-def test_a_frozen_topic_says_that_who_drains_keeps_what_it_has() -> None:
-    scene = ab(config=replace(CONFIG, frozen=True)).drains("b").settles()
-    assert scene.decide().reason == "b drains and keeps partitions 2, 3: the topic is frozen"
 
 
 def test_partitions_of_a_consumer_that_is_gone_are_assigned_in_the_same_write() -> None:
@@ -324,14 +245,6 @@ def test_a_giver_or_taker_that_is_lost_is_relied_on_though_nothing_is_assigned_t
     assert {entry.giver for entry in scene.node.handoff.values()} == {"b"}
     assert "b" not in scene.node.assignments.values()
     assert scene.dies("b").step().relies_on == {"b"}
-
-
-def test_the_cause_names_the_incarnation_that_is_gone_and_not_its_successor() -> None:
-    scene = ab()
-    decision = scene.dies("b").joins("b", incarnation=2).step()
-    assert decision.record is not None
-    assert decision.record.incarnations["b"] == 2
-    assert decision.record.cause == "gone: b (reaped)"
 
 
 @pytest.mark.parametrize("how", [Ending.LEFT, Ending.REAPED])
@@ -381,25 +294,6 @@ def test_an_isolated_consumer_counts_as_closed_though_it_is_registered_and_answe
     assert decision.relies_on == {"b"}
     scene.settles()
     assert scene.counts() == {"a": 4}, "it owns nothing until it is readmitted"
-
-
-def test_an_isolation_that_waits_for_readmission_is_one_still() -> None:
-    scene = ab().is_isolated("b", readmit=True)
-    scene.step()
-    assert scene.counts() == {"a": 4}
-
-
-def test_a_readmitted_consumer_joins_as_any_other() -> None:
-    scene = ab().is_isolated("b").settles()
-    decision = scene.is_readmitted("b").step()
-    assert decision.record is not None
-    assert decision.record.cause == "joined: b"
-    assert kinds(decision) == {MoveKind.HANDOFF}
-
-
-def test_an_isolation_of_an_earlier_incarnation_does_not_concern_the_present_one() -> None:
-    scene = ab().is_isolated("b", incarnation=7)
-    assert scene.decide().verdict is Verdict.NOTHING
 
 
 def test_who_comes_back_when_all_that_were_planned_for_are_lost_shares_what_it_has_kept() -> None:
@@ -452,22 +346,6 @@ def test_a_surplus_consumer_that_is_isolated_is_no_longer_counted_with() -> None
     assert decision.state is not None
     assert decision.state.targets == dict.fromkeys(scene.owned, 1)
     assert decision.reason == f"no longer a target: {surplus}"
-
-
-def test_an_isolated_consumer_that_left_may_have_had_a_commit_under_way() -> None:
-    scene = ab()
-    lost = set(scene.owned["b"])
-    scene.dies("b", Ending.LEFT).is_isolated("b").step()
-    assert scene.node is not None
-    assert scene.node.guarded == lost
-
-
-def test_a_surplus_consumer_takes_over_from_one_that_is_gone() -> None:
-    scene = stable("a", "b", "c", partitions=2)
-    owner = next(iter(scene.owned))
-    scene.dies(owner).settles()
-    assert sorted(scene.counts().values()) == [1, 1]
-    assert owner not in scene.counts()
 
 
 def test_a_new_incarnation_gets_back_what_its_dead_predecessor_had() -> None:
@@ -577,20 +455,9 @@ def test_what_a_stable_topic_waits_for_while_an_owner_is_absent_is_said(
     assert (decision.verdict, decision.reason) == (Verdict.NOTHING, text)
 
 
-def test_the_reason_of_an_owners_end_is_part_of_the_cause() -> None:
-    scene = stable("a", "b").dies("b")
-    scene.claims["b"] = replace(scene.claims["b"], reasons={1: "exit code 1: KeyError: 'x'"})
-    assert scene.step().reason == "gone: b (reaped: exit code 1: KeyError: 'x')"
-
-
 def test_why_a_successor_gets_nothing_yet_is_said() -> None:
     scene = stable("a", "b").vanishes("b").joins("b", incarnation=7).settles()
     assert scene.decide().reason.endswith("is isolated; incarnation 7 gets nothing before")
-
-
-def test_a_detached_owner_is_where_it_should_be() -> None:
-    scene = stable("a", "b").vanishes("b", answers=True).settles()
-    assert scene.decide().reason == "every partition is where it should be"
 
 
 def test_a_partition_that_kafka_no_longer_has_is_closed_at_once_without_a_plan() -> None:
@@ -704,12 +571,6 @@ def test_a_topic_removed_during_a_recovery_and_added_again_becomes_stable(
     assert scene.state.state is State.STABLE
 
 
-def test_a_parameter_that_moves_nothing_is_no_consumers_business() -> None:
-    scene = ab()
-    changed(parameters={"weight": "2"})(scene)
-    assert scene.decide().verdict is Verdict.NOTHING
-
-
 def test_an_unknown_strategy_holds_and_names_those_there_are() -> None:
     scene = ab()
     scene.config = replace(scene.config, strategy="magic")
@@ -772,37 +633,6 @@ def test_a_pin_moves_its_partition_and_keeps_it() -> None:
     assert partition in scene.owned["b"]
 
 
-@pytest.mark.parametrize(
-    "pins",
-    [
-        pytest.param({0: "nobody"}, id="a consumer that is not there"),
-        pytest.param({99: "a"}, id="a partition that is not there"),
-    ],
-)
-def test_a_pin_to_what_does_not_exist_is_no_obstacle(pins: dict[int, str]) -> None:
-    scene = ab()
-    scene.config = replace(scene.config, pins=pins)
-    scene.joins("c").settles()
-    assert sorted(scene.counts().values()) == [1, 1, 2]
-
-
-def test_a_first_plan_follows_the_pins_to_consumers_that_are_there() -> None:
-    scene = Scene(config=replace(CONFIG, pins={0: "b", 1: "b", 2: "b", 3: "nobody"})).joins("a", "b")
-    scene.step()
-    assert scene.owned == {"a": [3], "b": [0, 1, 2]}
-
-
-def test_a_pin_does_not_take_a_partition_from_an_absent_owner() -> None:
-    scene = ab()
-    partition = scene.owned["b"][0]
-    scene.vanishes("b")
-    scene.config = replace(scene.config, pins={partition: "a"})
-    scene.step()
-    assert scene.node is not None
-    assert scene.node.handoff == {}
-    assert partition in scene.owned["b"]
-
-
 def test_a_removed_topic_is_closed_everywhere_and_marked() -> None:
     scene = ab()
     scene.config = replace(scene.config, removed=True)
@@ -841,16 +671,6 @@ def test_a_removed_topic_is_closed_although_another_write_has_marked_it_already(
     assert scene.owned == {}
     assert scene.state is not None
     assert scene.state.state is State.STABLE
-
-
-def test_a_removed_topic_that_nobody_runs_is_marked_as_well() -> None:
-    scene = ab().dies("a").dies("b")
-    scene.step()
-    scene.config = replace(scene.config, removed=True)
-    scene.step()
-    assert scene.node is not None
-    assert scene.node.removed
-    assert scene.decide().verdict is Verdict.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -934,42 +754,10 @@ def test_every_further_join_starts_the_waiting_anew_but_not_beyond_its_limit() -
     assert scene.later(0.5).decide().verdict is Verdict.WRITE
 
 
-def test_a_drain_settles_from_the_moment_it_was_asked() -> None:
-    scene = ab()
-    scene.drains("b", at=scene.now - 0.4)
-    assert scene.decide().wake_in_s == pytest.approx(0.6)
-
-
-def test_an_absence_settles_from_the_moment_it_was_seen() -> None:
-    scene = ab().vanishes("b", answers=True)
-    scene.claims["b"] = replace(scene.claims["b"], absence=Absence(1, scene.now - 0.4))
-    assert scene.decide().wake_in_s == pytest.approx(0.6)
-
-
-def test_a_configuration_does_not_settle() -> None:
-    scene = ab()
-    scene.config = replace(scene.config, properties={"x": "y"})
-    assert scene.decide().verdict is Verdict.WRITE
-
-
 def test_a_clock_that_is_far_behind_the_registry_delays_no_plan() -> None:
     scene = ab()
     scene.joins("c", at=scene.now + 3_600)
     assert scene.decide().verdict is Verdict.WRITE
-
-
-def test_a_clock_that_is_a_little_behind_waits_a_little_longer() -> None:
-    scene = ab()
-    scene.joins("c", at=scene.now + 0.5)
-    assert scene.decide().wake_in_s == pytest.approx(1.5)
-
-
-def test_unowned_partitions_do_not_wait_for_a_join_to_settle() -> None:
-    scene = ab().joins("c", at=NOW)
-    decision = scene.dies("b").step()
-    assert decision.record is not None
-    assert all(m.kind is MoveKind.START for m in decision.record.moves)
-    assert scene.decide().wake_in_s > 0
 
 
 # A consumer that does not run what it holds --------------------------------------------------------------------------
@@ -1004,15 +792,6 @@ def test_after_enough_restarts_a_person_is_asked() -> None:
     assert decision.blockers is not None
     assert list(decision.blockers) == ["b"]
     assert "3 times" in decision.reason
-
-
-def test_a_new_plan_starts_counting_restarts_anew() -> None:
-    scene = ab().acts("b", runs=[])
-    scene.step()
-    scene.acts("a", "b").step()
-    scene.joins("c").step()
-    assert scene.state is not None
-    assert scene.state.restarts == {}
 
 
 @pytest.mark.parametrize(
@@ -1198,24 +977,6 @@ def test_a_taker_that_is_lost_after_the_release_leaves_no_possible_owner() -> No
     assert scene.state.to_close == {}
 
 
-def test_everything_confirmed_and_nothing_to_start_ends_stable() -> None:
-    scene = stable("a").drains("a", incarnation=1)
-    scene.step()
-    decision = scene.acts("a").step(Step.START)
-    assert decision.state is not None
-    assert decision.state.state is State.STABLE
-
-
-def test_all_consumers_gone_during_closing() -> None:
-    scene = joining().dies("a").dies("b").dies("c")
-    decision = scene.step()
-    assert decision.state is not None
-    assert decision.state.state is State.STABLE
-    assert scene.owned == {}
-    assert scene.node is not None
-    assert scene.node.incarnations == {}
-
-
 def test_a_join_during_closing_leaves_what_is_in_flight_alone() -> None:
     scene = joining(scene=stable("a", "b", partitions=12))
     assert scene.node is not None
@@ -1224,13 +985,6 @@ def test_a_join_during_closing_leaves_what_is_in_flight_alone() -> None:
     assert {p: h for p, h in scene.node.handoff.items() if p in flight} == flight
     scene.settles()
     assert scene.counts() == {"a": 3, "b": 3, "c": 3, "d": 3}
-
-
-def test_a_drained_taker_is_replaced_while_its_hand_off_is_under_way() -> None:
-    scene = joining().drains("c")
-    scene.step()
-    scene.settles()
-    assert scene.counts() == {"a": 2, "b": 2}
 
 
 def test_an_incomplete_plan_is_completed_by_a_further_one() -> None:
@@ -1260,21 +1014,6 @@ def test_a_guard_that_has_served_does_not_turn_the_next_hand_off_into_a_barrier(
 
 
 # The table -----------------------------------------------------------------------------------------------------------
-
-
-def test_every_state_has_its_row_and_every_signal_its_place() -> None:
-    assert set(TRANSITIONS) == set(State)
-    assert {signal for row in TRANSITIONS.values() for signal in row} == set(Signal)
-
-
-def test_nothing_leads_back_to_initial() -> None:
-    assert all(State.INITIAL not in row.values() for row in TRANSITIONS.values())
-
-
-@pytest.mark.parametrize("steps", [(), (Step.PLAN,), (Step.START,), (Step.SETTLE,)])
-def test_deciding_again_with_nothing_changed_writes_nothing(steps: tuple[Step, ...]) -> None:
-    for scene in (ab(), joining(), starting(), barrier()):
-        assert scene.decide(*steps).verdict in (Verdict.NOTHING, Verdict.WAIT)
 
 
 def test_a_placement_before_anybody_was_a_target_is_followed_by_a_plan_for_everybody() -> None:

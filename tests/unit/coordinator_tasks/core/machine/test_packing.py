@@ -44,26 +44,6 @@ def test_an_older_consumer_that_registers_gets_a_plain_node_and_its_partitions()
     assert "c" in there.counts()
 
 
-def test_an_older_consumer_that_owns_nothing_keeps_the_node_plain_as_well() -> None:
-    there = stable("a", "b", partitions=2, policy=SMALL).joins("c", formats=OLDER).settles()
-    assert "c" not in there.counts()
-    there.config = replace(there.config, paused=frozenset({1}))
-    assert not written(there)
-
-
-def test_an_older_consumer_of_other_topics_does_not_count() -> None:
-    there = stable("a", "b", policy=SMALL).joins("c")
-    there.joins("d", formats=OLDER, topics=("another",))
-    assert written(there)
-
-
-def test_an_older_owner_counts_also_if_it_wants_the_topic_no_more() -> None:
-    there = stable("a", "b", "c", policy=SMALL)
-    there.packed = False
-    there.members["c"] = replace(there.members["c"], formats=OLDER, topics=("another",))
-    assert not written(there.joins("d"))
-
-
 def test_when_the_last_older_consumer_is_gone_the_next_write_is_packed() -> None:
     there = older(stable("a", "b", "c", policy=SMALL), "c")
     there.packed = False
@@ -117,13 +97,6 @@ def test_a_node_that_only_fits_packed_stays_packed(formats: tuple[str, ...]) -> 
     assert there.packed
     assert "d" in there.counts()
     assert ("c" in there.counts()) == (formats == FORMATS)
-
-
-def test_a_node_that_fits_plain_is_plain_again_for_an_older_consumer() -> None:
-    there = stable("a", "b", partitions=50, policy=SMALL)
-    there.policy = replace(SMALL, max_write_bytes=50 * 27)
-    there.joins("c", formats=OLDER)
-    assert not written(there)
 
 
 def test_a_node_is_plain_again_for_an_older_consumer_that_must_act_on_it_before_it_is_readmitted() -> None:

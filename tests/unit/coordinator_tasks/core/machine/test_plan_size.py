@@ -66,18 +66,6 @@ def test_a_first_plan_fits_and_goes_on_until_everything_is_assigned(
     assert max(counts) - min(counts) <= 1
 
 
-def test_a_packed_node_holds_more_partitions_than_fit_into_a_plain_one() -> None:
-    # A tenth of everything: 5,000 partitions, 90 KiB, and a node is packed beyond 6.
-    policy = Policy(max_write_bytes=90 * 1024, pack_over_bytes=6 * 1024)
-    there = scene(ids(10, 40), 5_000, policy)
-    assert complete(there, policy.max_write_bytes) <= 6
-    assert there.node is not None
-    assert len(encode_node(there.node)) > 3 * policy.max_write_bytes
-    there.joins("joiner".ljust(40, "y"))
-    assert complete(there, policy.max_write_bytes) <= 3
-    assert sorted(there.counts().values()) == [454] * 5 + [455] * 6
-
-
 @pytest.mark.parametrize(("length", "plans"), [(12, range(1, 4)), (40, range(2, 9))], ids=["short ids", "long ids"])
 def test_a_join_and_a_drain_fit_and_are_completed(length: int, plans: range) -> None:
     # A tenth of everything: 1,000 partitions and 90 KiB.
@@ -100,16 +88,3 @@ def test_without_room_nothing_more_moves_before_what_is_in_flight_is_confirmed()
     there.acts("a").step()
     assert there.step().state is not None
     assert there.counts() == {"a": 2}
-
-
-def test_a_plan_that_does_not_fit_goes_on_until_it_is_done() -> None:
-    there = scene(["a", "b"], 12, Policy(max_write_bytes=12 * 27 + 3 * 67 + 3 * 82))
-    there.settles(40)
-    there.joins("c")
-    decision = there.step()
-    assert decision.state is not None
-    assert there.node is not None
-    assert 1 <= len(there.node.handoff) < 4
-    assert decision.state.planned == ""
-    there.settles(40)
-    assert there.counts() == {"a": 4, "b": 4, "c": 4}

@@ -218,13 +218,6 @@ def test_subscription_by_name_or_by_an_expression_that_matches_it_whole(
 
 
 @pytest.mark.parametrize(
-    ("topics", "expected"), [((), False), ((".*",), False), (("__.*",), False), (("x", "__consumer_offsets"), True)]
-)
-def test_a_topic_of_kafkas_own_is_read_only_by_who_names_it(topics: tuple[str, ...], expected: bool) -> None:
-    assert subscribes(member(topics=topics), "__consumer_offsets") is expected
-
-
-@pytest.mark.parametrize(
     ("ages", "expected"),
     [
         ((), 0.0),
@@ -282,15 +275,6 @@ def test_a_crash_loop_waits_from_its_last_registration_on_and_ends_with_an_end_w
     assert in_backoff("a", world(member(), claims.ended(known, 9, Ending.LEFT)), POLICY) == 0.0
     patient = replace(POLICY, flap_registrations=1000)
     assert in_backoff("a", world(member(), known), patient) == 0.0
-
-
-def test_a_claim_with_any_number_of_registrations_has_a_backoff() -> None:
-    known = claim(registrations=(NOW,) * 20_000)
-    assert in_backoff("a", world(member(), known), POLICY) > 600
-
-
-def test_an_unknown_id_has_no_backoff() -> None:
-    assert in_backoff("a", world(member()), POLICY) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.machine import machine
-from coordinator_tasks.core.machine.decision import Step, Verdict
+from coordinator_tasks.core.machine.decision import Verdict
 from coordinator_tasks.core.model import (
     Committed,
     Explanation,
@@ -16,10 +16,8 @@ from coordinator_tasks.core.model import (
     Token,
     TopicDescription,
     TopicNode,
-    TopicState,
 )
 from coordinator_tasks.core.protocol.holding import Reading, accepts
-from coordinator_tasks.core.text.partition_text import shown
 from tests.fakes.cluster import PERSON
 from tests.world.scene import TOPIC, Scene, running, stable
 
@@ -86,30 +84,6 @@ def test_after_a_loss_every_registered_consumer_is_waited_for_and_named() -> Non
     assert decision.blockers is not None
     assert list(decision.blockers) == ["b"]
     assert "b is registered but does not answer" in decision.reason
-
-
-def test_a_person_may_isolate_the_consumer_that_holds_up_a_recovery() -> None:
-    scene = lost(stable("a", "b")).is_silent("b").is_isolated("b")
-    scene.step()
-    assert scene.settles().counts() == {"a": 4}
-
-
-def test_a_first_plan_waits_for_nobody() -> None:
-    assert Scene().joins("a", "b").is_silent("b").decide().verdict is Verdict.WRITE
-
-
-def test_a_state_that_says_no_more_than_that_nothing_was_planned_is_as_good_as_none() -> None:
-    decision = Scene(partitions=0, state=TopicState(State.INITIAL)).decide()
-    assert (decision.verdict, "no live consumer is there" in decision.reason) == (Verdict.WAIT, True)
-    assert Scene(state=TopicState(State.INITIAL)).joins("a").settles().counts() == {"a": 4}
-
-
-def test_a_recovery_is_a_plan_and_no_other_step_makes_it() -> None:
-    scene = lost(stable("a", "b"))
-    for step in (Step.START, Step.SETTLE):
-        decision = scene.decide(step)
-        assert decision.verdict is Verdict.WAIT
-        assert "a plan is due" in decision.reason
 
 
 def test_a_recovery_keeps_the_guards() -> None:
@@ -208,15 +182,6 @@ def test_an_unknown_generation_leads_to_a_new_one_that_covers_both() -> None:
     assert scene.decide().verdict is Verdict.WAIT, "covered now"
 
 
-def test_a_generation_that_is_covered_needs_nothing() -> None:
-    scene = stable("a", "b")
-    scene.says("a", generation="other", acted_epoch=9).step()
-    scene.settles().says("a", generation="other", acted_epoch=9)
-    assert scene.decide().verdict is Verdict.NOTHING
-    scene.says("a", generation="other", acted_epoch=10)
-    assert scene.decide().verdict is Verdict.WRITE
-
-
 def restored() -> tuple[Scene, TopicNode]:
     """ZooKeeper stands at an older snapshot (a and b); in truth c had joined since. Returns the true node too."""
     scene = stable("a", "b")
@@ -297,14 +262,6 @@ def test_an_owner_by_the_node_alone_starts_under_a_token_that_nobody_has_reached
     assert picture(scene).since[partition] == picture(scene).epoch == 8
 
 
-def test_a_runner_below_the_committed_token_starts_again() -> None:
-    scene = lost(stable("a", "b")).joins("c")
-    partition = 0
-    scene.committed = {partition: committed("c", 3)}
-    scene.step()
-    assert picture(scene).since[partition] == picture(scene).epoch
-
-
 def test_a_survivor_that_nobody_knew_of_does_not_bar_a_start_for_ever() -> None:
     # After a loss it had committed nothing yet, and its id belongs to a new process: the first plan began at its epoch.
     scene = Scene().joins("a", incarnation=2).joins("b")
@@ -328,12 +285,6 @@ def test_a_commit_of_a_life_that_the_node_covers_bars_nobody() -> None:
     scene.committed = entries
     scene.settles()
     assert {picture(scene).since[p] for p in entries} == {1}, "what runs has gone on under its old token"
-    assert scene.decide().verdict is Verdict.NOTHING
-
-
-def test_commits_of_another_topic_id_are_no_evidence() -> None:
-    scene = stable("a", "b")
-    scene.committed = {0: committed("x", 99, topic_id="id-0")}
     assert scene.decide().verdict is Verdict.NOTHING
 
 
@@ -418,16 +369,6 @@ def test_an_end_of_a_hand_off_that_was_asked_before_it_read_the_node_may_run_the
     assert {c for c, ps in scene.state.to_close.items() if partition in ps} == {entry.giver, entry.taker}
 
 
-def test_a_person_waits_for_nothing_when_nobody_is_there() -> None:
-    scene = stable("a")
-    scene.committed = {0: committed("a", 4)}
-    scene.dies("a")
-    lost(scene)
-    decision = scene.decide()
-    assert decision.verdict is Verdict.WAIT
-    assert "no live consumer" in decision.reason
-
-
 def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -> None:
     # Without it they confirm nothing, so nobody could readmit them.
     scene = stable("a", "b").is_isolated("a").is_isolated("b").settles()
@@ -442,27 +383,6 @@ def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -
     assert scene.owned == {}
 
 
-def test_a_topic_with_fewer_partitions_than_listed_is_no_obstacle() -> None:
-    scene = lost(stable("a", "b"))
-    scene.description = TopicDescription(TOPIC, "id-1", 2)
-    assert scene.decide().verdict is Verdict.WRITE
-
-
-def test_an_older_generation_never_replaces_a_newer_picture() -> None:
-    scene = stable("a")
-    before = picture(scene)
-    lost(scene).step()
-    assert accepts(picture(scene), before) is Reading.FOREIGN
-    assert accepts(replace(before, epoch=before.epoch + 5), before) is Reading.OLDER
-
-
-def test_a_consumer_that_has_acted_on_nothing_is_no_evidence_of_another_life() -> None:
-    scene = stable("a", "b").joins("c")
-    scene.acts("c").says("c", generation="", acted_epoch=0)
-    decision = scene.decide()
-    assert decision.reason == "joined: c"
-
-
 def test_after_a_restore_while_closing_only_what_was_closing_passes_the_barrier() -> None:
     scene = stable("a", "b")
     scene.joins("c").step()
@@ -474,11 +394,6 @@ def test_after_a_restore_while_closing_only_what_was_closing_passes_the_barrier(
     assert {p: who for p, who in closing.items() if who} == {partition: {entry.giver, "c"}}
 
 
-@pytest.mark.parametrize(("count", "text"), [(10, "9"), (11, "9 and 1 more")])
-def test_long_lists_in_sentences_are_cut_after_ten(count: int, text: str) -> None:
-    assert shown(list(range(count))).endswith(text)
-
-
 def test_what_a_recovery_has_covered_stays_covered_by_every_later_write() -> None:
     scene = stable("a", "b")
     scene.says("a", generation="other", acted_epoch=9).step()
@@ -486,12 +401,6 @@ def test_what_a_recovery_has_covered_stays_covered_by_every_later_write() -> Non
     scene.settles().joins("c").settles()
     assert "other" in covered
     assert picture(scene).supersedes == covered
-
-
-def test_a_holding_newer_than_what_its_consumer_has_acted_on_is_taken_at_its_word() -> None:
-    scene = lost(stable("a")).says("a", held={0: 40})
-    scene.step()
-    assert picture(scene).epoch == 41
 
 
 def test_what_the_node_has_already_given_anew_does_not_go_on_under_the_token_before() -> None:
@@ -529,12 +438,6 @@ def test_an_epoch_that_was_given_out_twice_is_recovered_from(gives: bool) -> Non
     scene.acts("a", "b").settles()
     assert scene.state is not None
     assert scene.state.state is State.STABLE
-
-
-def test_an_owner_that_still_sees_a_lifted_isolation_contradicts_nothing() -> None:
-    scene = stable("a", "b")
-    scene.says("b", held={}, running={})
-    assert "another epoch" not in scene.step().reason
 
 
 def test_what_its_node_has_given_it_again_does_not_keep_its_old_token() -> None:

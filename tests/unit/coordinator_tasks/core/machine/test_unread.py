@@ -56,11 +56,6 @@ def test_a_taker_that_answers_and_does_not_start_is_asked_for_its_reports_and_no
     assert all(why.endswith("; see its reports in `status`") and "isolate" not in why for why in found.values()), found
 
 
-def test_a_last_batch_of_hours_is_read(moving: Scene) -> None:
-    assert in_flight(moving)
-    assert of(late(moving)) == {}, "the givers say that they run them"
-
-
 def test_what_a_stranger_says_of_a_moving_partition_makes_nobody_read_it(moving: Scene) -> None:
     moved = in_flight(moving)
     for name in "abc":

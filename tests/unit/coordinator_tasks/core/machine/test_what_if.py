@@ -22,11 +22,6 @@ def after(scene: Scene, change: Change) -> Outcome:
     return found
 
 
-def test_nothing_moves_if_nothing_is_different_and_nothing_is_due() -> None:
-    found = after(stable("a", "b"), Change())
-    assert (found.moves, found.counts, found.unowned, found.waits) == ((), {"a": 2, "b": 2}, (), "")
-
-
 def test_now_is_what_a_plan_would_do_at_once() -> None:
     scene = stable("a").joins("b", at=999.9)
     found = after(scene, Change())
@@ -69,29 +64,6 @@ def test_the_last_consumer_keeps_all_when_it_drains_and_leaves_all_without_an_ow
     assert lost.waits == "no live consumer is there to take partitions"
 
 
-def test_more_partitions_are_given_out_evenly_and_nothing_else_moves() -> None:
-    found = after(stable("a", "b"), Change(partitions=24))
-    assert found.counts == {"a": 12, "b": 12}
-    assert [one.partition for one in found.moves] == list(range(4, 24))
-    assert {one.giver for one in found.moves} == {""}
-
-
-def test_another_strategy_moves_what_it_wants() -> None:
-    scene = stable("a", "b", partitions=4)
-    found = after(scene, Change(strategy="roundrobin"))
-    scene.config = replace(scene.config, strategy="roundrobin")
-    scene.settles()
-    assert found.counts == scene.counts()
-    assert found.summary.startswith("roundrobin: ")
-    weighted = after(scene, Change(strategy="weighted", parameters={"measure": "partitions"}))
-    assert weighted.waits == ""
-
-
-def test_all_of_it_at_once() -> None:
-    found = after(stable("a", "b", "c"), Change(join=2, leave=("c",), strategy="range", partitions=8))
-    assert found.counts == {"a": 2, "b": 2, "new-1": 2, "new-2": 2}
-
-
 def test_lags_and_rates_stay_with_their_partitions_wherever_these_go() -> None:
     """`weighted` decides by them: the partition with all the load is alone on its consumer."""
     scene = stable("a", "b", partitions=4)
@@ -108,13 +80,6 @@ def test_lags_and_rates_stay_with_their_partitions_wherever_these_go() -> None:
     node = replay(changed(middle, Change(join=1), STRATEGIES), scene.policy)[0].topics[TOPIC].node
     assert node is not None
     assert node.assignments[0] == heavy
-
-
-def test_whoever_does_not_answer_is_waited_for_and_named() -> None:
-    scene = stable("a", "b").is_silent("b")
-    found = after(scene, Change(join=1))
-    assert found.waits == "b does not answer (no answer within 2 s)"
-    assert found.moves, "what is planned is shown all the same"
 
 
 def test_a_replay_goes_on_from_where_another_one_ended() -> None:

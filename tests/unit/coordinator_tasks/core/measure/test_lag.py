@@ -3,7 +3,6 @@
 import pytest
 
 from coordinator_tasks.core.measure.lag import (
-    POINTS,
     WINDOW,
     EndPoints,
     LagStatus,
@@ -54,11 +53,6 @@ def test_a_window_has_the_status_of_burrows_rules(looks: list[Look], status: Lag
     assert (judged(looks) if looks else partition_status([], [5], 5, 0.0, WINDOW_S)) is status
 
 
-def test_a_lag_that_is_not_known_makes_no_pair_of_a_shrinking_lag() -> None:
-    looks = [Look(one.at, one.offset, None if one.at == 50 else one.lag) for one in window(*steady(100, 5))]
-    assert judged(looks) is LagStatus.WARN
-
-
 def test_a_group_is_stopped_when_it_is_silent_for_longer_than_its_window() -> None:
     looks = window(*steady(100, 5))
     assert judged(looks, later_s=WINDOW_S) is LagStatus.WARN
@@ -94,10 +88,6 @@ def seen(*pairs: tuple[int, float]) -> EndPoints:
     return points
 
 
-def test_a_record_that_is_not_there_yet_is_no_second_behind() -> None:
-    assert seen((100, 0.0)).behind_s(100, 50.0) == 0.0
-
-
 def test_between_two_looks_records_are_evenly_spaced() -> None:
     points = seen((100, 0.0), (200, 10.0), (210, 20.0))
     assert points.behind_s(150, 20.0) == 15.0
@@ -113,20 +103,8 @@ def test_a_log_that_stood_still_had_its_next_record_only_then() -> None:
     assert points.behind_s(100, 61.0) == 1.0
 
 
-def test_one_look_tells_no_time() -> None:
-    assert EndPoints().behind_s(0, 1.0) is None
-    assert seen((100, 0.0)).behind_s(50, 1.0) is None
-    assert seen((100, 0.0), (100, 5.0)).behind_s(50, 9.0) is None
-
-
 def test_a_recreated_topic_forgets_its_former_ends() -> None:
     assert seen((100, 0.0), (200, 10.0), (5, 20.0)).behind_s(2, 21.0) is None
-
-
-def test_the_points_are_bounded_and_reach_back_to_the_first() -> None:
-    points = seen(*((100 * number, float(number)) for number in range(10_000)))
-    assert len(points._points) <= POINTS
-    assert points.behind_s(100 * 5_000, 9_999.0) == pytest.approx(4_999.0)
 
 
 @pytest.mark.parametrize(

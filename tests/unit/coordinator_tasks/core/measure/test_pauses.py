@@ -57,13 +57,6 @@ def test_a_record_that_came_late_has_waited_since_it_came() -> None:
     assert found.error_s > 0.02, "it came at some time between the two looks"
 
 
-def test_where_nothing_waited_there_is_no_pause() -> None:
-    for taken in (Taken(0), Taken(0, 1.0, 0.005, 1.0)):
-        found = of(taken=taken)
-        assert (found.wait_s, found.records) == (None, 0)
-        assert (found.first_at is None) is (taken.ago_s is None)
-
-
 def test_without_a_word_of_the_giver_it_waited_at_least_since_the_plan_or_the_release() -> None:
     killed = of(release=None, released_at=None, taken=Taken(9, 2.0, 0.005, None))
     assert killed.least
@@ -141,21 +134,6 @@ def test_the_longest_stall_of_what_stayed_is_that_of_the_rebalance_s_epochs() ->
     found, left_out = pauses.unmoved(told, 7, 8, {3}, 1.0)
     assert found == Unmoved(6, 0.009, 6, "c", 0.005), "what moved does not count"
     assert left_out == []
-
-
-def test_a_consumer_that_tells_of_a_stall_of_days_is_left_out_and_the_others_count() -> None:
-    told = {"a": {7: Stall(0.004, 1, 4)}, "b": {7: Stall(1e6, 2, 4)}}
-    found, left_out = pauses.unmoved(told, 7, 8, {3}, 1.0)
-    assert found == Unmoved(4, 0.004, 1, "a", 0.0)
-    assert left_out == ["b tells of a stall that is far longer than the rebalance"]
-
-
-def test_what_is_stored_stays_and_what_was_missing_is_added() -> None:
-    stored = Pauses((Pause(1, wait_s=0.5),), 2, None, ("x",))
-    found = pauses.merged(stored, Pauses((Pause(1, wait_s=9.0), Pause(2)), 1, None, ("x", "y")))
-    assert found.measured == (Pause(1, wait_s=0.5), Pause(2))
-    assert (found.missing, found.left_out) == (1, ("x", "y"))
-    assert pauses.merged(found, Pauses((Pause(2),), 2)) == found
 
 
 def test_the_longest_stall_stays_also_if_its_consumer_says_nothing_any_more() -> None:

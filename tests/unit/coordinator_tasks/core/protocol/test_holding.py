@@ -59,10 +59,6 @@ def test_which_read_becomes_the_picture(seen: TopicNode, expected: Reading) -> N
     assert accepts(NODE, seen) is expected
 
 
-def test_a_consumer_without_a_picture_takes_the_first() -> None:
-    assert accepts(None, NODE) is Reading.ACT
-
-
 def test_what_stands_in_assignments_may_run_under_its_own_since() -> None:
     assert grants(NODE, "a", 2, {}, isolated=False) == {
         0: Grant(0, Token(3, 2, "g1"), Via.ASSIGNED),
@@ -94,10 +90,6 @@ def test_the_taker_does_not_start_on(release: Release) -> None:
     assert 2 not in grants(NODE, "a", 2, {2: release}, isolated=False)
 
 
-def test_a_release_is_of_use_to_the_taker_alone() -> None:
-    assert 2 not in grants(NODE, "b", 1, {2: RELEASE}, isolated=False)
-
-
 @pytest.mark.parametrize("rule", [grants, None], ids=["grants", "the others"])
 @pytest.mark.parametrize(
     ("picture", "incarnation", "isolated"),
@@ -118,13 +110,6 @@ def test_it_runs_takes_and_releases_nothing_with(
         return
     for other in (takes_over, may_hold, owes_release):
         assert other(picture, "a", incarnation, isolated) == {}
-
-
-def test_what_it_waits_for_owes_and_may_hold() -> None:
-    assert takes_over(NODE, "a", 2, isolated=False) == {2: Handoff("b", "a", 7)}
-    assert owes_release(NODE, "a", 2, isolated=False) == {3: Handoff("a", "b", 5)}
-    assert may_hold(NODE, "a", 2, isolated=False) == {0: 3, 4: 7, 2: 7}
-    assert may_hold(NODE, "b", 1, isolated=False) == {1: 6, 3: 5}
 
 
 @pytest.mark.parametrize("removed", [False, True])

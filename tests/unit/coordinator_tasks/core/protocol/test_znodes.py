@@ -43,11 +43,6 @@ def test_after_the_last_attempt_one_error_says_what_changed(zk: FakeZooKeeper) -
     assert counts(zk, zk, MAX_ATTEMPTS - 1) == 10 * (2 * MAX_ATTEMPTS - 1) + 1
 
 
-def test_nothing_to_change_writes_nothing(zk: FakeZooKeeper) -> None:
-    assert compare_and_set(zk, PATH, lambda: ([], "as it is")) == "as it is"
-    assert zk.find(PATH) is None
-
-
 def test_who_is_told_of_a_lost_race_may_end_the_attempts(zk: FakeZooKeeper) -> None:
     counts(zk)
 
