@@ -14,11 +14,10 @@ from coordinator_plugin import changes
 from coordinator_plugin.reconcile import reconcile
 from coordinator_ui.data import page_data
 
-from coordinator_tasks.core.errors import LookAgain
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Create, SetData, ZooKeeper
-from coordinator_tasks.service.nodes import directives, fleet, observe, store
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service.nodes import directives, fleet, observe
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import Outcome
 from coordinator_tasks.service.watch import audit, lag_moments, overview
@@ -118,35 +117,6 @@ def test_what_may_not_be_kept_of_lags_and_requests_is_named_and_ends_no_upkeep()
     assert [any(folder in line for line in lines) for folder in folders] == [True, True]
 
 
-def test_a_topic_that_changes_all_the_time_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = stable_site("a", "b", names=("orders", "payments"))
-
-    def load(zk: ZooKeeper, paths: Paths, topic: str) -> store.Stored:
-        if topic == "payments":
-            raise LookAgain(f"{paths.topic(topic)} changed 20 times while it was being read")
-        return loaded(zk, paths, topic)
-
-    loaded = store.load
-    monkeypatch.setattr(store, "load", load)
-    orders, payments = overview.topics(site.coordinator)
-    assert (orders.owners, orders.problem) == ({"a": 2, "b": 2}, "")
-    assert "changed 20 times" in payments.problem
-
-
-def test_an_absence_that_may_not_be_noted_keeps_the_partitions_and_stops_nobody() -> None:
-    site = stable_site("a", "b")
-    before, path = of_b(site), site.paths.id("b")
-    site.dies("b", None)
-    site.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
-    site.zk.read_only.add(path)
-    site.starts("c")
-    for _ in range(3):
-        site.clock.advance(site.policy.absent_after_s)
-        site.settles()
-    assert (of_b(site), site.counts()["c"]) == (before, 1)
-    assert any(path in line for line in transitions.step(site.coordinator, ["orders"], LOOP)[0].left_out)
-
-
 @pytest.mark.parametrize("kind", TOPIC_NODES)
 def test_a_missing_right_on_a_node_of_one_topic_holds_that_topic_alone(kind: str) -> None:
     site = stable_site("a", "b", names=("orders", "payments"))
@@ -205,19 +175,6 @@ def test_an_isolated_consumer_gets_nothing_back_when_its_directive_cannot_be_rea
     site.settles()
     assert of_b(site) == []
     assert site.state().state is State.STABLE
-
-
-@pytest.mark.parametrize("kind", NODES)
-def test_once_the_node_can_be_read_again_the_consumer_is_planned_as_before(kind: str) -> None:
-    site = stable_site("a", "b", "c", partitions=6)
-    path = NODES[kind](site.paths)
-    found = site.zk.find(path)
-    put(site, path, b"{")
-    site.settles()
-    site.zk.transact([SetData(path, found.data if found is not None else b"{}")])
-    site.dies("a")
-    site.settles()
-    assert site.counts() == {"b": 3, "c": 3}
 
 
 ADDRESSES = [
@@ -284,20 +241,6 @@ def test_a_fleet_that_cannot_be_read_stops_no_other(garbage: str) -> None:
     assert site.zk.get(site.paths.fleet("bad")).data == GARBAGE[garbage]
 
 
-@pytest.mark.parametrize("name", ["../../x", "x y", "", "x" * 65, "{{ 7 }}"])
-def test_a_fleet_that_names_what_can_be_no_consumer_launches_the_others(name: str) -> None:
-    site = stable_site("a")
-    fleet.set_fleet(site.coordinator, ETL)
-    path = site.paths.fleet("etl")
-    raw = json.dumps({**json.loads(site.zk.get(path).data), "consumers": ["x", name, "z"]}).encode()
-    put(site, path, raw)
-    missing, problems = launched(site)
-    assert missing == ["x", "z"]
-    assert path in problems[0]
-    assert "cannot be a consumer id" in problems[0]
-    everything_else(site)
-
-
 @pytest.mark.parametrize("kind", ["ids", "directives"])
 def test_a_node_that_cannot_be_read_keeps_its_own_consumer_from_being_launched(kind: str) -> None:
     site = stable_site("a")
@@ -309,18 +252,6 @@ def test_a_node_that_cannot_be_read_keeps_its_own_consumer_from_being_launched(k
 
 
 # Children ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("folder", Paths("shop").folders())
-def test_a_child_with_a_name_that_nobody_can_have_stops_nobody(folder: str) -> None:
-    site = stable_site("a", "b")
-    put(site, f"{folder}/x y", b"{")
-    site.starts("c")
-    site.settles()
-    assert site.counts().keys() == {"a", "b", "c"}
-    overview.consumers(site.coordinator)
-    everything_else(site)
-    assert site.zk.get(f"{folder}/x y").data == b"{"
 
 
 def test_a_readmission_waits_for_no_other_consumer_whose_node_cannot_be_read() -> None:
@@ -346,15 +277,6 @@ def test_an_emptied_directive_lifts_no_isolation() -> None:
     assert site.paths.directive("b") in world.unclear["b"]
     transitions.step(site.coordinator, ["orders"], LOOP)
     assert of_b(site) == []
-
-
-@pytest.mark.parametrize("folder", ["config", "assignments", "state", "directives", "fleet", "members"])
-def test_the_watcher_looks_on_beside_a_child_with_a_strange_name(folder: str) -> None:
-    site = stable_site("a", "b")
-    put(site, f"{site.paths.base}/{folder}/x y", b"{")
-    for scope in changes.Scope:
-        seen = changes.observe(site.coordinator, scope, lambda: None)
-        assert set(seen["member"]) >= {"a", "b"}
 
 
 def test_ten_thousand_junk_registrations_make_no_long_sentence() -> None:

@@ -1,6 +1,5 @@
 """Planned restarts: partitions wait for the next process, or move away and return; what has run out has never been."""
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +21,8 @@ from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import directives, topics
-from coordinator_tasks.service.plan import overrides, transitions
+from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
-from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
 
@@ -65,24 +63,6 @@ def test_partitions_wait_for_the_restart_and_nobody_else_is_touched(how: Ending)
     assert touched == {p for p, owner in before.items() if owner == "b"}
 
 
-@pytest.mark.parametrize("how", ["closes", "refuses"])
-def test_one_on_its_way_out_keeps_what_it_has_and_gets_nothing(how: str) -> None:
-    site = stable_site("a", "b", partitions=5)
-    had, epoch = owned(site, "b"), site.node().epoch
-    expect(site)
-    site.processes["b"].leaving = how == "closes"
-    site.processes["b"].silence = Silence.REFUSED if how == "refuses" else None
-    site.everybody_acts()
-    for _ in range(3):
-        site.clock.advance(site.coordinator.policy.stuck_after_s)
-        assert step(site).outcome is transitions.Outcome.UNCHANGED
-    assert (site.state().state, site.node().epoch) == (State.STABLE, epoch)
-    site.dies("a", Ending.LEFT)
-    site.starts("c")
-    site.settles()
-    assert (owned(site, "b"), owned(site, "c")) == (had, set(range(5)) - had)
-
-
 def swap(site: Site) -> tuple[int, int]:
     """A person's pins have one partition go from `a` to `b` and one from `b` to `a`; neither is given away yet."""
     gets, gives = min(owned(site, "a")), min(owned(site, "b"))
@@ -120,18 +100,6 @@ def test_a_swap_with_one_that_is_known_to_be_over_goes_on_at_once(lease: bool, c
     assert owned(site, "b") >= had - {gives} | {gets}
 
 
-def test_a_swap_waits_for_a_silent_host() -> None:
-    site = stable_site("a", "b", partitions=6)
-    _, gives = swap(site)
-    expect(site)
-    site.dies("b", None)
-    site.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
-    site.processes["a"].stubborn = False
-    with suppress(AssertionError):
-        site.settles(5)
-    assert site.state().to_close["b"] == (gives,), "it may still run it"
-
-
 def test_a_start_that_waits_for_the_restart_leaves_the_topic_stable() -> None:
     site = stable_site("a", "b", partitions=4)
     expect(site)
@@ -147,18 +115,6 @@ def test_a_start_that_waits_for_the_restart_leaves_the_topic_stable() -> None:
     site.starts("b")
     site.settles()
     assert dict(site.node().assignments) == before
-
-
-def test_the_history_says_that_one_gets_nothing_because_it_flaps() -> None:
-    site = stable_site("a", "b")
-    for _ in range(3):
-        site.dies("b")
-        site.starts("b")
-        site.settles()
-    (why,) = [one.text for one in site.history()[-2].plan.moves]
-    assert why.startswith(
-        "b cannot keep it, since it flaps: 4 registrations within 10 min that nobody asked for: a had 2"
-    )
 
 
 def test_a_crash_loop_moves_partitions_twice_and_then_others_keep_them_for_a_while() -> None:
@@ -189,46 +145,6 @@ def test_what_a_person_asks_of_a_consumer_ends_its_crash_loop() -> None:
     assert set(site.counts()) == {"a", "b"}
 
 
-def test_a_guarded_start_is_waited_for() -> None:
-    site = stable_site("a", "b", partitions=4)
-    guarded = owned(site, "a")
-    directives.isolate(site.coordinator, "a", by="ada", why="odd")
-    step(site)
-    expect(site)
-    site.dies("b")
-    step(site)
-    assert site.state().state is State.STARTING
-    assert site.node().guarded == guarded
-
-
-def test_the_restart_of_one_that_owns_nothing_causes_no_plan() -> None:
-    site = stable_site("a", "b", "c", partitions=2)
-    assert site.counts() == {"a": 1, "b": 1}
-    expect(site, "c")
-    site.dies("c")
-    state = site.state()
-    site.settles()
-    assert site.state() == state
-    site.starts("d")
-    site.settles()
-    state = site.state()
-    assert (state.cause, state.targets) == ("joined: d", {"a": 1, "b": 1, "c": 1, "d": 1})
-    site.settles()
-    assert site.state() == state
-    site.starts("c")
-    site.settles()
-    assert (site.state().cause, site.counts()) == ("joined: c", {"a": 1, "b": 1})
-
-
-def test_one_that_owns_nothing_and_never_restarts_is_no_target_when_the_time_is_over() -> None:
-    site = stable_site("a", "b", "c", partitions=2)
-    expect(site, "c")
-    site.dies("c")
-    site.clock.advance(WITHIN_S)
-    site.settles()
-    assert (site.state().cause, site.state().targets) == ("no longer a target: c", {"a": 1, "b": 1})
-
-
 def test_a_silent_host_is_not_isolated_before_its_restart_is_due() -> None:
     site = stable_site("a", "b")
     expect(site)
@@ -243,24 +159,6 @@ def test_a_silent_host_is_not_isolated_before_its_restart_is_due() -> None:
     assert site.isolation("b") is not None, "after that, its absence counts from its begin"
     site.settles()
     assert site.counts() == {"a": 4}
-
-
-@pytest.mark.parametrize("moves", [False, True])
-def test_what_has_run_out_is_as_if_it_had_never_been(moves: bool) -> None:
-    site, twin = stable_site("a", "b", "c", partitions=7), stable_site("a", "b", "c", partitions=7)
-    expect(site, moves=moves)
-    if moves:
-        site.settles()
-    for one in (site, twin):
-        one.clock.advance(WITHIN_S)
-        one.dies("b", Ending.LEFT)
-        one.settles()
-        one.starts("b")
-        one.settles()
-    assert site.counts() == twin.counts()
-    assert sum(site.counts().values()) == 7
-    if not moves:
-        assert site.node().assignments == twin.node().assignments
 
 
 def test_one_that_never_restarts_loses_its_partitions_when_the_time_is_over() -> None:
@@ -290,76 +188,6 @@ def test_partitions_move_away_and_exactly_they_return() -> None:
     assert dict(site.node().assignments) == before
     (why,) = {text for r in site.history()[-4:] if r.plan for text in [one.text for one in r.plan.moves]}
     assert why == "b had it then: its restart was planned (back within 10 min, asked by ada: new kernel)"
-
-
-@pytest.mark.parametrize(("first", "second"), ["ab", "ba"])
-def test_of_two_at_a_time_each_gets_back_what_was_its_own(first: str, second: str) -> None:
-    site = stable_site("a", "b", "c", partitions=6)
-    before = dict(site.node().assignments)
-    for consumer in (first, second):
-        expect(site, consumer, moves=True)
-        site.settles()
-    for consumer in (first, second):
-        site.dies(consumer, Ending.LEFT)
-        site.starts(consumer)
-        site.settles()
-    assert dict(site.node().assignments) == before
-
-
-def test_a_second_request_keeps_what_the_first_one_gave_away() -> None:
-    site = stable_site("a", "b", partitions=6)
-    before = dict(site.node().assignments)
-    expect(site, moves=True)
-    site.settles()
-    expect(site, within_s=900.0, moves=True)
-    site.dies("b", Ending.LEFT)
-    site.starts("b")
-    site.settles()
-    assert dict(site.node().assignments) == before
-
-
-@pytest.mark.parametrize("moves", [False, True])
-def test_who_joins_meanwhile_gets_its_share_in_the_end(moves: bool) -> None:
-    site = stable_site("b", "c")
-    directives.drain(site.coordinator, "c", "ada", "")
-    site.settles()
-    expect(site, moves=moves)
-    if moves:
-        directives.undrain(site.coordinator, "c")
-        site.settles()
-        assert site.counts() == {"c": 4}
-    site.dies("b", Ending.LEFT)
-    if not moves:
-        directives.undrain(site.coordinator, "c")
-    site.starts("b")
-    site.settles()
-    site.clock.advance(WITHIN_S)
-    site.settles()
-    assert site.counts() == {"b": 2, "c": 2}
-
-
-def test_it_is_of_one_process_the_next_one_is_not_waited_for() -> None:
-    site = stable_site("a", "b")
-    expect(site)
-    site.dies("b")
-    site.starts("b")
-    site.settles()
-    site.dies("b")
-    step(site)
-    assert site.counts() == {"a": 4}
-
-
-def test_a_successor_that_has_not_answered_yet_is_waited_for_as_well() -> None:
-    site = stable_site("a", "b")
-    before = dict(site.node().assignments)
-    expect(site)
-    site.dies("b")
-    session = site.server.connect()
-    member = site.join("b", session)
-    assert step(site).moves == ()
-    site.process(member, session)
-    site.settles()
-    assert dict(site.node().assignments) == before
 
 
 def test_pins_go_before_it_and_other_topics_are_not_mixed_up() -> None:
@@ -400,42 +228,6 @@ def test_when_all_targets_restart_at_once_the_rest_of_the_plan_is_made_up_for() 
     assert site.counts() == {"a": 1, "b": 3}
     site.settles()
     assert site.counts() == {"a": 2, "b": 2}
-
-
-def test_when_all_restart_at_once_each_has_again_what_it_had_and_no_plan_follows() -> None:
-    site = stable_site("a", "b", partitions=5)
-    before = dict(site.node().assignments)
-    for consumer in ("a", "b"):
-        expect(site, consumer)
-        site.dies(consumer)
-    for consumer in ("a", "b"):
-        site.starts(consumer)
-    site.settles()
-    assert dict(site.node().assignments) == before
-    assert site.state().planned != ""
-    said = "; ".join(f"gone: {c} (reaped, restart planned by ada: new kernel)" for c in "ab")
-    assert [record.cause for record in site.history()][-2:] == [said] * 2
-
-
-def test_one_that_a_clock_ahead_has_noted_holds_nobody_up() -> None:
-    site = stable_site("a", "b")
-    ahead = replace(site.coordinator, clock=FakeClock(site.clock.now() + 3600.0))
-    directives.expect_restart(ahead, "b", WITHIN_S, moves=False, by="ada", why="")
-    site.dies("b")
-    step(site)
-    assert site.counts() == {"a": 4}
-
-
-def test_zero_minutes_end_it_and_it_is_one_write() -> None:
-    site = stable_site("a", "b")
-    expect(site)
-    before = site.server.zxid
-    expect(site, within_s=0.0)
-    assert site.server.zxid == before + 1
-    assert directives.read_directive(site.coordinator, "b").restart is None
-    site.dies("b")
-    step(site)
-    assert site.counts() == {"a": 4}
 
 
 @pytest.mark.parametrize(
@@ -485,23 +277,6 @@ def test_what_cannot_be_is_refused_and_nothing_changes() -> None:
     assert site.server.zxid == zxid > before
 
 
-def test_partitions_of_a_frozen_topic_cannot_move_away_meanwhile() -> None:
-    site = stable_site("a", "b")
-    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-    with pytest.raises(Refused, match="topic 'orders' is frozen, so b keeps its partitions; unfreeze it, or let"):
-        expect(site, moves=True)
-    expect(site)
-
-
-def test_a_drain_after_it_takes_everything_and_nothing_waits() -> None:
-    site = stable_site("a", "b")
-    expect(site)
-    directives.drain(site.coordinator, "b", "ada", "")
-    site.dies("b")
-    step(site)
-    assert site.counts() == {"a": 4}
-
-
 def test_form_and_command_say_what_waits_and_who_asked_stands_in_the_history() -> None:
     site = stable_site("a", "b")
     given: dict[str, Any] = {"consumer": "b", "within": 10, "move": False, "why": "new kernel"}
@@ -521,26 +296,3 @@ def test_form_and_command_say_what_waits_and_who_asked_stands_in_the_history() -
     assert shown.asked == f"back within 10 min, asked by {PERSON.who}: new kernel"
     (ended,) = ACTIONS["expect_restart"].lines(site.coordinator, {**given, "within": 0}, PERSON, dry_run=False)
     assert ended == "b is not expected to restart any more"
-
-
-def test_form_and_command_say_that_what_nobody_else_may_have_does_not_move_away() -> None:
-    site = stable_site("a", "b")
-    given: dict[str, Any] = {"consumer": "b", "within": 10, "move": True, "why": "new kernel"}
-    mine = f"b: {named(owned(site, 'b'))} of orders"
-    lines = ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=True)
-    assert lines[1:] == [f"{mine} would move away, and return"]
-    directives.drain(site.coordinator, "a", "ada", "")
-    kept = [f"{mine} would stay until another consumer is there that reads it"]
-    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=True)[1:] == kept
-    had = owned(site, "b")
-    assert ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=False)[1:] == [
-        one.replace("would", "will") for one in kept
-    ]
-    site.settles()
-    assert had <= owned(site, "b")
-    site.dies("b")
-    site.settles()
-    assert set(overview.unowned(site.coordinator)["orders"]) >= had
-    site.starts("b")
-    site.settles()
-    assert had <= owned(site, "b")

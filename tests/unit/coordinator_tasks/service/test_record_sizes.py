@@ -53,13 +53,6 @@ def test_only_partitions_with_a_flow_are_sampled_shortly_before_the_end() -> Non
     assert {p: one.record_bytes for p, one in found.items()} == {0: 150.0, 1: None, 2: None, 3: None, 4: None}
 
 
-def test_a_sample_before_the_first_record_begins_at_it() -> None:
-    broker = Broker()
-    early = RunningPartition(3, TOKEN, True, False, 4, 1.0)
-    SampledStatus(lambda: status(p0=early), broker).sample()
-    assert broker.asked == [("orders", {0: 0})]
-
-
 def test_headers_that_cannot_be_read_are_not_counted_and_end_no_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     def headers() -> object:
         raise SystemError("returned a result with an exception set") from UnicodeDecodeError(
@@ -90,18 +83,6 @@ def test_settings_that_the_client_refuses_in_any_way_are_named() -> None:
         ConfluentRecordSampler(settings, "g").mean_bytes("orders", {0: 0})
 
 
-def test_those_that_were_sampled_longest_ago_come_first() -> None:
-    broker = Broker()
-    many = status(**{f"p{number}": running() for number in range(AT_ONCE + 10)})
-    sampled = SampledStatus(lambda: many, broker)
-    for _ in range(3):
-        sampled.sample()
-    first, second, third = (list(offsets) for _, offsets in broker.asked)
-    assert first == list(range(AT_ONCE))
-    assert second == [*range(AT_ONCE, AT_ONCE + 10), *range(AT_ONCE - 10)]
-    assert third[0] == AT_ONCE - 10
-
-
 def test_a_new_sample_counts_half_and_none_changes_nothing() -> None:
     broker = Broker({0: 100.0})
     sampled = SampledStatus(lambda: status(p0=running()), broker)
@@ -109,16 +90,6 @@ def test_a_new_sample_counts_half_and_none_changes_nothing() -> None:
         broker.means = {} if mean is None else {0: mean}
         sampled.sample()
         assert sampled.status().topics["orders"].running[0].record_bytes == expected
-
-
-def test_what_does_not_run_any_more_is_forgotten() -> None:
-    said = [status(p0=running())]
-    sampled = SampledStatus(lambda: said[0], Broker({0: 100.0}))
-    sampled.sample()
-    said[0] = status()
-    sampled.sample()
-    said[0] = status(p0=running())
-    assert sampled.status().topics["orders"].running[0].record_bytes is None
 
 
 def test_the_size_crosses_the_network() -> None:

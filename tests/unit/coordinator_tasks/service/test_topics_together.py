@@ -8,10 +8,9 @@ import pytest
 from coordinator_tasks.core.machine.what_if import Change
 from coordinator_tasks.core.model import State
 from coordinator_tasks.service.nodes.directives import drain
-from coordinator_tasks.service.nodes.topics import change_config, refresh_partitions, remove_topic
+from coordinator_tasks.service.nodes.topics import change_config
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.preview import preview
-from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
 
 SMALL = tuple(f"t{number:02d}" for number in range(12))
@@ -34,10 +33,6 @@ def owners(site: Site) -> dict[tuple[str, int], str]:
 
 def moved(before: dict[tuple[str, int], str], after: dict[tuple[str, int], str]) -> int:
     return sum(1 for at, owner in before.items() if at in after and after[at] != owner)
-
-
-def test_topics_of_one_partition_that_are_planned_at_once_are_shared() -> None:
-    assert totals(stable_site("a", "b", "c", partitions=1, names=SMALL)) == {"a": 4, "b": 4, "c": 4}
 
 
 def test_joiners_get_their_share_of_topics_of_one_partition_by_the_fewest_moves() -> None:
@@ -65,14 +60,6 @@ def test_topics_that_were_added_one_by_one_stay_shared_through_a_leave_and_a_joi
     site.settles()
     assert [totals(site)[one] for one in "abd"] == [16, 16, 16]
     assert all(max(site.counts(topic).values()) <= 2 for topic in SMALL), "each topic by itself is even as well"
-
-
-def test_a_removed_topic_leaves_the_others_shared() -> None:
-    site = stable_site("a", "b", partitions=1, names=("one", "two", "three", "four"))
-    for topic in [one for one in ("one", "two", "three", "four") if site.counts(one) == {"a": 1}]:
-        remove_topic(site.coordinator, topic, actor=PERSON)
-    site.settles()
-    assert totals(site) == {"a": 1, "b": 1}
 
 
 def test_what_is_frozen_paused_or_pinned_is_fixed_load() -> None:
@@ -142,24 +129,6 @@ def test_a_topic_that_nothing_has_happened_to_says_why_it_moves() -> None:
     evened = [one for one in site.history("two") if "not even over all topics: balanced: 1 of 2" in one.cause]
     assert evened
     assert not any(one.unasked for one in evened), "somebody asked for the pins, so topic two does not flap"
-
-
-def test_partitions_that_are_added_to_one_topic_count_for_all() -> None:
-    site = stable_site("a", "b", partitions=3, names=("one", "two"))
-    site.kafka.add_partitions("one", 5)
-    refresh_partitions(site.coordinator, ["one", "two"])
-    site.settles()
-    assert totals(site).total() == 11
-    assert spread(site, "a", "b") == 1
-
-
-def test_a_range_topic_stays_by_its_rule_and_counts_for_the_others() -> None:
-    site = stable_site("a", "b", partitions=1, names=SMALL[:6])
-    for topic in SMALL[:3]:
-        change_config(site.coordinator, topic, lambda old: replace(old, strategy="range"))
-    site.settles()
-    assert [site.counts(topic) for topic in SMALL[:3]] == [{"a": 1}] * 3
-    assert totals(site) == {"a": 3, "b": 3}
 
 
 @pytest.mark.parametrize("measure", ["partitions", "records"])

@@ -70,13 +70,6 @@ def test_weights_are_what_the_consumers_say_and_other_topics_are_carried() -> No
     assert (found.partitions, found.carried) == ({}, {"a": 2.0})
 
 
-@pytest.mark.parametrize(("owner", "expected"), [("a", 5), ("b", 9)])
-def test_the_owners_word_goes_before_that_of_one_that_still_closes(owner: str, expected: int) -> None:
-    answers = {"a": status({TOPIC: {0: (5, None)}}), "b": status({TOPIC: {0: (9, None)}}, "b")}
-    found = measured(TOPIC, Measure.LAG, (0,), {0: owner}, answers, totals(answers, {}), {})
-    assert found.partitions == {0: expected}
-
-
 def test_a_topic_of_which_nothing_is_known_weighs_what_others_weigh_on_average() -> None:
     """Beside real loads it would otherwise weigh nothing, and go to one consumer."""
     answers = {"a": status({"other": {0: (60, None), 1: (40, None)}}), "b": status({"other": {2: (20, None)}}, "b")}
@@ -123,11 +116,6 @@ def test_later_a_rate_follows_what_is_new_and_forgets_what_is_old() -> None:
     assert inflow(*steady, *quiet).rate == pytest.approx(10 / 2.71828, rel=1e-3)
 
 
-def test_a_log_that_is_cut_and_a_clock_that_stands_still_are_no_negative_rate() -> None:
-    assert inflow((0, 100), (20, 50)).rate == 0
-    assert inflow((0, 100), (20, 300), (20, 900)).rate == pytest.approx(10)
-
-
 # When changed loads are a reason -------------------------------------------------------------------------------------
 
 
@@ -157,26 +145,6 @@ def test_the_lag_of_paused_partitions_is_no_reason() -> None:
     assert scene.decide().verdict is Verdict.WRITE
 
 
-def test_the_lag_of_paused_partitions_of_other_topics_is_not_carried() -> None:
-    answers = {"a": status({TOPIC: {0: (5, None), 1: (70, 1.0)}, "other": {0: (7, 2.0), 1: (900, 3.0)}})}
-    sums = totals(answers, {TOPIC: {1}, "other": {1}})
-    assert sums == {"a": Totals(12, 6.0)}
-    found = measured(TOPIC, Measure.LAG, (0, 1), {}, answers, sums, {"a": 2}, paused={1})
-    assert (found.partitions, found.carried) == ({0: 5}, {"a": 7.0})
-    found = measured(TOPIC, Measure.RECORDS, (0, 1), {}, answers, sums, {"a": 2}, paused={1})
-    assert (found.partitions, found.carried) == ({1: 1.0}, {"a": 5.0})
-
-
-def test_a_second_plan_waits_for_the_interval_again() -> None:
-    scene = lags(weighted("a", "b"), 900, 10, 900, 10).later(101)
-    scene.step()
-    scene.settles()
-    lags(scene, 0, 0, 0, 0)
-    lags(scene, *[900 if scene.node and scene.node.assignments[p] == "b" else 1 for p in range(4)])
-    assert scene.later(50).decide().verdict is Verdict.NOTHING
-    assert scene.later(60).decide().verdict is Verdict.WRITE
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -194,26 +162,6 @@ def test_otherwise_changed_loads_are_no_reason(change: dict[str, Any]) -> None:
     scene.settles()
     lags(scene, 900, 10, 900, 10).later(1_000)
     assert scene.decide().verdict is Verdict.NOTHING
-
-
-def test_changed_loads_are_no_reason_while_a_start_is_outstanding() -> None:
-    scene = lags(weighted("a", "b"), 900, 10, 900, 10).later(1_000)
-    assert scene.state is not None
-    scene.state = replace(scene.state, state=State.STARTING, to_start={"a": (0,)})
-    status = scene.answers["a"]
-    assert isinstance(status, ConsumerStatus)
-    running = status.topics[TOPIC].running
-    scene.says("a", running={**running, 0: replace(running[0], started=False)})
-    assert scene.decide().verdict is Verdict.WAIT
-
-
-def test_a_joiner_gets_its_floor_and_others_are_left_alone() -> None:
-    scene = lags(weighted("a", "b", partitions=8), *[100] * 8)
-    scene.joins("c")
-    decision = scene.step()
-    assert decision.record is not None
-    assert 1 <= len(decision.record.moves) <= 3
-    assert {m.taker for m in decision.record.moves} == {"c"}
 
 
 # Limits --------------------------------------------------------------------------------------------------------------
@@ -256,18 +204,6 @@ def test_a_record_says_how_its_moves_were_come_to_and_is_read_back() -> None:
     assert [one.partitions for one in decision.explanation.stays], "a preview also says why the others stay"
 
 
-def test_a_placement_tells_only_of_what_had_no_owner() -> None:
-    scene = stable("a", "b").dies("a")
-    decision = scene.step()
-    assert decision.record is not None
-    assert decision.record.plan is not None
-    told = [p for one in decision.record.plan.moves for p in one.partitions]
-    assert sorted(told) == [m.partition for m in decision.record.moves] == [0, 1]
-    assert decision.record.plan.moves[0].text.startswith("a cannot keep it: b had 2 and gets 4")
-    assert decision.explanation is not None
-    assert decision.explanation.stays == ()
-
-
 def test_what_does_not_fit_into_the_plan_is_told_with_the_reason_why_it_waits() -> None:
     scene = stable("a", "b", partitions=12, policy=Policy(max_write_bytes=12 * 27 + 3 * 67 + 3 * 82))
     scene.joins("c")
@@ -299,19 +235,3 @@ def test_every_partition_is_explained_at_any_time_without_changing_anything() ->
     told = sorted(p for one in (*found.moves, *found.stays) for p in one.partitions)
     assert told == [0, 1, 2, 3]
     assert scene.decide().verdict is Verdict.NOTHING
-
-
-@pytest.mark.parametrize("how", ["pinned where it is", "a death"])
-def test_a_plan_that_moves_nothing_leaves_the_patience_with_loads_as_it_is(how: str) -> None:
-    scene = lags(weighted("a", "b", "c", partitions=6), *[10] * 6)
-    assert scene.node is not None
-    if how == "a death":
-        scene.dies("c").settles()
-        del scene.answers["c"]
-    else:
-        scene.config = replace(scene.config, pins={p: c for p, c in scene.node.assignments.items() if c == "b"})
-        scene.settles()
-    scene.later(10)
-    lags(scene, *[900 if scene.node.assignments[p] == "a" else 10 for p in range(6)])
-    assert scene.decide().verdict is Verdict.NOTHING
-    assert scene.later(100).decide().verdict is Verdict.WRITE

@@ -56,30 +56,6 @@ def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
     assert shop.zk.find(shop.paths.directive("a")) is not None
 
 
-def test_the_dry_run_of_a_drain_says_what_is_kept_and_why(shop: Cluster) -> None:
-    shop.join("a")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
-    given = {"consumer": "a", "why": ""}
-    kept = "a would keep 4 partitions of orders until"
-    assert said_of("drain", shop, given, dry_run=True) == [f"{kept} another consumer is there that reads it"]
-    shop.join("b")
-    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
-    assert said_of("drain", shop, given, dry_run=True) == [f"{kept} the topic is unfrozen"]
-
-
-@pytest.mark.parametrize("other", ["drain", "isolate"])
-def test_a_drain_beside_others_that_may_have_nothing_says_what_is_kept(shop: Cluster, other: str) -> None:
-    shop.join("a")
-    shop.join("b")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
-    ACTIONS[other].run(shop.coordinator, {"consumer": "b", "why": ""}, PERSON, dry_run=False)
-    kept = "a would keep 4 partitions of orders until another consumer is there that reads it"
-    given = {"consumer": "a", "why": ""}
-    assert said_of("drain", shop, given, dry_run=True) == [kept]
-    done = ACTIONS["drain"].run(shop.coordinator, given, PERSON, dry_run=False)
-    assert done.text == f"a is draining\n{kept}".replace("would", "will")
-
-
 def test_an_isolation_says_whose_partitions_nobody_else_takes(shop: Cluster) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
@@ -128,26 +104,6 @@ def fleet_of_two(shop: Cluster) -> Coordinator:
     shop.join("b")
     fleet.set_fleet(shop.coordinator, Fleet("billing", "app.py", ("a", "b")))
     return shop.coordinator
-
-
-def test_a_readmission_says_who_is_not_isolated_before_and_after(shop: Cluster) -> None:
-    shop.join("a")
-    for dry_run in (True, False):
-        assert said_of("readmit", shop, {"consumer": "a"}, dry_run=dry_run) == [
-            "a is not isolated: nothing would change"
-        ]
-
-
-def test_an_undrain_says_who_is_not_drained_before_and_after(shop: Cluster) -> None:
-    shop.join("a")
-    for dry_run in (True, False):
-        assert said_of("undrain", shop, {"consumer": "a"}, dry_run=dry_run) == [
-            "a is not drained: nothing would change"
-        ]
-    assert (
-        ACTIONS["undrain"].run(shop.coordinator, {"consumer": "a"}, PERSON, dry_run=False).text
-        == "a is not drained: nothing will change"
-    )
 
 
 def test_a_task_that_is_tried_again_neither_does_nor_tells_again_what_somebody_has_taken_back_since(
@@ -366,16 +322,6 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [
     ("upgrade", UPGRADE, ""),
     ("remove_topic", {"topic": "orders"}, ""),
 ]
-ELSEWHERE = {
-    "approve",
-    "autoscale",
-    "preview",
-    "upgrade_report",
-    "pause_upgrade",
-    "continue_upgrade",
-    "roll_back_upgrade",
-}
-"""What has no dry run of its own, or is walked with a whole upgrade."""
 INDICATIVE = re.compile(
     r"\b(gets|loses|gives|keeps|moves|stays|stops|joins|leaves|returns|waits|continues|becomes|goes|is (paused|pinned|replaced|read))\b"
 )
@@ -400,8 +346,3 @@ def test_a_dry_run_says_what_would_be_and_the_action_what_is(name: str, given: d
         assert done
         assert not any("would" in line for line in done), done
         site.settles()
-
-
-def test_every_action_with_a_dry_run_is_walked() -> None:
-    walked = {name for name, *_ in CHANGES} | {back for *_, back in CHANGES if back}
-    assert ACTIONS.keys() - walked - ELSEWHERE == {"roll_back"}, "which shows a preview, in tests of its own"

@@ -1,6 +1,5 @@
 """The size of a fleet, its code and environment, and the replacement of its processes."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,13 +11,13 @@ from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
 from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, Isolation, Member, State
-from coordinator_tasks.core.ports import Create, Delete, Discovery, SetData
+from coordinator_tasks.core.ports import Delete, Discovery
 from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.service.actions.action import ONCE, Done
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import idle_consumers, redeployment, scaling
-from coordinator_tasks.service.nodes import directives, fleet, topics
+from coordinator_tasks.service.nodes import directives, fleet
 from coordinator_tasks.service.nodes.observe import PLATFORM
 from coordinator_tasks.service.plan import overrides, transitions
 from coordinator_tasks.service.run import upkeep
@@ -98,25 +97,12 @@ def test_the_dry_run_of_a_smaller_fleet_reads_once_who_is_registered(names: tupl
     assert reads.count == 1
 
 
-def test_the_dry_run_of_a_fleet_as_it_is_says_that_nothing_changes(shop: Cluster) -> None:
-    given = {"app": APP, "consumers": ["b-1", "b-2"], "why": "", "code": "", "environment": {}, **TOLD}
-    done = ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON)
-    assert done.text == "nothing would change: billing should have 2 consumers: b-1, b-2"
-
-
 def test_who_was_drained_is_let_in_again(shop: Cluster) -> None:
     shop.join("b-2")
     scaled(shop, 1)
     scaled(shop, 2)
     assert consumers(shop) == ("b-1", "b-2")
     assert directives.read_directive(shop.coordinator, "b-2").draining is None
-
-
-def test_who_was_drained_before_it_registered_can_be_undrained(shop: Cluster) -> None:
-    scaled(shop, 3)
-    scaled(shop, 2)
-    ACTIONS["undrain"].run(shop.coordinator, {"consumer": "b-3", "app": APP}, PERSON, dry_run=False)
-    assert [one.consumer for one in fleet.missing(shop.coordinator)] == ["b-1", "b-2", "b-3"]
 
 
 def test_ids_of_others_and_of_isolated_consumers_are_left_out(shop: Cluster) -> None:
@@ -168,18 +154,6 @@ def test_the_form_says_what_a_consumer_that_leaves_would_keep(site: Shop) -> Non
     assert shown(0)[:2] == [f"b {keeps.format('1 partition')}", f"a {keeps.format('2 partitions')}"]
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
     assert shown(1)[0] == "b would keep 1 partition of orders until the topic is unfrozen"
-
-
-def test_the_command_says_what_a_consumer_that_leaves_keeps(site: Shop) -> None:
-    c = site.coordinator
-    keeps = "will keep {} of orders until another consumer is there that reads it"
-    assert ACTIONS["scale"].run(c, {"app": APP, "count": 0}, PERSON, dry_run=False).text.splitlines() == [
-        "b is draining",
-        "a is draining",
-        f"b {keeps.format('1 partition')}",
-        f"a {keeps.format('2 partitions')}",
-        "billing will have 0 consumers",
-    ]
 
 
 # Code and environment ------------------------------------------------------------------------------------------------
@@ -260,11 +234,6 @@ def test_a_second_fleet_that_takes_a_topic_of_another_needs_force_and_is_named_a
     assert any(says in report for report in shown.reports)
 
 
-def test_the_only_fleet_may_name_no_topics_and_is_told_what_that_means() -> None:
-    done = _set(Cluster(), {"app": APP, "application": "app.py", "consumers": ["b-1"]})
-    assert "fleet 'billing' names no topics" in done.text
-
-
 def test_the_command_says_who_is_no_longer_wanted_and_keeps_its_partitions(shop: Cluster) -> None:
     given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-3"], "code": "2", "conf": {}}
     assert ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False).text.splitlines() == [
@@ -286,14 +255,6 @@ def test_a_fleet_says_whom_an_isolation_keeps_from_being_launched(shop: Cluster)
 
 def _set(shop: Cluster, given: Mapping[str, Any]) -> Done:
     return ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
-
-
-def test_what_is_no_text_in_a_form_becomes_its_json_as_in_an_upgrade(shop: Cluster) -> None:
-    values = {"conf": {"spark.ui.enabled": False}, "environment": {"PIPELINE_strict": True}}
-    given = {"app": APP, "application": "app.py", "consumers": ["b-1"], **values}
-    ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=False)
-    found = fleet.fleet_of(shop.coordinator, APP)
-    assert (found.conf, found.environment) == ({"spark.ui.enabled": "false"}, {"PIPELINE_strict": "true"})
 
 
 def test_a_fleet_that_names_drained_consumers_says_that_they_are_not_launched(shop: Cluster) -> None:
@@ -427,21 +388,6 @@ def test_what_a_person_has_drained_is_left_to_the_person(site: Shop) -> None:
     assert directives.read_directive(site.coordinator, "a").draining is not None
 
 
-@pytest.mark.parametrize("act", ["drain", "scale"])
-def test_whom_a_person_drains_beside_a_redeployment_is_drained_by_that_person(site: Shop, act: str) -> None:
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
-    stepped(site)
-    given = {"consumer": "a"} if act == "drain" else {"app": APP, "count": 0}
-    ACTIONS[act].run(c, {**given, "why": "broken disk"}, PERSON, dry_run=False)
-    fleet.set_fleet(c, Fleet(APP, "app.py", ("a", "b")))
-    left(site, "a", 1)
-    assert stepped(site) == [], "a redeployment lets in whom it has drained, and nobody else"
-    draining = directives.read_directive(c, "a").draining
-    assert draining is not None
-    assert (draining.by, draining.why) == (PERSON.who, "broken disk")
-
-
 def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
     asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
     site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])
@@ -501,27 +447,6 @@ def test_a_redeployment_is_not_over_before_the_last_one_is_let_in_again(site: Sh
     assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"b"}
 
 
-def test_who_ends_by_itself_is_not_asked_to(site: Shop) -> None:
-    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
-    asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
-    site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])
-    assert stepped(site) == []
-
-
-def test_a_topic_that_was_never_planned_stops_no_redeployment(site: Shop) -> None:
-    site.kafka.create_topic("later", 2)
-    topics.add_topic(site.coordinator, "later", "g2", actor=PERSON)
-    topics.remove_topic(site.coordinator, "later", actor=PERSON)
-    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
-    assert len(stepped(site)) == 1
-
-
-def test_a_node_that_cannot_be_a_topic_stops_no_redeployment(site: Shop) -> None:
-    site.zk.transact([Create(f"{site.paths.configs}/my topic", b"{}")])
-    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
-    assert len(stepped(site)) == 1
-
-
 def test_nobody_is_drained_for_a_fleet_that_is_changed_at_the_same_moment(
     site: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -568,12 +493,6 @@ def test_the_only_consumer_cannot_be_replaced_and_it_is_said_what_to_do(site: Sh
     fleet.set_fleet(site.coordinator, Fleet("alone", "app.py", ("c", "d")))
     with pytest.raises(BadFleet, match=r"; ask again when d is there; `status` says why not$"):
         redeployment.would_redeploy(site.coordinator, "alone")
-
-
-def test_who_has_partitions_of_a_frozen_topic_is_not_replaced(site: Shop) -> None:
-    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-    with pytest.raises(BadFleet, match=r"topic 'orders' is frozen, so a, b keep its partitions; unfreeze it"):
-        redeployment.would_redeploy(site.coordinator, APP)
 
 
 def notes(shop: Shop) -> dict[str, tuple[str, ...]]:
@@ -652,11 +571,3 @@ def test_a_redeployment_says_which_topic_it_waits_for(site: Shop) -> None:
 def test_a_fleet_without_a_live_consumer_has_nothing_to_replace(shop: Cluster) -> None:
     found = ACTIONS["redeploy"].run(shop.coordinator, {"app": APP}, PERSON, dry_run=False)
     assert found.text == "no consumer of billing lives: nothing will be replaced"
-
-
-def test_status_shows_release_and_code_of_each_consumer(site: Shop) -> None:
-    path = site.paths.member("a")
-    told = {**json.loads(site.zk.get(path).data), "release": "0.3.0", "attributes": {"code": "1.4"}}
-    site.zk.transact([SetData(path, json.dumps(told).encode())])
-    found = {one.consumer: (one.release, one.code) for one in overview.consumers(site.coordinator)}
-    assert found == {"a": ("0.3.0", "1.4"), "b": ("", "")}

@@ -126,15 +126,6 @@ def test_partitions_that_a_person_has_paused_count_neither_with_their_lag_nor_as
     assert len(found.busy) == 1
 
 
-def test_a_paused_topic_launches_nobody() -> None:
-    site = known_site(act=True)
-    positions.set_paused(site.coordinator, "orders", [], paused=True, actor=PERSON)
-    site.settles()
-    Traffic(site, 10.0, 0.0, lag=20_000.0).flows("b-1", "b-2")
-    assert look(site).decision.kind is Kind.HOLD
-    assert wanted(site) == ("b-1", "b-2")
-
-
 def desired(site: Site) -> dict[str, int]:
     return {app: one.desired for app, one in autoscale.last_decisions(site.coordinator).items()}
 
@@ -198,14 +189,6 @@ def test_pods_are_not_let_act_and_without_pods_there_is_nothing_to_grow() -> Non
         autoscale.set_growth(site.coordinator, APP, LIMITS)
 
 
-def test_a_dry_run_says_what_it_would_do_and_keeps_nothing() -> None:
-    site = fleet_site(BUSY, act=True)
-    before = site.server.zxid
-    said = ACTIONS["autoscale"].run(site.coordinator, {"app": APP}, PERSON, dry_run=True)
-    assert said.text.startswith("billing: would grow to 6 consumers: ")
-    assert (site.server.zxid, wanted(site), desired(site)) == (before, ("b-1", "b-2"), {})
-
-
 def test_it_grows_and_who_and_why_stand_in_the_history() -> None:
     site = fleet_site(BUSY, act=True)
     found = look(site)
@@ -233,22 +216,6 @@ def test_it_lets_in_whom_it_has_drained_itself_and_nobody_whom_a_person_has_drai
     assert look(site).decision.kind is Kind.GROW
     assert wanted(site) == ("b-1", "b-3", "b-4")
     assert directives.read_directive(site.coordinator, "b-2").draining is not None
-
-
-def test_it_does_not_let_in_whom_a_person_has_drained_after_it() -> None:
-    site = fleet_site(BUSY, act=True, most=1)
-    assert look(site).decision.leaves == ("b-2",)
-    directives.drain(site.coordinator, "b-2", by="ada", why="broken disk")
-    autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True, least=2, most=2))
-    site.settles()
-    assert look(site).decision.kind is Kind.GROW
-    assert wanted(site) == ("b-1", "b-3")
-
-
-def test_it_grows_beside_a_topic_that_was_never_planned() -> None:
-    site = fleet_site(BUSY, act=True)
-    site.add_topic("later", 2)
-    assert look(site).decision.kind is Kind.GROW
 
 
 def while_measured(site: Site, monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> None:
@@ -291,13 +258,6 @@ def test_who_scales_a_fleet_while_it_is_measured_is_not_overruled(
     assert len(wanted(site)) == 8
     assert pins(site) == {}
     assert growth_store.read(site.coordinator, APP).memory.decisions == ()
-
-
-def test_two_who_shrink_a_fleet_at_the_same_moment_leave_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = shrinking_site()
-    while_measured(site, monkeypatch, partial(scaling.scale, site.coordinator, APP, 2, by="ada", why="enough"))
-    assert look(site).decision.kind is Kind.HOLD
-    assert wanted(site) == ("b-1", "b-2")
 
 
 def test_it_shrinks_by_draining_the_cheapest_one() -> None:
@@ -385,18 +345,6 @@ def test_nothing_is_decided_while_a_consumer_keeps_nothing_or_not_for_long(
     assert found.reasons[0].startswith(f"nothing is decided: {said}")
 
 
-def test_after_an_expected_restart_it_decides_again() -> None:
-    site = uneven_site()
-    restarts(site, moves=True)
-    site.settles()
-    site.dies("b-2")
-    site.starts("b-2")
-    site.settles()
-    Traffic(site, 30.0, 30.0).flows("b-1")
-    Traffic(site, 2.0, 2.0).flows("b-2")
-    assert look(site).decision.kind is Kind.MOVE
-
-
 @pytest.mark.parametrize("person", ["", "b-1"])
 def test_moves_are_pins_and_the_next_step_of_the_size_ends_those_that_nobody_has_changed(person: str) -> None:
     site = uneven_site()
@@ -413,15 +361,6 @@ def test_moves_are_pins_and_the_next_step_of_the_size_ends_those_that_nobody_has
     site.clock.advance(100)
     assert look(site).decision.kind is Kind.GROW
     assert pins(site) == theirs
-
-
-def test_what_a_person_has_pinned_is_not_moved() -> None:
-    site = uneven_site()
-    persons = {p: owner for p, owner in site.node().assignments.items() if owner == "b-1"}
-    overrides.set_pins(site.coordinator, "orders", "b-1", list(persons), actor=PERSON)
-    site.settles()
-    assert look(site).decision.kind is Kind.HOLD
-    assert pins(site) == persons
 
 
 def test_a_change_of_size_ends_no_pin_that_a_person_set_after_the_change_before() -> None:
@@ -458,31 +397,6 @@ def test_pins_stay_when_a_change_of_size_is_refused(why: str, monkeypatch: pytes
         look(site)
     assert moved
     assert pins(site) == moved
-
-
-def test_a_frozen_topic_launches_nobody() -> None:
-    site = fleet_site(BUSY, act=True)
-    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-    site.settles()
-    assert look(site).text.startswith("billing: hold: 2 consumers are enough: ")
-    assert wanted(site) == ("b-1", "b-2")
-
-
-def test_nobody_is_drained_whom_a_frozen_topic_keeps_although_it_is_paused() -> None:
-    site = known_site(act=True, most=1)
-    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-    positions.set_paused(site.coordinator, "orders", [], paused=True, actor=PERSON)
-    site.settles()
-    assert "none can leave: each keeps partitions of a frozen topic" in look(site).text
-    assert wanted(site) == ("b-1", "b-2")
-
-
-def test_nothing_of_a_frozen_topic_is_moved() -> None:
-    site = uneven_site()
-    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-    site.settles()
-    assert look(site).decision.kind is Kind.HOLD
-    assert pins(site) == {}
 
 
 @pytest.mark.parametrize("when", range(4))

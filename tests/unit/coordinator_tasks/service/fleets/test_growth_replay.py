@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -57,25 +56,6 @@ def test_a_fleet_grows_for_a_load_that_it_cannot_read_and_catches_up_once_the_ne
     assert found.lines[2].startswith("  orders: 2 partitions would move; then a 1, b 1, new-1 1, new-2 1")
 
 
-def test_a_fleet_shrinks_by_a_drain_when_fewer_do() -> None:
-    after, found = replayed(shop(even(10.0)), Growing(LIMITS, 500.0), Policy(), {})
-    assert len(counts(after)) == found.consumers == 1
-    (shrunk,) = found.happened
-    assert shrunk.what.startswith("shrink to 1 consumer: ")
-    assert shrunk.after_s > LIMITS.shrink_pause_s
-    assert [move.taker for move in shrunk.topics[0].moves] == list(counts(after)) * 2
-
-
-def test_partitions_move_before_anybody_is_added() -> None:
-    uneven = shop({0: 300.0, 1: 300.0, 2: 10.0, 3: 10.0})
-    assert len({due_owners(uneven.topics["orders"])[p] for p in (0, 1)}) == 1
-    after, found = replayed(uneven, Growing(replace(LIMITS, least=2), 700.0, minutes=5), Policy(), {})
-    assert found.happened[0].what.startswith("move: ")
-    owners = due_owners(after.topics["orders"])
-    assert owners[0] != owners[1]
-    assert found.consumers == 2
-
-
 @pytest.mark.parametrize("stays", [{"pins": {0: "a", 1: "a"}}, {"frozen": True}])
 def test_what_is_pinned_or_frozen_in_the_snapshot_does_not_move(stays: dict[str, Any]) -> None:
     uneven = shop({0: 300.0, 1: 300.0, 2: 10.0, 3: 10.0})
@@ -83,15 +63,6 @@ def test_what_is_pinned_or_frozen_in_the_snapshot_does_not_move(stays: dict[str,
     uneven = replace(uneven, topics={"orders": replace(view, config=replace(view.config, **stays))})
     _, found = replayed(uneven, Growing(replace(LIMITS, least=2), 700.0, minutes=5), Policy(), {})
     assert (found.happened, found.moves) == ((), 0)
-
-
-def test_what_cannot_help_is_said_once_until_something_else_is_done() -> None:
-    hot = shop({0: 900.0, 1: 10.0, 2: 10.0, 3: 10.0})
-    _, found = replayed(hot, Growing(replace(LIMITS, most=2), 500.0, minutes=20), Policy(), {})
-    helpless = ["cannot help partition 0 of orders" in one.what for one in found.happened]
-    assert any(helpless)
-    assert all(one != following for one, following in pairwise(helpless))
-    assert found.lag > 100_000
 
 
 def test_the_lines_say_what_moved_its_predicted_pauses_and_the_end_with_whole_numbers() -> None:
@@ -105,17 +76,6 @@ def test_the_lines_say_what_moved_its_predicted_pauses_and_the_end_with_whole_nu
     assert huge.lines == (
         "in the end: 1 consumer, 1,235,967,969 records behind; at most 1,235,967,969 records behind, after 1440 min; 0 moves",
     )
-
-
-def test_only_the_moves_of_the_topics_in_question_are_told() -> None:
-    _, found = replayed(shop(even(300.0)), Growing(LIMITS, 500.0, minutes=5), Policy(), {}, ["payments"])
-    assert found.moves > 0
-    assert not any(one.topics for one in found.happened)
-
-
-def test_a_backlog_is_read_by_whoever_has_time() -> None:
-    _, found = replayed(shop(even(1.0), {0: 60_000}), Growing(LIMITS, 500.0, minutes=5), Policy(), {})
-    assert (found.lag, found.worst_after_s) == (0, 0.0)
 
 
 @pytest.mark.parametrize(

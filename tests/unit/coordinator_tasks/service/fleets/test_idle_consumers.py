@@ -95,15 +95,6 @@ def test_a_refusing_address_proves_the_end_within_a_session(site: Site) -> None:
     assert missing(site) == ["b"]
 
 
-def test_one_that_answers_has_only_lost_its_session() -> None:
-    site = stable_site("a", "b", partitions=1)
-    fleet.set_fleet(site.coordinator, Fleet("app", "app.py", ("a", "b")))
-    site.loses_session("b")
-    for _ in range(3):
-        assert (looked(site), missing(site)) == ([], [])
-        site.clock.advance(60)
-
-
 def test_who_holds_something_or_starts_or_is_in_no_fleet_is_left_alone(site: Site) -> None:
     site.dies("a", None)
     before = site.server.zxid
@@ -131,10 +122,3 @@ def test_who_never_registers_is_launched_again_when_no_start_takes_as_long(site:
     assert (looked(site), missing(site), shown(site)) == ([], ["b"], "isolated")
     assert claim_incarnation(site.zk, site.paths, "b", 1) == drawn + 1
     assert (looked(site), missing(site), shown(site)) == ([], [], "starting"), "another start has its own time"
-
-
-def test_a_person_is_waited_for_where_the_site_says_so(site: Site) -> None:
-    site.with_policy(hold_absent=True)
-    for _ in range(3):
-        assert (looked(site), missing(site)) == ([], [])
-        site.clock.advance(60)

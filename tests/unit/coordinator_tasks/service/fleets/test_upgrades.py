@@ -7,9 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator_tasks import show
 from coordinator_tasks.core.codecs.history_codec import encode_record
-from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.codecs.upgrade_codec import encode_upgrade
 from coordinator_tasks.core.errors import (
     BadFleet,
@@ -25,7 +23,7 @@ from coordinator_tasks.core.fleet.upgrade_rule import Facts
 from coordinator_tasks.core.model import Actor, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
 from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
-from coordinator_tasks.core.text.partition_text import named, ranges
+from coordinator_tasks.core.text.partition_text import ranges
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.fleets import redeployment, scaling, upgrade_report, upgrades
 from coordinator_tasks.service.fleets.upgrade_begin import MAX_PARTITIONS
@@ -123,31 +121,6 @@ def test_the_record_of_the_largest_upgrade_fits_into_a_write(site: UpgradingSite
     assert len(encode_upgrade(largest)) < site.coordinator.policy.max_write_bytes
 
 
-def test_a_step_is_held_for_its_time(site: UpgradingSite) -> None:
-    to_v2(site, hold_s=200.0)
-    found = site.turns_until(at(Phase.HOLDING))
-    following = site.turns_until(at(Phase.MOVING, 1))
-    assert following.since_at - found.since_at >= 200.0
-
-
-def test_new_consumers_run_the_new_version_and_old_ones_the_old(site: UpgradingSite) -> None:
-    to_v2(site)
-    launches = {one: fleet.launch_of(site.coordinator, one) for one in (*OLD, *NEW)}
-    told = {one: (launch.application, launch.arguments) for one, launch in launches.items() if launch is not None}
-    assert told["b-1"] == ("/opt/v1/main.py", ("--set", "x=1", "--attribute", "code=v1"))
-    assert told["b-3"] == ("/opt/v2/main.py", ("--set", "x=1", "--attribute", "code=v2"))
-    assert "b-1, b-2, b-3 (v2), b-4 (v2)" in str(show.fleets(fleet.fleets(site.coordinator)))
-
-
-def test_several_topics_move_in_the_same_steps() -> None:
-    site = upgrading_site(partitions=4, names=("orders", "payments"))
-    to_v2(site, steps=(50, 100))
-    site.turns_until(at(Phase.HOLDING))
-    for topic in ("orders", "payments"):
-        assert sum(who in NEW for who in site.owners(topic).values()) == 2
-    assert site.ends().phase is Phase.DONE
-
-
 def test_the_same_version_on_new_hosts_and_then_back_to_a_version_it_had(site: UpgradingSite) -> None:
     to_v2(site, name="v1", version=None, steps=(100,))
     assert site.ends().phase is Phase.DONE
@@ -172,19 +145,6 @@ def test_topics_that_it_is_not_for_stay_with_the_old_consumers_until_these_leave
     assert split(site, "payments") is None
 
 
-@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.HOLDING, Phase.DRAINING])
-def test_a_way_back_ends_the_split_of_topics_that_it_is_not_for(phase: Phase) -> None:
-    site = upgrading_site(partitions=4, names=("orders", "payments"))
-    site.lingering = {"b-2"}
-    to_v2(site, topics=("orders",))
-    site.turns_until(lambda one: one.phase is phase)
-    upgrades.roll_back(site.coordinator, APP, by="kim", why="")
-    assert site.ends().phase is Phase.ROLLED_BACK
-    is_as_before(site)
-    assert set(site.owners("payments").values()) == set(OLD)
-    assert split(site, "payments") is None
-
-
 def test_the_present_name_is_not_a_version_of_that_name_that_was_rolled_back(site: UpgradingSite) -> None:
     to_v2(site, name="v1", steps=(100,))
     upgrades.roll_back(site.coordinator, APP, by="kim", why="")
@@ -204,17 +164,6 @@ def test_a_long_name_that_is_used_twice_can_be_gone_back_to(site: UpgradingSite)
     assert fleet.fleet_of(site.coordinator, APP).code == "v2"
 
 
-def test_partitions_of_another_fleet_stay_where_they_are() -> None:
-    site = upgrading_site(partitions=9)
-    site.starts("other")
-    site.settles()
-    theirs = {p for p, who in site.owners().items() if who == "other"}
-    to_v2(site, steps=(100,))
-    site.turns_until(at(Phase.HOLDING))
-    assert {p for p, who in site.owners().items() if who == "other"} == theirs
-    assert site.ends().phase is Phase.DONE
-
-
 def test_a_pin_to_an_old_consumer_holds_until_that_one_leaves(site: UpgradingSite) -> None:
     overrides.set_pins(site.coordinator, "orders", "b-1", [0], actor=PERSON)
     site.settles()
@@ -227,26 +176,6 @@ def test_a_pin_to_an_old_consumer_holds_until_that_one_leaves(site: UpgradingSit
     assert site.owners()[0] == "b-1"
     assert site.ends().phase is Phase.DONE
     assert site.owners()[0] in NEW
-
-
-def test_what_came_back_to_an_old_consumer_after_a_planned_restart_moves_as_well(site: UpgradingSite) -> None:
-    directives.expect_restart(site.coordinator, "b-1", 86_400.0, moves=True, by="kim", why="new kernel")
-    site.turn()
-    site.dies("b-1")
-    site.turn()
-    assert set(site.owners().values()) == set(OLD)
-    to_v2(site, steps=(100,))
-    site.turns_until(at(Phase.HOLDING))
-    assert set(site.owners().values()) == set(NEW)
-
-
-def test_a_pin_during_an_upgrade_moves_a_partition_within_its_side(site: UpgradingSite) -> None:
-    to_v2(site)
-    found = site.turns_until(at(Phase.HOLDING))
-    partition = next(p for p, who in site.owners().items() if who == "b-1" and p not in found.chosen["orders"])
-    overrides.set_pins(site.coordinator, "orders", "b-2", [partition], actor=PERSON)
-    site.turn()
-    assert site.owners()[partition] == "b-2"
 
 
 # It fails ------------------------------------------------------------------------------------------------------------
@@ -381,26 +310,6 @@ def test_new_consumers_alone_are_not_believed_before_a_step_has_passed_or_beside
     is_as_before(site)
 
 
-def test_what_is_still_wrong_long_after_an_outage_moves_everything_back(site: UpgradingSite) -> None:
-    to_v2(site, patience_s=120.0)
-    site.turns_until(at(Phase.HOLDING, 1))
-    brokers_are_away(site, away=True)
-    site.turn()
-    brokers_are_away(site, away=False)
-    site.reports["b-3"] = "no disk"
-    assert site.ends().phase is Phase.ROLLED_BACK
-    is_as_before(site)
-
-
-def test_a_failure_that_does_not_last_is_none(site: UpgradingSite) -> None:
-    to_v2(site)
-    site.turns_until(at(Phase.HOLDING, 1))
-    site.reports["b-3"] = "ZooKeeper is suspended: going on with what is known"
-    site.turn()
-    site.reports.clear()
-    assert site.ends().phase is Phase.DONE
-
-
 def test_a_partition_that_a_person_has_paused_is_not_judged() -> None:
     site = upgrading_site(partitions=1)
     positions.set_paused(site.coordinator, "orders", [0], paused=True, actor=PERSON)
@@ -458,26 +367,6 @@ def test_a_new_consumer_that_dies_leaves_its_partitions_to_the_other_new_one(sit
     assert site.ends().phase is Phase.DONE
 
 
-@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.MOVING, Phase.HOLDING])
-def test_a_new_consumer_that_a_person_drains_is_no_error(site: UpgradingSite, phase: Phase) -> None:
-    to_v2(site, steps=(50, 100))
-    site.turn()
-    site.turns_until(lambda one: one.phase is phase)
-    directives.drain(site.coordinator, "b-3", by="kim", why="broken disk")
-    assert site.ends().phase is Phase.DONE
-    assert set(site.owners().values()) == {"b-4"}
-
-
-def test_an_old_consumer_that_dies_leaves_its_partitions_to_the_other_old_one(site: UpgradingSite) -> None:
-    to_v2(site)
-    found = site.turns_until(at(Phase.HOLDING, 1))
-    site.broken = {"b-1"}
-    site.dies("b-1")
-    site.turn()
-    assert {who for p, who in site.owners().items() if p not in found.chosen["orders"]} == {"b-2"}
-    assert site.ends().phase is Phase.DONE
-
-
 def test_if_all_new_consumers_die_the_old_ones_take_over_and_give_back(site: UpgradingSite) -> None:
     to_v2(site, rule=Rule(max_errors=5))
     found = site.turns_until(at(Phase.HOLDING, 1))
@@ -490,17 +379,6 @@ def test_if_all_new_consumers_die_the_old_ones_take_over_and_give_back(site: Upg
     site.broken = set()
     site.turns_until(at(Phase.HOLDING, 1))
     assert {p for p, who in site.owners().items() if who in NEW} == set(found.chosen["orders"])
-
-
-def test_if_all_old_consumers_die_the_new_ones_take_over(site: UpgradingSite) -> None:
-    to_v2(site)
-    site.turns_until(at(Phase.HOLDING))
-    site.broken = set(OLD)
-    for consumer in OLD:
-        site.dies(consumer)
-    site.turn()
-    assert set(site.owners().values()) <= set(NEW)
-    assert site.ends().phase is Phase.DONE
 
 
 # A person ------------------------------------------------------------------------------------------------------------
@@ -589,27 +467,6 @@ def test_what_persons_ask_for_stands_in_the_history_with_who_and_why(site: Upgra
     assert {one.field for one in found[0].changes} == {"paused", "events"}
 
 
-def test_a_fleet_keeps_the_versions_that_it_had_last(site: UpgradingSite) -> None:
-    found = fleet.fleet_of(site.coordinator, APP)
-    versions = dict.fromkeys(("v9", "v10", "v11", "v12", "v13"), fleet.version_of(found))
-    site.zk.transact([SetData(site.paths.fleet(APP), encode_fleet(replace(found, versions=versions)))])
-    to_v2(site, steps=(100,), hold_s=0.0)
-    site.ends()
-    assert list(fleet.fleet_of(site.coordinator, APP).versions) == ["v10", "v11", "v12", "v13", "v1"]
-
-
-def test_versions_that_were_rolled_back_are_forgotten_before_the_one_that_it_had(site: UpgradingSite) -> None:
-    found = fleet.fleet_of(site.coordinator, APP)
-    versions = dict.fromkeys(("v9", "v10", "v11", "v12", "v0"), fleet.version_of(found))
-    site.zk.transact([SetData(site.paths.fleet(APP), encode_fleet(replace(found, versions=versions)))])
-    for number in range(2, 9):
-        to_v2(site, name=f"v{number}", version=FleetVersion("app.py", code=f"v{number}"), steps=(100,))
-        upgrades.roll_back(site.coordinator, APP, by="kim", why="")
-        assert site.ends().phase is Phase.ROLLED_BACK
-    after = fleet.fleet_of(site.coordinator, APP)
-    assert (list(after.versions), after.code) == (["v5", "v6", "v7", "v8", "v0"], "v1")
-
-
 # The site's own rule -------------------------------------------------------------------------------------------------
 
 
@@ -639,26 +496,6 @@ def test_a_rule_that_raises_pauses_it_and_nothing_moves(site: UpgradingSite) -> 
     done = site.ends()
     assert done.reason == "step 1 of 3 (5 %): prices differ"
     is_as_before(site)
-
-
-def test_a_rule_is_given_the_facts_of_what_has_moved(site: UpgradingSite) -> None:
-    seen: list[Facts] = []
-
-    def rule(facts: Facts) -> str:
-        seen.append(facts)
-        return ""
-
-    with_rule(site, rule)
-    site.lag.update(dict.fromkeys(NEW, 200))
-    to_v2(site, rule=Rule(call="prices"), steps=(50, 100))
-    site.turns_until(at(Phase.MOVING, 1))
-    last = seen[-1]
-    assert (last.app, last.version, last.percent, last.ends, last.errors) == (APP, "v2", 50, True, ())
-    assert [one.ends for one in seen].count(True) == 1
-    assert len(last.partitions["orders"]) == 4
-    for one in last.partitions["orders"].values():
-        assert one.consumer in NEW
-        assert (one.lag_records, one.lag_s, one.rate, one.before) == (200, 2.0, 100.0, 100.0)
 
 
 # Deaths --------------------------------------------------------------------------------------------------------------
@@ -846,13 +683,6 @@ def test_what_cannot_begin_is_refused_and_nothing_changes(
     assert stored(site) == nodes
 
 
-def test_an_upgrade_of_some_topics_is_refused_if_another_one_of_the_fleet_is_frozen() -> None:
-    site = upgrading_site(partitions=4, names=("orders", "payments"))
-    overrides.set_frozen(site.coordinator, "payments", frozen=True, actor=PERSON)
-    with pytest.raises(BadUpgrade, match="'payments' is frozen, so b-1, b-2 keep its partitions; unfreeze it"):
-        to_v2(site, topics=("orders",))
-
-
 def test_other_requests_for_the_fleet_and_its_topics_are_refused_meanwhile(site: UpgradingSite) -> None:
     to_v2(site)
     c, before = site.coordinator, stored(site)
@@ -886,20 +716,6 @@ def test_a_dry_run_says_what_a_pause_a_continuation_and_a_way_back_would_do(site
     assert would("roll_back_upgrade") == "it would continue to go back"
 
 
-def test_an_undrain_says_that_the_upgrade_drains_the_consumer_again(site: UpgradingSite) -> None:
-    to_v2(site)
-    site.lingering.update(OLD)
-    site.turns_until(at(Phase.DRAINING, 2))
-    given = {"consumer": "b-1", "app": APP}
-    again = "the upgrade of billing to v2 is Draining: it drains b-1 again"
-    assert ACTIONS["undrain"].lines(site.coordinator, given, PERSON, dry_run=True)[-1] == again
-    assert ACTIONS["undrain"].run(site.coordinator, given, PERSON, dry_run=False).text.splitlines()[-1] == again
-    assert "b-1" in site.consumers()
-    site.turn()
-    assert "b-1" not in site.consumers()
-    assert directives.read_directive(site.coordinator, "b-1").draining is not None
-
-
 def test_a_fleet_that_is_upgraded_takes_back_only_consumers_of_the_upgrade(site: UpgradingSite) -> None:
     c = site.coordinator
     site.starts("x-1")
@@ -925,14 +741,6 @@ def test_without_an_upgrade_there_is_nothing_to_pause_continue_or_roll_back(
     site.ends()
     with pytest.raises(BadUpgrade, match=r"is done, .* to go back, upgrade to 'v1': `upgrade billing v1`"):
         request_(site.coordinator, APP, by="kim", why="")
-
-
-@pytest.mark.parametrize("action", ["pause_upgrade", "continue_upgrade", "roll_back_upgrade"])
-def test_a_dry_run_is_refused_for_an_upgrade_that_is_over(site: UpgradingSite, action: str) -> None:
-    to_v2(site, steps=(100,))
-    site.ends()
-    with pytest.raises(BadUpgrade, match="is done"):
-        ACTIONS[action].run(site.coordinator, {"app": APP, "why": ""}, PERSON, dry_run=True)
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -962,14 +770,6 @@ def test_a_topic_that_cannot_be_read_stops_no_upgrade_of_others(site: UpgradingS
     assert split(site) is None
 
 
-def test_a_topic_that_is_removed_meanwhile_is_left_out() -> None:
-    site = upgrading_site(partitions=4, names=("orders", "payments"))
-    to_v2(site)
-    site.turns_until(at(Phase.HOLDING))
-    topics.remove_topic(site.coordinator, "payments", actor=PERSON)
-    assert site.ends().phase is Phase.DONE
-
-
 def test_a_dry_run_says_what_each_step_moves_and_writes_nothing(site: UpgradingSite) -> None:
     given = {"app": APP, "version": "v2", "code": "v2", "hold_minutes": 1, "patience_minutes": 10, "steps": [50, 100]}
     given |= {"max_lag_s": 30, "max_errors": 0, "min_rate": 0.5}
@@ -981,16 +781,6 @@ def test_a_dry_run_says_what_each_step_moves_and_writes_nothing(site: UpgradingS
         "step 2 (100 %) would move partitions 0-7 of orders, and would be held for 60 s",
         "everything would go back at a lag of more than 30 s, more than 0 errors or less than 50% of the records per second before",
     )
-
-
-def test_the_partitions_that_each_step_is_said_to_move_are_those_that_it_moves() -> None:
-    site = upgrading_site(partitions=8)
-    begun = to_v2(site, steps=(5, 50, 100))
-    moved = []
-    for step in range(3):
-        found = site.turns_until(at(Phase.HOLDING, step))
-        moved.append(f"step {step + 1} ({found.steps[step]} %) would move {named(found.chosen['orders'])} of orders")
-    assert [line.partition(", and")[0] for line in begun.lines[1:4]] == moved
 
 
 def test_one_consumer_is_spoken_of_as_one(site: UpgradingSite) -> None:
@@ -1035,17 +825,6 @@ def test_a_drained_old_consumer_stays_drained_after_a_roll_back(site: UpgradingS
     assert site.ends().phase is Phase.ROLLED_BACK
     assert site.consumers() == ("b-2",)
     assert set(site.owners().values()) == {"b-2"}
-
-
-def test_whom_a_person_drains_beside_the_upgrade_stays_drained_after_a_roll_back(site: UpgradingSite) -> None:
-    site.lingering = {"b-2"}
-    to_v2(site, steps=(100,))
-    site.turns_until(at(Phase.DRAINING))
-    site.turn()
-    directives.drain(site.coordinator, "b-1", by="kim", why="old host")
-    upgrades.roll_back(site.coordinator, APP, by="kim", why="")
-    assert site.ends().phase is Phase.ROLLED_BACK
-    assert site.consumers() == ("b-2",)
 
 
 # The report ----------------------------------------------------------------------------------------------------------
@@ -1216,30 +995,6 @@ def told_of_wait(site: UpgradingSite) -> str:
     )
     assert said in {text for one in overview.consumers(site.coordinator) for text in one.reports}
     return said
-
-
-def test_an_upgrade_says_which_topic_keeps_the_old_consumers_from_leaving() -> None:
-    site = upgrading_site(partitions=4, names=("orders", "payments"))
-    to_v2(site, topics=("orders",), steps=(100,))
-    site.turns_until(at(Phase.HOLDING))
-    overrides.set_frozen(site.coordinator, "payments", frozen=True, actor=PERSON)
-    site.turns_until(at(Phase.DRAINING))
-    site.turn()
-    waits = "the upgrade of billing waits: topic 'payments' is frozen, so b-1, b-2 keep its partitions; unfreeze it"
-    assert told_of_wait(site) == waits
-    overrides.set_frozen(site.coordinator, "payments", frozen=False, actor=PERSON)
-    assert site.ends().phase is Phase.DONE
-    assert "it waits" not in "".join(upgrade_report.report(site.coordinator, APP).lines)
-
-
-def test_a_step_that_does_not_move_says_so_before_its_patience_ends(site: UpgradingSite) -> None:
-    to_v2(site, steps=(50, 100))
-    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
-    site.turns_until(at(Phase.MOVING))
-    waits = "the upgrade of billing waits: topic 'orders' is frozen, so b-1, b-2 keep its partitions; unfreeze it"
-    assert told_of_wait(site) == waits
-    overrides.set_frozen(site.coordinator, "orders", frozen=False, actor=PERSON)
-    assert site.ends().phase is Phase.DONE
 
 
 def test_an_upgrade_without_consumers_that_could_take_the_rest_says_so(site: UpgradingSite) -> None:

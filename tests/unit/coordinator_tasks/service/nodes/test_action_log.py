@@ -104,14 +104,6 @@ def test_the_reason_of_an_action_stands_in_the_history(shop: Shop, action: str, 
     assert (newest.action, newest.why, len(rest)) == (action, "agreed with kim", before)
 
 
-def test_every_action_that_changes_something_may_be_given_a_reason_in_command_and_form() -> None:
-    for one in ACTIONS.values():
-        said = [each for each in one.parameters if each.name == "why"]
-        by_policy = one.name == "autoscale"  # it gives its own reason
-        assert one.reads or by_policy or said, one.name
-        assert all(each.option is not None and (each.form is not None or not one.form) for each in said), one.name
-
-
 def test_a_directive_has_its_reason(shop: Shop) -> None:
     done(shop, "isolate", consumer="a", why="burning", for_s=0)
     (found,) = action_log.asked(shop.coordinator)
@@ -138,14 +130,6 @@ def test_without_the_change_there_is_no_record_and_without_the_record_no_change(
     assert [one.path for one in together] == [path, f"{shop.paths.asked}/"]
 
 
-def test_the_newest_comes_first_and_others_are_left_out(shop: Shop) -> None:
-    done(shop, "freeze", topic="orders")
-    done(shop, "unfreeze", topic="orders")
-    done(shop, "isolate", consumer="a", why="x", for_s=0)
-    assert [one.action for one in action_log.asked(shop.coordinator)] == ["isolate", "unfreeze", "freeze"]
-    assert [one.action for one in action_log.asked(shop.coordinator, "orders", limit=1)] == ["unfreeze"]
-
-
 def test_the_records_are_pruned_and_are_no_history_of_a_topic(shop: Shop) -> None:
     done(shop, "freeze", topic="orders")
     done(shop, "unfreeze", topic="orders")
@@ -154,14 +138,6 @@ def test_the_records_are_pruned_and_are_no_history_of_a_topic(shop: Shop) -> Non
     assert history.prune_asked(shop.coordinator, keep=1) == 1
     assert [one.action for one in action_log.asked(shop.coordinator)] == ["unfreeze"]
     assert not list(upkeep.upkeep(shop.coordinator, ["orders"]))
-
-
-def test_long_fields_are_shortened(shop: Shop) -> None:
-    long = [f"argument-{number}" for number in range(200)]
-    done(shop, "set_fleet", app="billing", application="app.py", consumers=["b-1"], arguments=long)
-    after = next(one.after for one in action_log.asked(shop.coordinator)[0].changes if one.field == "arguments")
-    assert len(after) == action_log.MAX_CHARS
-    assert after.endswith("...")
 
 
 def test_what_is_stored_is_read_again() -> None:

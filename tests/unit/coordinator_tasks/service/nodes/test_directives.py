@@ -74,22 +74,6 @@ def test_an_isolation_says_who_and_why_and_stands_once(shop: Cluster) -> None:
     assert first.isolation == Isolation("ada", "wrong results", shop.clock.now() - 5)
 
 
-def test_isolating_again_takes_a_readmission_back(shop: Cluster) -> None:
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    assert readmit(shop.coordinator, "a", "ada").isolation is not None
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator) == ()
-
-
-def test_a_draining_stays_beside_an_isolation(shop: Cluster) -> None:
-    drain(shop.coordinator, "a", "ada", "upgrade")
-    isolate(shop.coordinator, "a", by="bob", why="x")
-    directive = read_directive(shop.coordinator, "a")
-    assert directive.draining is not None
-    assert directive.isolation is not None
-
-
 def test_readmission_waits_for_the_consumers_own_word(shop: Cluster) -> None:
     isolate(shop.coordinator, "a", by="ada", why="x")
     shop.statuses.answers["a"] = status()
@@ -119,22 +103,6 @@ def test_what_confirms_nothing_readmits_nobody(shop: Cluster, answer: ConsumerSt
         shop.statuses.answers["a"] = answer
     assert complete_readmissions(shop.coordinator) == ()
     assert isolated(shop) is not None
-
-
-def test_it_runs_nothing_of_any_topic_also_of_those_that_are_gone(shop: Cluster) -> None:
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
-    running = status(running=True).topics["orders"]
-    shop.statuses.answers["a"] = replace(status(), topics={**status().topics, "vanished": running})
-    assert complete_readmissions(shop.coordinator) == ()
-
-
-def test_a_topic_that_nothing_was_planned_for_needs_no_confirmation(shop: Cluster) -> None:
-    shop.zk.transact([Create(shop.paths.topic("fresh"))])
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
-    shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator) == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -215,17 +183,6 @@ def test_the_end_of_a_second_process_does_not_stand_for_the_life_that_is_absent_
     assert complete_readmissions(shop.coordinator) == ("a",)
 
 
-def test_a_new_incarnations_word_does_not_stand_for_its_predecessor(shop: Cluster) -> None:
-    shop.server.sessions[-1].close()
-    shop.join("a")
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
-    shop.statuses.answers["a"] = status(incarnation=2)
-    assert complete_readmissions(shop.coordinator) == ()
-    record_end(shop.coordinator, "a", 1, Ending.LEFT)
-    assert complete_readmissions(shop.coordinator) == ("a",)
-
-
 def test_the_end_of_whom_an_older_list_shows_does_not_stand_for_who_has_registered_since(
     shop: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,14 +217,6 @@ def test_a_detached_consumer_is_asked_at_its_last_address(shop: Cluster) -> None
     assert [(one.address, one.incarnation) for one in asked] == [("http://a:9001", 1)]
 
 
-def test_an_isolation_with_a_time_ends_like_a_readmission(shop: Cluster) -> None:
-    isolate(shop.coordinator, "a", by="ada", why="x", until_at=shop.clock.now() + 60)
-    shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator) == ()
-    shop.clock.advance(60)
-    assert complete_readmissions(shop.coordinator) == ("a",)
-
-
 def test_draining_takes_the_consumer_out_of_its_fleet_in_the_same_transaction(shop: Cluster) -> None:
     set_fleet(shop.coordinator, Fleet("etl", "app.py", ("a", "b")))
     directive = drain(shop.coordinator, "a", "ada", "upgrade")
@@ -282,11 +231,6 @@ def test_draining_takes_the_consumer_out_of_its_fleet_in_the_same_transaction(sh
     assert drain(shop.coordinator, "a", "ada", "upgrade").draining == directive.draining
     assert shop.server.zxid == before
     assert drain(shop.coordinator, "a", "bob", "again").draining == replace(directive.draining, by="bob", why="again")
-
-
-def test_a_persons_draining_outlasts_the_consumers_own(shop: Cluster) -> None:
-    drain(shop.coordinator, "a", "ada", "upgrade")
-    assert undrain(shop.coordinator, "a").draining is None
 
 
 @pytest.mark.parametrize("act", ["isolate", "readmit", "drain", "undrain"])
@@ -322,11 +266,6 @@ def test_a_consumer_asks_for_its_own_end_in_a_node_of_its_own(shop: Cluster) -> 
     assert found is not None
     assert (found.by, found.incarnation, found.leaving) == ("ada", 0, 1)
     assert read_directive(shop.coordinator, "a").draining == replace(found, leaving=0), "nothing was written"
-
-
-def test_a_consumer_cannot_drain_all_its_lives(shop: Cluster) -> None:
-    say_leave(shop, encode_leave(Draining("ada", "a person", 5.0)))
-    assert loaded(shop) == (None, {})
 
 
 def test_a_wish_to_leave_that_cannot_be_read_is_named_and_leaves_the_directive(shop: Cluster) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.member_codec import encode_directive
-from coordinator_tasks.core.errors import DiscoveryUnavailable, InvalidName, LookAgain, NotManaged, Refused
+from coordinator_tasks.core.errors import InvalidName, LookAgain, Refused
 from coordinator_tasks.core.model import Directive, Ending, Fleet, Isolation
 from coordinator_tasks.core.ports import Create, Operation
 from coordinator_tasks.service.nodes.directives import drain, isolate
@@ -13,7 +13,6 @@ from coordinator_tasks.service.nodes.fleet import fleets, launch_of, missing, re
 from coordinator_tasks.service.nodes.observe import PLATFORM
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import Cluster
-from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.zookeeper import FakeZooKeeper
 
 ETL = Fleet("etl", "app.py", ("a", "b"), ("--fast",), {"spark.x": "1"})
@@ -75,15 +74,6 @@ def test_consumers_that_never_ran_are_missing_with_all_that_a_launch_needs(shop:
     )
 
 
-def test_a_registered_consumer_is_not_missing_and_a_silent_one_neither(shop: Cluster) -> None:
-    shop.join("a")
-    assert absent(shop) == ["b"]
-    shop.server.sessions[-1].close()
-    assert absent(shop) == ["b"]  # its session ended; its process may still be there
-    record_end(shop.coordinator, "a", 1, Ending.REAPED)
-    assert absent(shop) == ["a", "b"]
-
-
 def test_who_is_isolated_by_the_platform_is_launched_again_though_nobody_knows_its_end(shop: Cluster) -> None:
     shop.join("a")
     shop.server.sessions[-1].close()
@@ -96,15 +86,6 @@ def test_who_is_isolated_by_the_platform_is_launched_again_though_nobody_knows_i
     assert absent(shop) == ["b"], "the isolation was of the life before"
 
 
-def test_the_end_of_an_older_life_says_nothing_of_the_present_one(shop: Cluster) -> None:
-    shop.join("a")
-    shop.server.sessions[-1].close()
-    record_end(shop.coordinator, "a", 1, Ending.REAPED)
-    shop.join("a")
-    shop.server.sessions[-1].close()
-    assert absent(shop) == ["b"]
-
-
 def test_a_draining_or_isolated_consumer_is_not_launched(shop: Cluster) -> None:
     for consumer in ("a", "b"):
         shop.join(consumer)
@@ -115,20 +96,6 @@ def test_a_draining_or_isolated_consumer_is_not_launched(shop: Cluster) -> None:
     drain(shop.coordinator, "a", "ada", "x")
     set_fleet(shop.coordinator, ETL)
     assert absent(shop) == []
-
-
-def test_without_discovery_nothing_is_called_missing(shop: Cluster) -> None:
-    blind = replace(shop.coordinator, discovery=FakeDiscovery(down=True))
-    with pytest.raises(DiscoveryUnavailable):
-        missing(blind)
-
-
-def test_the_first_knowledge_of_an_end_stays(shop: Cluster) -> None:
-    shop.join("a")
-    record_end(shop.coordinator, "a", 1, Ending.LEFT)
-    assert record_end(shop.coordinator, "a", 1, Ending.REAPED).ended == {1: Ending.LEFT}
-    with pytest.raises(NotManaged, match="never seen a consumer 'z'"):
-        record_end(shop.coordinator, "z", 1, Ending.LEFT)
 
 
 def test_a_reason_is_added_to_a_known_end_and_the_first_one_stays(shop: Cluster) -> None:

@@ -4,7 +4,7 @@ from coordinator_tasks import show
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
-from coordinator_tasks.core.ports import Create, Delete
+from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service.nodes.history import prune, rebalances, records
 from tests.fakes.cluster import Cluster
 from tests.fakes.zookeeper import paths_read
@@ -70,12 +70,6 @@ def test_the_newest_rebalances_of_many_topics_need_few_records_of_each(
     assert len(read) <= 10 * 20, "all records of all topics were read: 60,000 for 300 topics"
 
 
-def test_an_unfinished_rebalance_has_no_end(shop: Cluster) -> None:
-    write(shop, "r1", State.STABLE, State.CLOSING, 10.0, rebalance_s=0.0)
-    (one,) = rebalances(shop.coordinator)
-    assert one.ended_at == 0.0
-
-
 def test_a_rebalance_whose_state_was_lost_is_not_under_way_for_ever(shop: Cluster) -> None:
     write(
         shop, "lost", State.STABLE, State.CLOSING, 10.0, rebalance_s=0.0, moves=(Move(1, "a", "b", MoveKind.HANDOFF),)
@@ -89,16 +83,6 @@ def test_a_rebalance_whose_state_was_lost_is_not_under_way_for_ever(shop: Cluste
     assert "lost  given up after 4.0 s" in show.history(found)
 
 
-def test_the_newest_rebalances_of_all_topics_each_whole(shop: Cluster) -> None:
-    for n in range(100):
-        rebalance(shop, f"o{n}", 10.0 * n)
-        rebalance(shop, f"p{n}", 10.0 * n + 5, topic="payments")
-    found = rebalances(shop.coordinator, limit=80)
-    assert [one.rebalance for one in found[:4]] == ["p99", "o99", "p98", "o98"]
-    assert len(found) == 80
-    assert all(len(one.records) == 3 for one in found)
-
-
 def test_pruning_keeps_the_newest_and_the_numbers_go_on(shop: Cluster) -> None:
     for n in range(1_200):
         write(shop, f"r{n}", State.STABLE, State.STABLE, float(n), rebalance_s=0.0)
@@ -107,19 +91,6 @@ def test_pruning_keeps_the_newest_and_the_numbers_go_on(shop: Cluster) -> None:
     write(shop, "next", State.STABLE, State.STABLE, 2_000.0, rebalance_s=0.0)
     found = records(shop.coordinator, "orders", limit=1_000)
     assert (len(found), found[0].sequence, found[-1].sequence) == (101, 1_200, 1_100)
-
-
-def test_pruning_beside_somebody_else_is_no_error(shop: Cluster) -> None:
-    for n in range(10):
-        write(shop, f"r{n}", State.STABLE, State.STABLE, float(n), rebalance_s=0.0)
-
-    def in_between(*_: object) -> None:
-        shop.server.before_write = None
-        shop.server.connect().transact([Delete(shop.paths.record("orders", 0))])
-
-    shop.server.before_write = in_between
-    assert prune(shop.coordinator, "orders", keep=5) == 4
-    assert prune(shop.coordinator, "orders", keep=5) == 0
 
 
 def test_a_record_that_cannot_be_deleted_keeps_no_other(shop: Cluster) -> None:

@@ -117,12 +117,6 @@ def test_records_are_numbered_again_where_the_oldest_are_pruned() -> None:
     assert [one.sequence for one in new.history()] == list(range(len(new.history())))
 
 
-def test_fewer_records_are_the_newest_ones() -> None:
-    found = state_file.take(shop().coordinator, 1)
-    assert [path for path in found.nodes if path.startswith("history/orders")] == ["history/orders/0000000000"]
-    assert [path for path in state_file.take(shop().coordinator, 0).nodes if path.startswith("history/orders")] == []
-
-
 def test_what_was_seen_of_a_process_in_the_old_zookeeper_is_left_there() -> None:
     claim = json.loads(state_file.take(shop().coordinator).nodes["ids/a"])
     assert (claim["absence"], claim["registrations"], list(claim["ended"].values())) == (None, [], ["left"])
@@ -182,14 +176,6 @@ def test_an_import_that_ends_at_any_write_is_continued_and_begins_no_topic_befor
         assert {path: after.get(path) for path in wanted} == wanted
         assert [one.action for one in asked(new.coordinator)].count("import") == 1
     raise AssertionError("the import never ends")
-
-
-def test_a_second_import_changes_nothing() -> None:
-    new = elsewhere(shop())
-    imported(new, FILE)
-    zxid = new.server.zxid
-    wanted = state_file.plan(new.coordinator, state_file.decode("f", FILE))
-    assert (wanted.missing, new.server.zxid) == ((), zxid)
 
 
 def test_a_look_at_what_an_import_would_write_lists_each_folder_once(monkeypatch: pytest.MonkeyPatch) -> None:

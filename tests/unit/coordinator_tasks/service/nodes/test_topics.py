@@ -5,11 +5,8 @@ import pytest
 
 from coordinator_tasks.core.errors import (
     GroupInUse,
-    InvalidName,
-    KafkaUnavailable,
     LookAgain,
     Malformed,
-    NotManaged,
     Refused,
     StoreUnavailable,
     TopicConflict,
@@ -18,7 +15,6 @@ from coordinator_tasks.core.model import StartRule
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.service.nodes.topics import (
     add_topic,
-    change_config,
     list_topics,
     refresh_partitions,
     remove_topic,
@@ -46,15 +42,6 @@ def test_an_added_topic_has_its_config_its_partitions_and_an_empty_topic_node(sh
     assert list_topics(shop.coordinator) == (config,)
 
 
-def test_adding_it_again_changes_nothing(shop: Cluster) -> None:
-    config = add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    before = shop.server.zxid
-    shop.kafka.members["g"] = ("late at host",)
-    assert add_topic(shop.coordinator, "orders", "g", actor=PERSON) == config
-    assert shop.zk.get(shop.paths.config("orders")).stat.version == 0
-    assert shop.zk.get(shop.paths.config("orders")).stat.modified_zxid <= before
-
-
 def test_adding_it_with_other_arguments_is_refused_and_says_which(shop: Cluster) -> None:
     add_topic(shop.coordinator, "orders", "g", actor=PERSON)
     with pytest.raises(Refused, match=r"managed by cluster 'shop' already, with group_id 'g'; remove the topic first"):
@@ -68,12 +55,6 @@ def test_a_property_that_is_not_allowed_is_refused_before_anything_is_written(sh
     with pytest.raises(Refused, match=r"'sasl\.password' is no property of a topic"):
         add_topic(shop.coordinator, "orders", "g", properties={"sasl.password": "hunter2"}, actor=PERSON)
     assert shop.server.zxid == before
-
-
-def test_adding_it_again_with_the_java_clients_name_of_a_property_changes_nothing(shop: Cluster) -> None:
-    config = add_topic(shop.coordinator, "orders", "g", properties={"fetch.wait.max.ms": "7"}, actor=PERSON)
-    again = add_topic(shop.coordinator, "orders", "g", properties={"fetch.max.wait.ms": "7"}, actor=PERSON)
-    assert again == config
 
 
 def test_properties_that_a_registered_consumer_could_not_read_are_refused_and_the_consumer_named(shop: Cluster) -> None:
@@ -107,13 +88,6 @@ def test_a_group_with_subscribers_is_refused_and_names_them(shop: Cluster) -> No
     assert list_topics(shop.coordinator) == ()
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", "a\nb", "x" * 250])
-def test_an_impossible_name_is_refused_before_anything_is_asked(shop: Cluster, name: str) -> None:
-    shop.kafka.down = True
-    with pytest.raises(InvalidName):
-        add_topic(shop.coordinator, name, "g", actor=PERSON)
-
-
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__share_group_state", "__own"])
 def test_an_internal_topic_is_added_only_by_force(shop: Cluster, name: str) -> None:
     shop.kafka.create_topic(name, 1)
@@ -122,13 +96,6 @@ def test_an_internal_topic_is_added_only_by_force(shop: Cluster, name: str) -> N
     assert list_topics(shop.coordinator) == ()
     add_topic(shop.coordinator, name, "g", force=True, actor=PERSON)
     assert add_topic(shop.coordinator, name, "g", actor=PERSON).topic == name  # as it is
-
-
-def test_a_topic_added_with_the_clusters_strategy_is_the_same_when_it_is_named(shop: Cluster) -> None:
-    add_topic(shop.coordinator, "orders", "g", strategy="balanced", actor=PERSON)
-    assert add_topic(shop.coordinator, "orders", "g", actor=PERSON).strategy == "balanced"
-    with pytest.raises(Refused, match=r"with strategy 'balanced'.*set-strategy changes"):
-        add_topic(shop.coordinator, "orders", "g", strategy="weighted", actor=PERSON)
 
 
 def test_an_unknown_strategy_and_an_empty_group_are_refused(shop: Cluster) -> None:
@@ -144,21 +111,6 @@ def test_two_clusters_cannot_manage_the_same_topic_for_one_group(shop: Cluster) 
     with pytest.raises(TopicConflict, match="cluster 'shop' manages topic 'orders' for group 'g' already"):
         add_topic(other.coordinator, "orders", "g", actor=PERSON)
     add_topic(other.coordinator, "orders", "h", actor=PERSON)
-
-
-def test_the_same_name_in_another_kafka_is_another_topic(shop: Cluster) -> None:
-    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    other = Cluster("mall", server=shop.server)
-    other.kafka.create_topic("first", 1)
-    other.kafka.create_topic("orders", 1)
-    assert add_topic(other.coordinator, "orders", "g", actor=PERSON).topic_id == "id-2"
-
-
-def test_a_removed_topic_of_another_cluster_is_free(shop: Cluster) -> None:
-    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    remove_topic(shop.coordinator, "orders", PERSON)
-    other = Cluster("mall", server=shop.server, kafka=shop.kafka)
-    assert not add_topic(other.coordinator, "orders", "g", actor=PERSON).removed
 
 
 def test_two_clusters_that_add_at_the_same_moment_do_not_both_keep_it(shop: Cluster) -> None:
@@ -272,16 +224,6 @@ def test_a_stale_addition_creates_and_drops_nothing_in_a_topic_that_was_added_an
     assert partitions(shop, "orders") == ["0"]
 
 
-def test_a_stale_addition_of_a_smaller_topic_drops_nothing_of_a_larger_one(shop: Cluster) -> None:
-    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    remove_topic(shop.coordinator, "orders", PERSON)
-    shop.kafka.create_topic("orders", 1)
-    added_anew_in_between(shop, 5)
-    with pytest.raises(LookAgain, match="/consumers/shop/config/orders was changed"):
-        add_topic(shop.coordinator, "orders", "i", actor=PERSON)
-    assert partitions(shop, "orders") == ["0", "1", "2", "3", "4"]
-
-
 def test_a_recreated_topic_is_reported_and_left_as_it_is(shop: Cluster) -> None:
     add_topic(shop.coordinator, "orders", "g", actor=PERSON)
     shop.kafka.create_topic("payments", 1)
@@ -294,14 +236,6 @@ def test_a_recreated_topic_is_reported_and_left_as_it_is(shop: Cluster) -> None:
     assert partitions(shop, "orders") == ["0", "1", "2"]
     with pytest.raises(TopicConflict, match="recreated"):
         add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-
-
-def test_a_deleted_topic_is_reported_and_its_partitions_stay(shop: Cluster) -> None:
-    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    shop.kafka.delete_topic("orders")
-    (refreshed,) = refresh_partitions(shop.coordinator, ["orders"])
-    assert refreshed.problem.startswith("topic 'orders' is gone from Kafka")
-    assert partitions(shop, "orders") == ["0", "1", "2"]
 
 
 def test_a_config_that_cannot_be_read_holds_up_no_other_topic(shop: Cluster) -> None:
@@ -317,28 +251,3 @@ def test_a_config_that_cannot_be_read_holds_up_no_other_topic(shop: Cluster) -> 
     assert shop.zk.get(path).data == b"{"
     with pytest.raises(Malformed, match=path):
         list_topics(shop.coordinator)
-
-
-def test_kafka_down_changes_nothing(shop: Cluster) -> None:
-    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    shop.kafka.down = True
-    with pytest.raises(KafkaUnavailable):
-        refresh_partitions(shop.coordinator)
-    assert partitions(shop, "orders") == ["0", "1", "2"]
-
-
-def test_a_removed_topic_can_be_added_again_for_another_group(shop: Cluster) -> None:
-    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    assert remove_topic(shop.coordinator, "orders", PERSON).removed
-    assert remove_topic(shop.coordinator, "orders", PERSON).removed
-    assert shop.zk.get(shop.paths.config("orders")).stat.version == 1
-    shop.kafka.add_partitions("orders", 5)
-    assert refresh_partitions(shop.coordinator)[0].created == ()
-    assert not add_topic(shop.coordinator, "orders", "h", actor=PERSON).removed
-
-
-def test_what_is_not_managed_is_named(shop: Cluster) -> None:
-    with pytest.raises(NotManaged, match=r"topic 'orders' is not managed by cluster 'shop' \(it manages: "):
-        change_config(shop.coordinator, "orders", lambda config: config)
-    (refreshed,) = refresh_partitions(shop.coordinator, ["orders"])
-    assert "not managed" in refreshed.problem

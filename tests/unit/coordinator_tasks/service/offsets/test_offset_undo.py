@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.errors import NotManaged, Refused
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Actor, Explanation, Reason
 from coordinator_tasks.service.actions.action import ONCE
 from coordinator_tasks.service.actions.declarations import ACTIONS
@@ -111,30 +111,6 @@ def test_two_persons_at_once_take_it_back_once(shop: Shop, monkeypatch: pytest.M
     assert shop.node.epoch == epoch + 1
 
 
-def test_two_resets_of_one_rebalance_go_back_to_before_the_first(shop: Shop) -> None:
-    shop.statuses.answers.clear()  # nothing is confirmed, so that the rebalance does not end
-    positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
-    shop.commit(0, 3)
-    shop.commit(1, 95)
-    positions.reset(shop.coordinator, "orders", "20", [0, 1], why="", actor=PERSON)
-    assert len({record.rebalance for record in history.records(shop.coordinator, "orders", 2)}) == 1
-    assert offset_undo.preview(shop.coordinator, "orders").offsets == {0: 80, 1: 95}
-
-
-def test_a_partition_without_a_committed_offset_is_left_out_and_said(shop: Shop) -> None:
-    positions.reset(shop.coordinator, "orders", "earliest", [1, 2], why="", actor=PERSON)
-    shop.settle()
-    assert offset_undo.preview(shop.coordinator, "orders").left_out == (2,)
-
-
-def test_what_retention_has_taken_meanwhile_is_the_first_offset_that_is_there(shop: Shop) -> None:
-    positions.reset(shop.coordinator, "orders", "latest", [0], why="", actor=PERSON)
-    shop.settle()
-    shop.kafka.expire("orders", 0, 85)
-    (shift,) = offset_undo.preview(shop.coordinator, "orders").shifts
-    assert (shift.target, shift.asked) == (85, 80)
-
-
 def test_a_reset_of_a_former_topic_of_this_name_is_not_taken_back(shop: Shop) -> None:
     positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
     shop.settle()
@@ -152,12 +128,3 @@ def test_a_record_of_an_earlier_release_has_no_offsets_and_says_so(shop: Shop) -
     transitions.seek(shop.coordinator, "orders", {0: 10}, plan, PERSON, done=lambda: False)
     with pytest.raises(Refused, match="has no former offsets: none was committed, or an earlier release"):
         offset_undo.preview(shop.coordinator, "orders")
-
-
-def test_without_a_reset_there_is_nothing_to_take_back(shop: Shop) -> None:
-    with pytest.raises(Refused, match="the history of topic 'orders' has no reset of offsets"):
-        offset_undo.undo(shop.coordinator, "orders", why="", actor=PERSON)
-    with pytest.raises(Refused, match="rebalance '7-x' of topic 'orders' has no reset"):
-        offset_undo.undo(shop.coordinator, "orders", "7-x", why="", actor=PERSON)
-    with pytest.raises(NotManaged):
-        offset_undo.undo(shop.coordinator, "clicks", why="", actor=PERSON)

@@ -9,7 +9,7 @@ import pytest
 from coordinator_plugin import changes
 
 from coordinator_tasks.core.codecs.codec import encode_node
-from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, NotManaged, Refused
+from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, Refused
 from coordinator_tasks.core.model import (
     Actor,
     Explanation,
@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import directives, history
+from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.topics import add_topic, configuration, remove_topic
 from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import transitions
@@ -164,15 +164,6 @@ def test_a_seek_that_has_served_goes_with_the_next_write_and_asks_for_none(shop:
     assert (shop.node.seeks, shop.node.epoch) == ({}, epoch + 1)
 
 
-def test_a_seek_that_has_served_is_not_done_again_by_a_later_owner(shop: Shop) -> None:
-    positions.reset(shop.coordinator, "orders", "20", [0], why="", actor=PERSON)
-    shop.settle()
-    assert shop.node.seeks
-    directives.isolate(shop.coordinator, "a", by="ada", why="")
-    shop.settle()
-    assert (shop.node.assignments, shop.node.seeks) == ({}, {})
-
-
 def test_a_seek_of_a_partition_without_an_owner_waits_for_one(shop: Shop) -> None:
     shop.statuses.answers.clear()
     node = replace(shop.node, assignments={}, since={}, incarnations={})
@@ -205,16 +196,6 @@ def test_while_a_partition_is_moved_its_offsets_are_not_reset(shop: Shop) -> Non
     assert shop.server.zxid == before
     positions.reset(shop.coordinator, "orders", "30", stays, why="", actor=PERSON)
     assert sorted(shop.node.seeks) == stays
-
-
-def test_a_partition_that_does_not_start_can_be_sent_elsewhere_once_more(shop: Shop) -> None:
-    positions.reset(shop.coordinator, "orders", "20", [0], why="", actor=PERSON)
-    positions.reset(shop.coordinator, "orders", "30", [0], why="", actor=PERSON)
-    assert shop.state is State.STARTING
-    assert shop.node.seeks == {0: Seek(30, shop.node.epoch)}
-    assert shop.node.since[0] == shop.node.epoch
-    shop.settle()
-    assert shop.state is State.STABLE
 
 
 def test_a_topic_that_is_removed_is_left_alone(shop: Shop) -> None:
@@ -270,11 +251,6 @@ def test_what_cannot_be_is_refused_in_one_line(shop: Shop, to: str, partitions: 
     assert shop.server.zxid == before
 
 
-@pytest.mark.parametrize("to", ["9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z"])
-def test_a_time_after_everything_is_the_end(shop: Shop, to: str) -> None:
-    assert {one.target for one in positions.preview(shop.coordinator, "orders", to, [0])} == {100}
-
-
 def test_a_reset_is_an_event_for_airflow_and_changes_no_configuration(shop: Shop) -> None:
     before = changes.observe(shop.coordinator, changes.Scope.TOPICS, lambda: None)
     config = configuration(shop.coordinator, "orders")
@@ -282,20 +258,6 @@ def test_a_reset_is_an_event_for_airflow_and_changes_no_configuration(shop: Shop
     after = changes.observe(shop.coordinator, changes.Scope.TOPICS, lambda: None)
     assert changes.differences(before, after) == ["topic orders changed"]
     assert configuration(shop.coordinator, "orders") == config
-
-
-@pytest.mark.parametrize("why", ["two\nlines", "\x1b[2J", "x" * 501])
-def test_a_reason_is_one_visible_line(shop: Shop, why: str) -> None:
-    with pytest.raises(Refused, match="the reason"):
-        positions.reset(shop.coordinator, "orders", "20", [0], why=why, actor=PERSON)
-    for ask in (directives.drain, directives.isolate):
-        with pytest.raises(Refused, match="the reason"):
-            ask(shop.coordinator, "a", by="ada", why=why)
-
-
-def test_a_topic_that_is_not_managed_is_named(shop: Shop) -> None:
-    with pytest.raises(NotManaged, match="'clicks' is not managed"):
-        positions.preview(shop.coordinator, "clicks", "earliest")
 
 
 def test_paused_partitions_stay_where_they_are_and_the_history_says_so(shop: Shop) -> None:
@@ -343,14 +305,6 @@ def test_a_dry_run_refuses_what_the_reset_refuses_with_the_same_sentence(shop: S
         positions.reset(shop.coordinator, "orders", "50", [1], why="", actor=PERSON)
     with pytest.raises(Refused, match=re.escape(str(real.value))):
         positions.preview(shop.coordinator, "orders", "50", [1])
-
-
-def test_a_consumer_of_another_topic_may_be_as_old_as_it_likes(shop: Shop) -> None:
-    path = shop.paths.member(shop.join("old").consumer)
-    body = {**json.loads(shop.zk.get(path).data), "topics": ["clicks"], "formats": []}
-    shop.zk.transact([SetData(path, json.dumps(body).encode())])
-    positions.reset(shop.coordinator, "orders", "50", [1], why="", actor=PERSON)
-    assert shop.node.seeks[1].offset == 50
 
 
 def test_while_an_offset_waits_nobody_who_could_not_read_it_is_given_anything(shop: Shop) -> None:

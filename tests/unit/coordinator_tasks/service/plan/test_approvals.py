@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_tasks.core.errors import ApprovalVoid, NotEntitled, NotManaged
 from coordinator_tasks.core.measure.budget import Budget
-from coordinator_tasks.core.model import Ending, MoveKind, State
+from coordinator_tasks.core.model import Ending, MoveKind
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import action_log, directives, topics
 from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
@@ -58,13 +58,6 @@ def test_a_plan_above_the_budget_waits_and_is_done_once_it_is_approved() -> None
     site.settles()
     assert site.counts() == {"a": 2, "b": 2, "c": 2}
     assert plans_to_approve.waiting(site.coordinator, ["orders"]) == {}
-
-
-def test_a_plan_within_the_budget_waits_for_nobody() -> None:
-    site = site_with(Budget(moves=2, share=34), "a", "b")
-    site.starts("c")
-    site.settles()
-    assert site.counts() == {"a": 2, "b": 2, "c": 2}
 
 
 @pytest.mark.parametrize("rejected", [False, True])
@@ -141,23 +134,6 @@ def test_partitions_that_nobody_runs_are_assigned_meanwhile() -> None:
     assert sum(site.counts().values()) == 9
     if plans_to_approve.waiting(site.coordinator, ["orders"]):
         assert waits(site).digest != digest
-
-
-def test_new_partitions_and_starts_do_not_wait_either() -> None:
-    site = site_with(Budget(moves=1), "a", "b", partitions=12)
-    site.starts("c")
-    step(site)
-    site.kafka.add_partitions("orders", 2)
-    topics.refresh_partitions(site.coordinator, ["orders"])
-    assert {move.partition for move in step(site).moves} == {12, 13}
-    site.everybody_acts()
-    assert step(site).after is State.STABLE
-    assert step(site).outcome is Outcome.WAITING
-    site.processes["a"].running["orders"].clear()
-    lost = [p for p, owner in site.node().assignments.items() if owner == "a"]
-    report = step(site)
-    assert {move.kind for move in report.moves} == {MoveKind.RESTART}
-    assert sorted(move.partition for move in report.moves) == lost, "an owner that does not run them is told again"
 
 
 def test_a_process_that_ends_hands_over_without_waiting_and_one_that_a_person_drains_waits() -> None:

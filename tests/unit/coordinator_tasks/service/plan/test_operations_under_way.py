@@ -8,7 +8,6 @@ import pytest
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.fleet.growth import Decision, Kind, Limits, Memory, Move
 from coordinator_tasks.core.fleet.upgrade import Phase
-from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Ending, Fleet
 from coordinator_tasks.core.ports import SetData
@@ -100,15 +99,6 @@ def test_another_plan_waits_meanwhile_and_does_not_hold_up_the_way_back() -> Non
     assert set(site.owners().values()) == set(OLD)
 
 
-def test_one_that_is_drained_after_an_upgrade_waits_like_any_other() -> None:
-    site = upgradable()
-    to_v2(site)
-    said = site.ends().said
-    directives.drain(site.coordinator, NEW[0], by=APP, why=said)
-    assert step(site).outcome is Outcome.WAITING
-    assert waits(site)
-
-
 # What is nobody's step -----------------------------------------------------------------------------------------------
 
 
@@ -196,37 +186,6 @@ def test_a_redeployment_gives_away_and_back_under_a_budget() -> None:
     redeployed()
 
 
-def test_what_does_not_fit_into_one_plan_does_not_wait_either() -> None:
-    site = fleet_site("a", "b", "c")
-    site.coordinator = replace(site.coordinator, policy=Policy(max_write_bytes=600))
-    redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
-    relaunched(site, "a")
-    plans = len(site.history())
-    site.settles()
-    assert site.counts() == {"a": 4, "b": 4, "c": 4}
-    assert "goes on: joined: a" in {one.cause for one in site.history()[plans:]}
-
-
-def test_one_that_is_drained_after_its_redeployment_waits_like_any_other() -> None:
-    site = redeployed()
-    directives.drain(site.coordinator, "a", by=APP, why="redeployment")
-    assert step(site).outcome is Outcome.WAITING
-    assert waits(site)
-
-
-def test_one_that_starts_again_after_its_redeployment_waits_like_any_other() -> None:
-    site = fleet_site("a", "b", "c")
-    redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
-    relaunched(site, "a")
-    site.settles()
-    site.dies("a")
-    site.settles()
-    site.starts("a")
-    step(site)
-    assert waits(site)
-    assert "a" not in site.counts()
-
-
 def test_a_claim_that_cannot_be_read_holds_up_nothing() -> None:
     site = fleet_site("a", "b", "c")
     redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
@@ -279,17 +238,6 @@ def test_what_a_growth_does_waits_for_nobody_while_a_person_lets_it_act(
     assert (dict(site.node().assignments) != before) is (act and acted)
 
 
-def test_who_joins_long_after_a_growth_waits() -> None:
-    site = fleet_site("a", "b", "c", "d")
-    remembers(site, Decision(Kind.GROW, 0.0, 3, 4))
-    site.clock.advance(2 * (LIMITS.start_up_s + LIMITS.window_s))
-    site.dies("d")
-    site.settles()
-    site.starts("d")
-    step(site)
-    assert waits(site)
-
-
 def test_an_unreadable_growth_exempts_nothing_and_holds_up_nothing() -> None:
     site = fleet_site("a", "b", "c")
     site.zk.ensure(site.paths.growths)
@@ -311,15 +259,3 @@ def test_what_a_planned_restart_gives_away_and_gets_back_waits_for_nobody() -> N
     site.starts("b")
     site.settles()
     assert dict(site.node().assignments) == before
-
-
-def test_one_that_is_back_too_late_waits_like_any_other() -> None:
-    site = fleet_site("a", "b", "c")
-    directives.expect_restart(site.coordinator, "b", 600.0, moves=True, by="ada", why="new kernel")
-    site.settles()
-    site.dies("b", Ending.LEFT)
-    site.clock.advance(601)
-    site.starts("b")
-    step(site)
-    assert waits(site)
-    assert "b" not in site.counts()

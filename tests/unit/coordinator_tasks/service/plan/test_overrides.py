@@ -29,14 +29,6 @@ def test_nothing_of_a_frozen_topic_moves_for_one_who_joins_until_it_is_planned_a
     assert sorted(shop.node().assignments.values()) == ["a", "a", "b", "b"]
 
 
-def test_what_nobody_runs_is_placed_even_if_its_topic_is_frozen(shop: Site) -> None:
-    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
-    shop.starts("b")
-    directives.isolate(shop.coordinator, "a", by="ada", why="")
-    shop.settles()
-    assert set(shop.node().assignments.values()) == {"b"}
-
-
 def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Site) -> None:
     shop.starts("b")
     found = overrides.set_pins(shop.coordinator, "orders", "a", [0, 1, 2], actor=PERSON)
@@ -54,30 +46,6 @@ def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Si
     )
 
 
-def test_a_pin_on_a_frozen_topic_says_that_nothing_moves_yet(shop: Site) -> None:
-    shop.starts("b")
-    shop.settles()
-    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
-    owners = shop.node().assignments
-    (mine, other) = (next(p for p in owners if owners[p] == who) for who in ("a", "b"))
-    found = overrides.would_pin(shop.coordinator, "orders", "a", [mine, other])
-    assert {one.text for one in found} == {
-        f"partition {mine} would be pinned to a and would stay there",
-        f"partition {other} would be pinned to a and would stay with b until the topic is unfrozen",
-    }
-
-
-def test_a_pin_to_one_that_is_not_there_says_what_it_waits_for(shop: Site) -> None:
-    shop.starts("b")
-    shop.settles()
-    shop.dies("b")
-    shop.settles()
-    (pinned,) = overrides.set_pins(shop.coordinator, "orders", "b", [0], actor=PERSON)
-    assert pinned.text == "partition 0 would be pinned to b and would stay with a until b is there"
-    shop.settles()
-    assert shop.counts() == {"a": 4}
-
-
 def test_a_pin_to_an_owner_that_drains_says_that_the_partition_leaves_it(shop: Site) -> None:
     shop.starts("b")
     shop.settles()
@@ -90,25 +58,6 @@ def test_a_pin_to_an_owner_that_drains_says_that_the_partition_leaves_it(shop: S
     directives.undrain(shop.coordinator, "a")
     shop.settles()
     assert shop.node().assignments[mine] == "a"
-
-
-def test_a_pin_to_the_last_consumer_that_drains_says_that_the_partition_stays(shop: Site) -> None:
-    directives.drain(shop.coordinator, "a", by="ada", why="")
-    (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [0], actor=PERSON)
-    assert (
-        pinned.text
-        == "partition 0 would be pinned to a and would stay there until another consumer is there that reads it"
-    )
-    shop.settles()
-    assert shop.counts() == {"a": 4}
-
-
-def test_a_pin_to_an_isolated_owner_says_that_the_partition_leaves_it_though_nobody_takes_it(shop: Site) -> None:
-    directives.isolate(shop.coordinator, "a", by="ada", why="")
-    (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [0], actor=PERSON)
-    assert pinned.text == "partition 0 would be pinned to a and would move away until a may have it"
-    shop.settles()
-    assert shop.node().assignments == {}
 
 
 def reads_another_topic(site: Site) -> None:

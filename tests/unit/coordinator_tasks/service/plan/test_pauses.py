@@ -24,7 +24,7 @@ from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.plan import pauses
 from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
 from coordinator_tasks.service.run import upkeep
-from coordinator_tasks.service.run.loop import MEASURE_S, _Measures
+from coordinator_tasks.service.run.loop import _Measures
 from tests.fakes.zookeeper import FakeZooKeeper
 from tests.stored_pauses import stored_pauses
 from tests.world.site import Site, stable_site
@@ -127,31 +127,6 @@ def test_what_is_new_is_told_once(site: Site) -> None:
     ]
 
 
-def test_what_is_measured_bit_by_bit_is_missing_until_it_is_measured() -> None:
-    site = stable_site("a", "b", partitions=12)
-    site.clock.advance(100)
-    site.starts("c")
-    site.settles()
-    taken = sorted(p for p, owner in site.node().assignments.items() if owner == "c")
-    assert len(taken) == 4
-    for known in (1, 2, 3):
-        told(site, "c", TAKEN, of=taken[:known])
-        assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
-        found = pauses_of(site)
-        assert found is not None
-        assert (len(found.measured), found.missing) == (known, 4 - known)
-
-
-def test_completed_again_it_stays_as_it_is(site: Site) -> None:
-    told(site, "c", TAKEN)
-    assert pauses.complete(site.coordinator, ["orders"]) == ()
-    found, before = pauses_of(site), version(site)
-    told(site, "c", Taken(9, 0.5, 0.01))
-    assert pauses.complete(site.coordinator, ["orders"]) == ()
-    list(upkeep.upkeep(site.coordinator, ["orders"]))
-    assert (pauses_of(site), version(site)) == (found, before)
-
-
 def test_the_upkeep_completes_what_a_dead_task_has_left(site: Site) -> None:
     told(site, "c", TAKEN)
     assert pauses_of(site) is None
@@ -246,13 +221,6 @@ def test_only_what_has_ended_lately_is_measured(site: Site) -> None:
     assert pauses_of(site) is None
 
 
-def test_a_first_plan_and_a_topic_of_nobody_have_no_pauses() -> None:
-    site = stable_site("a", "b")
-    before = version(site)
-    assert pauses.complete(site.coordinator, ["orders", "unknown", "not/a topic"]) == ()
-    assert (pauses_of(site), version(site)) == (None, before)
-
-
 def test_a_record_that_cannot_be_read_stops_no_other_topic(site: Site) -> None:
     told(site, "c", TAKEN)
     site.add_topic("payments")
@@ -329,11 +297,3 @@ def test_the_loop_looks_more_and_more_seldom_until_all_is_measured(site: Site) -
     measures.do(site.coordinator, [])
     assert measures.until == {}
     assert stored_pauses(site.coordinator, "orders")
-
-
-def test_the_loop_gives_up_after_a_while(site: Site) -> None:
-    measures = _Measures()
-    measures.do(site.coordinator, [TopicReport("orders", State.STARTING, State.STABLE, Outcome.WRITTEN, "")])
-    site.clock.advance(MEASURE_S)
-    measures.do(site.coordinator, [])
-    assert measures.until == {}

@@ -17,7 +17,6 @@ from coordinator_tasks.service.plan import operations_under_way, overrides, prev
 from coordinator_tasks.service.plan.cluster_view import site_of
 from coordinator_tasks.show import preview_rows
 from tests.fakes.cluster import PERSON
-from tests.fakes.zookeeper import paths_read
 from tests.world.site import Process, Site, stable_site
 
 
@@ -179,14 +178,6 @@ def test_pauses_are_learned_from_the_records_that_end_a_rebalance(shop: Site) ->
     )
 
 
-def test_only_the_history_of_topics_that_move_is_read(shop: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    overrides.set_frozen(shop.coordinator, "payments", frozen=True, actor=PERSON)
-    read = paths_read(shop.zk, monkeypatch)
-    preview.preview(shop.coordinator, Change(join=1))
-    histories = (shop.paths.history("orders"), shop.paths.history("payments"))
-    assert [any(path.startswith(one) for path in read) for one in histories] == [True, False]
-
-
 def test_a_wait_that_is_not_known_from_both_sides_teaches_nothing(shop: Site) -> None:
     plan, *_, end = [one for one in shop.history("orders") if one.rebalance == shop.history("orders")[-1].rebalance]
     moved = [replace(move, giver="z") for move in plan.moves]
@@ -196,15 +187,6 @@ def test_a_wait_that_is_not_known_from_both_sides_teaches_nothing(shop: Site) ->
     (found,) = learned([replace(end, pauses=pauses), plan])
     assert found.pause_s == 0.5
     assert learned([end, plan]) == ()
-
-
-def test_form_and_command_of_the_preview_say_the_same(shop: Site) -> None:
-    action = ACTIONS["preview"]
-    given = {"topics": ["orders"], "join": 1, "leave": [], "strategy": "", "parameters": {}, "size": 0}
-    lines = action.lines(shop.coordinator, given, PERSON, dry_run=False)
-    done = action.run(shop.coordinator, {**given, "leave": None, "parameters": None}, PERSON, dry_run=False)
-    assert done.text.splitlines() == lines
-    assert lines[0].startswith("orders: 1 partition would move; then ")
 
 
 def test_a_cluster_without_topics_has_nothing_to_preview() -> None:

@@ -5,16 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.errors import NotManaged, Refused, StoreUnavailable
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.fleet.growth import Limits
-from coordinator_tasks.core.machine import causes, machine
-from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Fleet, State
 from coordinator_tasks.service.actions.action import will
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.fleets import autoscale
-from coordinator_tasks.service.nodes import directives, fleet, history, observe, store, topics
+from coordinator_tasks.service.nodes import directives, fleet, history, topics
 from coordinator_tasks.service.nodes.topics import configuration
 from coordinator_tasks.service.plan import overrides, rollback, transitions
 from tests.fakes.cluster import PERSON
@@ -127,19 +125,6 @@ def test_a_roll_back_says_that_a_growth_which_acts_may_move_partitions_again(joi
     assert joined.counts() == {"a": 3, "b": 1}
 
 
-def test_several_rebalances_are_undone_at_once(joined: Site) -> None:
-    first = newest(joined)
-    joined.starts("c")
-    joined.settles()
-    overrides.set_pins(joined.coordinator, "orders", "c", [0], actor=PERSON)
-    joined.settles()
-    overrides.set_pins(joined.coordinator, "orders", "", [0], actor=PERSON)
-    joined.settles()
-    go_back(joined, first)
-    joined.settles()
-    assert joined.counts() == {"a": 4}
-
-
 def test_the_same_roll_back_again_changes_nothing_before_and_after_its_plan(joined: Site) -> None:
     rebalance = newest(joined)
     first = go_back(joined, rebalance)
@@ -195,40 +180,6 @@ def test_a_pin_comes_before_a_roll_back_and_is_named(joined: Site) -> None:
     assert way.left_out == (f"partition {mine} is pinned to others, and would stay",)
     joined.settles()
     assert joined.counts() == {"a": 3, "b": 1}
-
-
-def test_a_roll_back_that_is_over_before_its_plan_places_nothing(joined: Site) -> None:
-    """Those of a consumer that dies meanwhile go where the strategy wants them, and nothing else moves."""
-    first = newest(joined)
-    joined.starts("c")
-    joined.settles()
-    lost = {p for p, who in joined.node().assignments.items() if who == "c"}
-    go_back(joined, first)
-    joined.dies("c")
-    joined.settles()
-    placed = [one for one in joined.history() if one.cause.startswith("gone: c")]
-    assert {(move.partition, move.taker) for one in placed for move in one.moves} == {(p, "b") for p in lost}
-    assert joined.counts() == {"a": 2, "b": 2}
-    assert configuration(joined.coordinator, "orders").rollback is None
-
-
-def plan_is_due(site: Site) -> bool:
-    c = site.coordinator
-    view = store.load(c.zk, c.paths, "orders").view
-    world = observe.snapshot(c, ["orders"], note=False).world_of("orders")
-    view = replace(view, config=c.policy.strategies.effective(view.config))
-    state, able = view.state, machine.able(view, world, c.policy)
-    assert state is not None
-    return causes.of_plan(view, world, draft_of(view, ""), state, able) is not None
-
-
-def test_the_end_of_a_roll_back_asks_for_one_plan_only(joined: Site) -> None:
-    go_back(joined, newest(joined), minutes=1)
-    joined.settles()
-    assert not plan_is_due(joined)
-    joined.clock.advance(60)
-    joined.settles()
-    assert not plan_is_due(joined)
 
 
 @pytest.mark.parametrize("event", ["joins", "dies", "drains"])
@@ -367,15 +318,6 @@ def test_what_cannot_be_undone_is_refused_in_one_line_and_nothing_changes(
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert joined.zk.get(joined.paths.config("orders")) == before
-
-
-def test_a_topic_that_is_not_managed_and_a_time_that_cannot_be_are_refused(joined: Site) -> None:
-    with pytest.raises(NotManaged):
-        rollback.preview(joined.coordinator, "nothing", "7-00")
-    with pytest.raises(Refused, match="cannot hold for -1 s"):
-        rollback.preview(joined.coordinator, "orders", newest(joined), for_s=-1.0)
-    with pytest.raises(Refused, match="line break"):
-        rollback.roll_back(joined.coordinator, "orders", newest(joined), why="a\nb", actor=PERSON)
 
 
 def test_an_assignment_that_does_not_fit_into_a_write_is_refused(joined: Site) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
 from typing import Any
@@ -14,12 +14,9 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.errors import LookAgain, NoAccess, StoreUnavailable
 from coordinator_tasks.core.machine.decision import ALL_STEPS
-from coordinator_tasks.core.machine.presence import presence
-from coordinator_tasks.core.machine.world import Policy, Presence
 from coordinator_tasks.core.model import (
     Absence,
     Actor,
-    Answer,
     Committed,
     Ending,
     Member,
@@ -35,8 +32,7 @@ from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import Need, Outcome, TopicReport, Waiting
 from coordinator_tasks.service.run import loop, upkeep
 from tests.fakes.clock import FakeClock
-from tests.fakes.cluster import PERSON
-from tests.fakes.consumers import FakeDiscovery, FakeStatusClient
+from tests.fakes.consumers import FakeDiscovery
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 from tests.world.site import LOOP, Site, stable_site
@@ -62,19 +58,6 @@ def joining(site: Site) -> Site:
     site.clock.advance(2)
     assert transitions.plan(site.coordinator, ["orders"], ONE)[0].after is State.CLOSING
     return site
-
-
-@pytest.mark.parametrize("stopped", [True, False], ids=["after everybody stopped", "at once"])
-def test_a_topic_that_comes_back_with_fewer_partitions_becomes_stable(site: Site, stopped: bool) -> None:
-    topics.remove_topic(site.coordinator, "orders", PERSON)
-    if stopped:
-        site.settles()
-    site.kafka.create_topic("orders", 2)
-    topics.add_topic(site.coordinator, "orders", "g-new", actor=PERSON)
-    site.settles()
-    assert site.state().state is State.STABLE
-    assert site.node().assignments.keys() == {0, 1}
-    assert site.zk.children(site.paths.topic("orders")) == ["0", "1"]
 
 
 # From task to task ---------------------------------------------------------------------------------------------------
@@ -129,13 +112,6 @@ def test_a_plan_awaits_that_membership_is_still(site: Site) -> None:
     assert site.clock.now() - began == pytest.approx(site.policy.settle_s)
 
 
-def test_a_step_of_the_loop_waits_for_nothing(site: Site) -> None:
-    site.starts("c")
-    began = site.clock.now()
-    assert transitions.step(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WAITING
-    assert site.clock.now() == began
-
-
 def run_loop(site: Site) -> list[Outcome]:
     """What the plain loop does until it has written something."""
     stop, written = threading.Event(), list[Outcome]()
@@ -167,18 +143,6 @@ def test_the_loop_plans_without_a_folder_that_only_the_upkeep_needs(
     site.zk.denied.add(site.paths.fleets)
     assert run_loop(site) == [Outcome.WRITTEN]
     assert f"the redeployments wait: {site.paths.fleets} may not be used by this ZooKeeper account" in caplog.text
-
-
-def test_the_loop_waits_for_the_right_on_a_folder_that_every_plan_needs(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
-    site.dies("a")
-    site.zk.denied.add(site.paths.members)
-    granted = threading.Timer(0.2, site.zk.denied.clear)
-    granted.start()
-    assert run_loop(site) == [Outcome.WRITTEN]
-    said = [record.message.partition(" may not")[0] for record in caplog.records]
-    assert said == [f"holding everything as it is: {site.paths.members}", "everything answers again; continuing"]
 
 
 def test_the_loop_prunes_the_histories_and_says_once_what_stays(
@@ -242,16 +206,6 @@ def test_a_registry_whose_clock_runs_ahead_delays_a_plan_by_the_longest_settling
     assert site.clock.now() - began <= 6
 
 
-def test_a_preview_shows_the_moves_and_writes_nothing(site: Site) -> None:
-    site.starts("c")
-    site.clock.advance(2)
-    zxid = site.server.zxid
-    report = transitions.preview(site.coordinator, ["orders"])[0]
-    assert (report.outcome, report.after, len(report.moves)) == (Outcome.WRITTEN, State.CLOSING, 1)
-    assert site.state("orders").state is State.STABLE
-    assert site.server.zxid == zxid, "not even a note that c has answered"
-
-
 def test_due_names_what_needs_a_run(site: Site) -> None:
     c = site.coordinator
     site.add_topic("payments")
@@ -284,27 +238,6 @@ def test_an_absent_owner_is_due_when_its_end_is_known(site: Site) -> None:
     assert transitions.due(c) == {}
 
 
-def test_an_absent_owner_is_due_when_its_time_is_over(site: Site) -> None:
-    site.with_policy(settle_s=0.0)
-    c = site.coordinator
-    site.processes["b"].silence = Silence.SILENT
-    site.loses_session("b")
-    transitions.plan(c, ["orders"], ONE)
-    site.clock.advance(2)
-    assert transitions.due(c) == {"orders": Need(Outcome.WAITING, site.policy.absent_after_s - 2)}
-    site.clock.advance(site.policy.absent_after_s - 2)
-    assert transitions.due(c) == {"orders": Need(Outcome.WRITTEN)}
-
-
-def test_partitions_that_wait_for_a_dead_consumers_id_are_due_when_that_is_over(site: Site) -> None:
-    site.with_policy(rejoin_grace_s=60.0, hold_absent=True, settle_s=0.0)
-    site.dies("b")
-    transitions.plan(site.coordinator, ["orders"], ONE)
-    site.clock.advance(20)
-    assert site.counts() == {"a": 2, "b": 2}
-    assert transitions.due(site.coordinator) == {"orders": Need(Outcome.WAITING, 40.0)}
-
-
 def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_address_refuses(site: Site) -> None:
     site.with_policy(hold_absent=True)
     site.processes["b"].silence = Silence.SILENT
@@ -313,16 +246,6 @@ def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_addre
     assert transitions.due(site.coordinator) == {}, "runs would follow each other until somebody comes"
     site.processes["b"].silence = Silence.REFUSED
     assert transitions.due(site.coordinator) == {"orders": Need(Outcome.WAITING, site.zk.session_timeout_s)}
-
-
-def test_nothing_is_due_while_nobody_is_there(site: Site) -> None:
-    site.dies("a")
-    site.dies("b")
-    site.settles()
-    assert site.counts() == {}
-    assert tuple(transitions.due(site.coordinator)) == ()
-    site.starts("c")
-    assert tuple(transitions.due(site.coordinator)) == ("orders",)
 
 
 def test_several_writes_of_one_call_are_one_report(site: Site) -> None:
@@ -555,34 +478,6 @@ def test_an_unreachable_registry_means_hold(site: Site, state: State) -> None:
     assert site.server.zxid == zxid, "nothing was written"
 
 
-def test_a_registry_that_fails_in_the_middle_of_a_run_ends_it(site: Site) -> None:
-    site.starts("c")
-    site.clock.advance(2)
-    c = replace(site.coordinator, discovery=_FailsAfter(site.coordinator.discovery.members(), looks=1))
-    report = transitions.plan(c, ["orders"], ONE)[0]
-    assert (report.outcome, report.after) == (Outcome.WRITTEN, State.CLOSING)
-
-
-class _FailsAfter(FakeDiscovery):
-    def __init__(self, members: object, looks: int) -> None:
-        super().__init__(registered=dict(members))  # type: ignore[call-overload]
-        self.looks = looks
-
-    def members(self) -> object:  # type: ignore[override]
-        self.down = self.looks <= 0
-        self.looks -= 1
-        return super().members()
-
-
-def test_an_unreachable_zookeeper_leaves_the_call(site: Site) -> None:
-    site.zk.suspend()
-    for call in (transitions.plan, transitions.start, transitions.settle, transitions.step):
-        with pytest.raises(StoreUnavailable):
-            call(site.coordinator, ["orders"], ONE)
-    site.zk.resume()
-    assert transitions.step(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.UNCHANGED
-
-
 def test_brokers_that_do_not_answer_hold_up_a_first_plan_only(site: Site) -> None:
     site.add_topic("payments")
     site.kafka.down = True
@@ -733,30 +628,6 @@ def test_a_state_that_does_not_sum_up_its_partitions_is_held(site: Site, state: 
     assert "sums up" in report.reason
 
 
-@pytest.mark.parametrize("folder", ["ids", "directives"])
-def test_an_empty_node_of_a_consumer_says_nothing(site: Site, folder: str) -> None:
-    site.zk.transact([Create(f"{site.paths.base}/{folder}/z")])
-    site.starts("c")
-    site.clock.advance(2)
-    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WRITTEN
-
-
-def test_a_topic_without_any_node_stops_nobody_else(site: Site) -> None:
-    site.add_topic("payments", 1)
-    site.zk.transact([Delete(site.paths.partition("payments", 0)), Delete(site.paths.topic("payments"))])
-    site.dies("b")
-    first, second = transitions.step(site.coordinator, ["orders", "payments"], ONE)
-    assert first.outcome is Outcome.WRITTEN
-    assert second.outcome is Outcome.WAITING
-
-
-def test_an_unmanaged_topic_is_reported(site: Site) -> None:
-    report, fine = transitions.plan(site.coordinator, ["nothing", "orders"], ONE)
-    assert report.outcome is Outcome.HELD
-    assert "not managed" in report.reason
-    assert fine.outcome is Outcome.UNCHANGED
-
-
 def test_a_state_and_a_node_of_two_moments_are_read_again(site: Site) -> None:
     site.starts("c")
     site.clock.advance(2)
@@ -817,13 +688,6 @@ def test_who_has_gone_while_our_session_lagged_behind_is_not_taken_for_present(s
     assert c.discovery.members()["b"].incarnation == 2
 
 
-def test_what_was_asked_of_a_consumer_while_our_session_lagged_behind_counts(site: Site) -> None:
-    registry = FakeDiscovery(registered=dict(site.coordinator.discovery.members()))
-    c = replace(lagging(site), discovery=registry)
-    directives.isolate(site.coordinator, "b", by="ann", why="odd")
-    assert presence("b", 1, observe.snapshot(c, ["orders"]).world, c.policy) is Presence.ISOLATED
-
-
 def test_a_look_across_a_plan_does_not_take_its_commits_for_those_of_a_lost_zookeeper(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -839,31 +703,6 @@ def test_a_look_across_a_plan_does_not_take_its_commits_for_those_of_a_lost_zook
     (report,) = transitions.preview(site.coordinator, ["orders"])
     assert "ZooKeeper was" not in report.reason, report.reason
     assert report.epoch == site.node().epoch
-
-
-def test_a_topic_as_it_was_before_the_consumers_answers_is_not_taken_for_a_restored_one(site: Site) -> None:
-    c = lagging(site)
-    site.starts("c")
-    site.settles()
-    assert transitions.preview(c, ["orders"])[0].outcome is Outcome.UNCHANGED
-    assert transitions.step(c, ["orders"], LOOP)[0].outcome is Outcome.UNCHANGED
-
-
-# Many at once --------------------------------------------------------------------------------------------------------
-
-
-def test_fifty_topics_in_one_call_one_transaction_each() -> None:
-    names = tuple(f"topic-{number:02d}" for number in range(50))
-    site = Site()
-    for name in names:
-        site.add_topic(name, 3)
-    site.starts("a", "b")
-    reports = transitions.plan(site.coordinator, names, ONE)
-    assert [r.topic for r in reports] == list(names)
-    assert {r.outcome for r in reports} == {Outcome.WRITTEN}
-    site.everybody_acts()
-    assert {r.after for r in transitions.settle(site.coordinator, names, ONE)} == {State.STABLE}
-    assert all(len(site.history(name)) == 2 for name in names)
 
 
 # Who is there --------------------------------------------------------------------------------------------------------
@@ -936,18 +775,6 @@ def test_a_registered_consumer_that_does_not_refuse_any_more_begins_anew(site: S
     assert look(site).world.claims["b"].absence == Absence(1, site.clock.now(), site.clock.now())
 
 
-def test_silence_after_the_session_ended_takes_what_was_refused_before_it_back(site: Site) -> None:
-    process = site.processes["b"]
-    process.silence = Silence.REFUSED
-    look(site)
-    site.clock.advance(site.zk.session_timeout_s)
-    site.loses_session("b")
-    process.silence = Silence.SILENT
-    look(site)
-    process.silence = Silence.REFUSED
-    assert look(site).world.claims["b"].absence == Absence(1, site.clock.now(), site.clock.now())
-
-
 @pytest.mark.parametrize("over", [True, False], ids=["its process is gone", "its process lives"])
 def test_a_quick_restart_ends_the_life_before_it_only_if_that_process_is_gone(site: Site, over: bool) -> None:
     claim = observe.load_claims(site.coordinator, ["b"], {})["b"]
@@ -991,18 +818,6 @@ def test_a_successors_refusing_address_says_nothing_of_its_predecessor(site: Sit
         assert look(site).world.claims["b"].ended == {}
 
 
-def test_a_successor_that_vanished_again_says_nothing_of_its_predecessor(site: Site) -> None:
-    site.processes["b"].silence = Silence.SILENT
-    site.loses_session("b")
-    session = site.server.connect()
-    site.join("b", session)
-    session.close()
-    site.statuses.answers["b"] = Unreachable(Silence.REFUSED, "connection refused")
-    for _ in range(3):
-        site.clock.advance(9)
-        assert look(site).world.claims["b"].ended == {}
-
-
 @pytest.mark.parametrize(("boot", "gone"), [("boot", True), ("other", False), ("", False)])
 def test_a_refusal_at_loopback_counts_on_the_same_boot_only(boot: str, gone: bool) -> None:
     site = Site()
@@ -1039,27 +854,6 @@ def test_an_absent_and_silent_consumer_is_isolated_by_the_platform_after_its_tim
     assert site.node().guarded != frozenset()
 
 
-def test_the_time_that_an_absent_consumer_has_to_answer_is_time_of_silence(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.processes["b"].silence = Silence.SILENT
-    site.loses_session("b")
-    ask = type(site.statuses).ask
-
-    def waits(statuses: FakeStatusClient, *asked: Any) -> Mapping[str, Answer]:
-        site.clock.advance(2.0)
-        return ask(statuses, *asked)
-
-    monkeypatch.setattr(type(site.statuses), "ask", waits)
-    asked_at = site.clock.now()
-    noted = look(site).world.claims["b"].absence
-    assert noted is not None
-    assert noted.since_at == asked_at
-    site.with_policy(absent_after_s=2.0)
-    transitions.step(site.coordinator, ["orders"], LOOP)
-    assert site.isolation("b") is not None
-
-
 def test_the_platform_isolates_nobody_who_has_registered_since_it_looked(site: Site) -> None:
     site.processes["b"].silence = Silence.SILENT
     site.loses_session("b")
@@ -1069,17 +863,6 @@ def test_the_platform_isolates_nobody_who_has_registered_since_it_looked(site: S
     assert observe._isolate(site.coordinator, seen, "b", 1) is None
     assert site.isolation("b") is None
     assert observe._isolate(site.coordinator, look(site).world, "b", 1) is not None
-
-
-def test_a_site_may_hold_for_a_person_instead(site: Site) -> None:
-    site.with_policy(hold_absent=True)
-    site.processes["b"].silence = Silence.SILENT
-    site.loses_session("b")
-    for _ in range(3):
-        transitions.step(site.coordinator, ["orders"], LOOP)
-        site.clock.advance(60)
-    assert site.isolation("b") is None
-    assert site.counts() == {"a": 2, "b": 2}
 
 
 def test_an_owner_whose_claim_was_lost_with_zookeeper_is_noted_and_isolated_all_the_same(site: Site) -> None:
@@ -1094,15 +877,6 @@ def test_an_owner_whose_claim_was_lost_with_zookeeper_is_noted_and_isolated_all_
     site.clock.advance(site.policy.absent_after_s)
     transitions.step(site.coordinator, ["orders"], LOOP)
     assert site.counts() == {"a": 4}
-
-
-def test_a_registered_consumer_is_never_isolated_however_long_it_is_silent(site: Site) -> None:
-    site.processes["b"].silence = Silence.SILENT
-    for _ in range(5):
-        transitions.step(site.coordinator, ["orders"], LOOP)
-        site.clock.advance(600)
-    assert site.isolation("b") is None
-    assert site.counts() == {"a": 2, "b": 2}
 
 
 def test_a_detached_consumer_keeps_its_partitions_and_is_never_isolated(site: Site) -> None:
@@ -1135,13 +909,6 @@ def test_a_detached_consumer_is_handed_the_node_when_it_has_to_close(site: Site,
     assert "c" in site.counts()
 
 
-def test_nobody_else_is_handed_the_node(site: Site) -> None:
-    joining(site)
-    transitions.await_closed(site.coordinator, ["orders"])
-    transitions.step(site.coordinator, ["orders"], LOOP)
-    assert site.statuses.posted == []
-
-
 @pytest.mark.parametrize("how", [Ending.REAPED, Ending.REFUSED])
 def test_a_dead_consumers_partitions_wait_for_the_same_id_while_the_grace_lasts(how: Ending) -> None:
     site = stable_site("a", "b")
@@ -1157,17 +924,6 @@ def test_a_dead_consumers_partitions_wait_for_the_same_id_while_the_grace_lasts(
     assert site.counts() == {"a": 4}
 
 
-def test_a_grace_that_is_longer_than_the_absence_limit_is_kept() -> None:
-    site = stable_site("a", "b")
-    site.with_policy(rejoin_grace_s=90.0)
-    site.dies("b")
-    for _ in range(3):
-        transitions.step(site.coordinator, ["orders"], LOOP)
-        site.clock.advance(29.9)
-    assert site.isolation("b") is None
-    assert site.counts() == {"a": 2, "b": 2}
-
-
 def test_a_grace_that_was_noted_by_a_clock_that_is_ahead_counts_anew() -> None:
     site = stable_site("a", "b")
     site.with_policy(rejoin_grace_s=20.0)
@@ -1179,18 +935,6 @@ def test_a_grace_that_was_noted_by_a_clock_that_is_ahead_counts_anew() -> None:
     site.clock.advance(20.0)
     transitions.step(site.coordinator, ["orders"], LOOP)
     assert site.counts() == {"a": 4}
-
-
-def test_the_same_id_gets_its_partitions_back_within_the_grace() -> None:
-    site = stable_site("a", "b")
-    site.with_policy(rejoin_grace_s=20.0)
-    before = dict(site.node().assignments)
-    site.dies("b")
-    transitions.step(site.coordinator, ["orders"], LOOP)
-    site.starts("b")
-    site.settles()
-    assert dict(site.node().assignments) == before
-    assert site.node().incarnations["b"] == 2
 
 
 # Waiting -------------------------------------------------------------------------------------------------------------
@@ -1213,31 +957,12 @@ def test_a_wait_names_who_holds_it_up(site: Site) -> None:
     assert report.pending == ("orders",)
 
 
-def test_a_wait_ends_when_a_new_plan_is_due(site: Site) -> None:
-    joining(site)
-    site.starts("d")
-    site.clock.advance(2)
-    assert transitions.await_closed(site.coordinator, ["orders"]).waiting is Waiting.REPLAN
-
-
 def test_a_held_topic_is_waited_for_once(site: Site) -> None:
     joining(site)
     site.kafka.create_topic("orders", 4)
     report = transitions.await_closed(site.coordinator, ["orders"])
     assert (report.waiting, report.pending) == (Waiting.PENDING, ("orders",))
     assert "recreated" in report.topics["orders"]
-
-
-def test_a_lost_consumer_ends_a_wait_too(site: Site) -> None:
-    joining(site)
-    site.dies(next(iter(site.node().handoff.values())).giver)
-    assert transitions.await_closed(site.coordinator, ["orders"]).waiting is Waiting.CONFIRMED
-
-
-def test_a_wait_for_a_topic_in_another_state_is_over(site: Site) -> None:
-    joining(site)
-    assert transitions.await_started(site.coordinator, ["orders"]).waiting is Waiting.CONFIRMED
-    assert transitions.await_started(site.coordinator, ["orders"]).pending == ()
 
 
 def test_a_topic_that_waits_holds_up_no_other() -> None:
@@ -1292,11 +1017,6 @@ def test_loads_of_many_topics_are_added_up_once(monkeypatch: pytest.MonkeyPatch)
     snapshot = look(site)
     assert all(snapshot.world_of(name).loads == {"a": 29, "b": 29} for name in names)
     assert len(added) < 5 * len(names), "for each topic all the others again: 90,000 sums for 300 topics"
-
-
-def test_presence_of_everybody_is_live_when_all_is_well(site: Site) -> None:
-    world = look(site).world
-    assert {presence(c, 1, world, Policy()) for c in ("a", "b")} == {Presence.LIVE}
 
 
 def test_a_claim_noted_twice_at_once_is_noted_once(site: Site) -> None:

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.model import Answer, Committed, ConsumerStatus, Token
+from coordinator_tasks.core.model import Answer, ConsumerStatus
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.nodes.topics import add_topic
@@ -31,18 +30,6 @@ def found(result: Audit) -> list[tuple[str, tuple[int, ...], str]]:
 
 def owned(site: Site, consumer: str) -> tuple[int, ...]:
     return tuple(sorted(p for p, owner in site.node().assignments.items() if owner == consumer))
-
-
-def test_a_healthy_cluster_has_no_findings_and_one_look_says_so(site: Site) -> None:
-    began = site.clock.now()
-    quick = audit(site.coordinator, always=False)
-    assert (found(quick), quick.problems, quick.between_s, site.clock.now()) == ([], (), 0.0, began)
-    thorough = audit(site.coordinator)
-    assert (found(thorough), thorough.alarms, site.clock.now()) == ([], (), began + service.BETWEEN_S)
-    assert [(one.who, one.partitions, one.commits) for one in thorough.committers] == [
-        ("a", owned(site, "a"), 0),
-        ("b", owned(site, "b"), 0),
-    ]
 
 
 def test_an_isolated_consumer_that_lives_on_is_found_beside_the_new_owner(site: Site) -> None:
@@ -120,20 +107,6 @@ def test_an_intruder_in_one_topic_is_found_beside_an_unreadable_one_and_a_broken
     assert [problem.split(":")[0] for problem in result.problems] == ["clicks is not audited"]
 
 
-def test_who_commits_and_how_much_is_counted_between_the_looks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = owned(site, "a")[0]
-
-    def commits(_seconds: float) -> None:
-        node = site.node()
-        token = Token(node.since[first], node.incarnations["a"], node.generation)
-        site.kafka.append("orders", first, 40)
-        site.kafka.offsets("g").commit("orders", {first: Committed(40, token, "a", site.name, "id-1")})
-
-    monkeypatch.setattr(site.clock, "sleep", commits)
-    (a, b) = audit(site.coordinator).committers
-    assert (a.who, a.commits, a.records, b.commits) == ("a", 1, 40, 0)
-
-
 def test_without_kafka_the_rest_is_audited_and_that_is_said(site: Site) -> None:
     site.kafka.down = True
     result = audit(site.coordinator)
@@ -141,19 +114,3 @@ def test_without_kafka_the_rest_is_audited_and_that_is_said(site: Site) -> None:
     assert result.committers == ()
     assert len(result.problems) == 2
     assert all("Kafka does not answer" in problem for problem in result.problems)
-
-
-def test_members_of_the_group_are_found(site: Site) -> None:
-    site.kafka.members["g"] = ("tool at 10.0.0.7",)
-    assert found(audit(site.coordinator)) == [("KPC-082", (), "tool at 10.0.0.7")]
-
-
-def test_the_release_of_each_consumer_is_compared_with_the_coordinators(site: Site) -> None:
-    assert [one.who for one in audit(site.coordinator).findings] == ["a", "b"]
-    for process in list(site.processes.values()):
-        process.zk.close()
-        session = site.server.connect()
-        member = replace(process.member, release=__version__)
-        site.register(member, session)
-        process.zk = session
-    assert audit(site.coordinator).findings == ()

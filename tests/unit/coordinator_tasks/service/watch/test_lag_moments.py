@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from coordinator_tasks.core.codecs.lag_moment_codec import encode_lag_moment
 from coordinator_tasks.core.measure.lag import WINDOW, LagStatus
-from coordinator_tasks.core.measure.lag_moments import EVERY_S, FRESH_S, JUDGED_BY, KEPT, LagMoment, seconds, slot_of
+from coordinator_tasks.core.measure.lag_moments import EVERY_S, JUDGED_BY, KEPT, LagMoment, seconds, slot_of
 from coordinator_tasks.core.model import Committed, Silence, Token
 from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service.watch import lag_moments
@@ -81,20 +80,6 @@ def test_one_moment_is_kept_a_minute_and_an_hour_of_them(behind: Site) -> None:
     assert [one.at for one in kept(behind)] == before
 
 
-def test_everybody_reads_the_same_also_a_process_that_has_just_begun(behind: Site) -> None:
-    minutes(behind, WINDOW + 1)
-    other = replace(behind.coordinator, zk=behind.server.connect())
-    found = lag_moments.read(other, behind.clock.now())
-    assert found == kept(behind)
-    assert lag_moments.newest(other) == found[-1]
-
-
-def test_an_old_moment_says_nothing_of_now(behind: Site) -> None:
-    minutes(behind, 1)
-    behind.clock.advance(FRESH_S + 1)
-    assert lag_moments.newest(behind.coordinator) is None
-
-
 def test_an_owner_that_answers_and_reads_nothing_is_stalled_after_a_window(behind: Site) -> None:
     minutes(behind, WINDOW - 1)
     assert status(behind) is LagStatus.OK
@@ -115,23 +100,6 @@ def test_an_owner_that_is_silent_is_stopped_and_stays_so(behind: Site) -> None:
     assert status(behind) is LagStatus.STOP
 
 
-def test_one_that_falls_behind_is_warned_of_until_the_lag_shrinks(behind: Site) -> None:
-    offset = minutes(behind, WINDOW, written=10, read=10)
-    assert status(behind) is LagStatus.WARN
-    minutes(behind, 1, written=10, read=15, offset=offset)
-    assert status(behind) is LagStatus.OK
-
-
-def test_a_reset_of_offsets_is_a_rewind_at_the_next_look(behind: Site) -> None:
-    minutes(behind, 2)
-    commit(behind, 0, 10)
-    minutes(behind, 1)
-    assert status(behind) is LagStatus.REWIND
-    commit(behind, 0, 95)
-    minutes(behind, 1)
-    assert status(behind) is LagStatus.OK
-
-
 def test_only_owners_whose_commits_stand_still_are_asked(behind: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     ask = behind.coordinator.statuses.ask
@@ -150,33 +118,11 @@ def test_the_lag_in_seconds_is_known_once_the_log_has_grown(behind: Site) -> Non
     assert late == [None, 130.0, 190.0]
 
 
-@pytest.mark.parametrize("how", ["gone", "denied"])
-def test_a_topic_of_which_kafka_tells_nothing_hides_no_other_of_its_group(behind: Site, how: str) -> None:
-    behind.add_topic("clicks")
-    behind.settles()
-    if how == "gone":
-        behind.kafka.delete_topic("clicks")
-    else:
-        behind.kafka.denied = {"clicks"}
-    lines = list(lag_moments.keep(behind.coordinator, ["clicks", "orders"]))
-    assert 10 in kept(behind)[-1].topics["orders"].lags
-    assert [line.startswith("the lag of group g is not known: KPC-021") for line in lines] == [True] * (how == "denied")
-
-
 def test_a_partition_without_a_leader_is_named_and_hides_no_other(behind: Site) -> None:
     behind.kafka.leaderless = {1}
     (line,) = lag_moments.keep(behind.coordinator, ["orders"])
     assert line.startswith("the lag of group g is not known: KPC-042: partition 1 of topic 'orders' has no leader; ")
     assert list(kept(behind)[-1].topics["orders"].partitions) == [0, 2, 3]
-
-
-def test_without_kafka_the_moment_is_empty_and_the_reason_is_said(behind: Site) -> None:
-    behind.clock.advance(EVERY_S)
-    behind.kafka.down = True
-    (line,) = keep(behind)
-    assert line.startswith("the lag of group g is not known: ")
-    assert kept(behind)[-1].topics == {}
-    assert keep(behind) == [], "nobody asks again in this minute"
 
 
 @pytest.mark.parametrize("raw", [b"{", b'{"version":2,"packed":""}'])

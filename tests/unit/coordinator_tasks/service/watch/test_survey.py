@@ -6,13 +6,11 @@ import pytest
 
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import KafkaUnavailable, StoreUnavailable
-from coordinator_tasks.core.measure.lag import WINDOW, LagStatus
-from coordinator_tasks.core.measure.lag_moments import EVERY_S, FRESH_S
 from coordinator_tasks.core.model import Committed, Pause, Pauses, Silence, State, Token, Unmoved
 from coordinator_tasks.core.ports import SetData
-from coordinator_tasks.service.nodes.topics import add_topic, remove_topic
+from coordinator_tasks.service.nodes.topics import add_topic
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.watch import lag_moments, survey, topic_metrics
+from coordinator_tasks.service.watch import survey, topic_metrics
 from coordinator_tasks.service.watch.group_commits import commits
 from coordinator_tasks.service.watch.survey import AUDIT_EVERY_S, PartitionLag, Surveyor
 from tests.fakes.cluster import PERSON
@@ -40,13 +38,6 @@ def measured(site: Site, found: Pauses) -> None:
 # What is now ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_stable_topic_moves_nothing(site: Site) -> None:
-    (one,) = topic_metrics.figures(site.coordinator)
-    assert (one.topic, one.group, one.state, one.not_stable_s) == ("orders", "g", State.STABLE, 0.0)
-    assert (one.partitions, one.unowned, one.moving, one.handoffs) == ((0, 1, 2, 3), (), 0, 0)
-    assert one.epoch == site.node().epoch
-
-
 def test_a_topic_on_its_way_says_how_long_it_takes_and_what_moves(site: Site) -> None:
     site.starts("c")
     site.clock.advance(2)
@@ -57,15 +48,6 @@ def test_a_topic_on_its_way_says_how_long_it_takes_and_what_moves(site: Site) ->
     assert one.state is State.CLOSING
     assert (one.not_stable_s, one.moving, one.handoffs) == (7.0, 1, 1)
     assert figures_before.topics[0].handoffs == 0
-
-
-def test_a_topic_that_cannot_be_read_is_named_and_hides_no_other(site: Site) -> None:
-    site.add_topic("other")
-    site.zk.transact([SetData(site.paths.topic("orders"), b"{")])
-    broken, other = topic_metrics.figures(site.coordinator)
-    assert (broken.topic, broken.partitions) == ("orders", ())
-    assert "orders" in broken.problem
-    assert (other.topic, other.problem) == ("other", "")
 
 
 # What has happened ---------------------------------------------------------------------------------------------------
@@ -150,14 +132,6 @@ def test_seconds_without_an_owner_count_also_before_a_look_that_failed(
     assert one.look().happened["orders"].unowned_s - before_s == pytest.approx(4 * 20)
 
 
-def test_a_topic_that_appears_later_counts_from_then_on(site: Site) -> None:
-    one = surveyor(site)
-    site.add_topic("other", 2)
-    assert one.look().happened["other"].rebalances == 0
-    site.settles()
-    assert one.look().happened["other"].moves["start"] == 2
-
-
 def test_partitions_without_an_owner_add_up_seconds(site: Site) -> None:
     one = surveyor(site)
     site.dies("a")
@@ -218,21 +192,6 @@ def test_the_lag_is_that_of_the_commits_in_kafka(site: Site) -> None:
     assert (lag.lag_s, lag.status) == (None, None)
 
 
-def test_the_status_is_that_of_the_last_moment_and_nobodys_if_that_is_old(site: Site) -> None:
-    site.kafka.append("orders", 0, 100)
-    commit(site, 0, 90)
-    one = Surveyor(site.coordinator)
-    assert one.look().groups == {"g": None}
-    for _ in range(WINDOW):
-        site.clock.advance(EVERY_S)
-        list(lag_moments.keep(site.coordinator, ["orders"]))
-    found = one.look()
-    assert (lag_of(found.lags, 0).status, found.groups) == (LagStatus.STALL, {"g": LagStatus.ERR})
-    site.clock.advance(FRESH_S + 1)
-    found = one.look()
-    assert (lag_of(found.lags, 0).status, found.groups) == (None, {"g": None})
-
-
 def test_the_lag_of_a_silent_owner_is_told_here_in_seconds_too(site: Site) -> None:
     site.kafka.append("orders", 0, 100)
     commit(site, 0, 90)
@@ -265,33 +224,3 @@ def test_a_silent_kafka_is_not_waited_for_in_each_of_many_groups(site: Site, mon
     assert not list(commits(site.coordinator, topic_metrics.figures(site.coordinator), unknown))
     assert len(asked) == 3
     assert len(unknown) == 16, "each group is named"
-
-
-def test_without_kafka_the_lag_is_unknown_and_the_rest_is_there(site: Site) -> None:
-    one = surveyor(site)
-    site.kafka.down = True
-    found = one.look()
-    assert found.lags == ()
-    assert found.topics[0].state is State.STABLE
-    assert "does not answer" in found.unknown["g"]
-
-
-def test_a_topic_that_is_removed_has_no_partition_without_an_owner(site: Site) -> None:
-    one = surveyor(site)
-    remove_topic(site.coordinator, "orders", PERSON)
-    site.settles()
-    found = one.look()
-    assert (found.topics[0].unowned, found.oldest_unowned_s) == ((), {})
-
-
-def test_a_topic_that_is_removed_is_behind_in_nothing(site: Site) -> None:
-    for partition in range(4):
-        commit(site, partition, 0)
-    site.kafka.append("orders", 0, 100)
-    remove_topic(site.coordinator, "orders", PERSON)
-    site.settles()
-    for _ in range(3 * WINDOW):
-        site.clock.advance(EVERY_S)
-        list(lag_moments.keep(site.coordinator, ["orders"]))
-    found = Surveyor(site.coordinator).look()
-    assert (found.lags, found.groups) == ((), {})
