@@ -41,12 +41,6 @@ def test_what_the_library_has_counted_itself_is_the_same_line(log: Log) -> None:
     assert log.write("refused (after 0ms in state CONNECT, 30 identical error(s) suppressed)") is None
 
 
-def test_another_broker_and_another_level_are_other_lines(log: Log) -> None:
-    assert log.write(REFUSED.format(1, "a"))
-    assert log.write(REFUSED.format(1, "b"))
-    assert log.write(REFUSED.format(1, "a"), logging.INFO)
-
-
 def test_not_more_than_so_many_lines_are_remembered(log: Log) -> None:
     for n in range(MAX_LINES):
         log.write("x" * n)

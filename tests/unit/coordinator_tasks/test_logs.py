@@ -59,14 +59,6 @@ def test_text_has_them_behind_the_sentence(capsys: pytest.CaptureFixture[str]) -
     assert line[23:] == " INFO shop.orders it moves [cluster=main topic=orders epoch=3]"
 
 
-def test_a_command_says_only_the_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up(level=logging.WARNING, times=False)
-    logs.know(cluster="main")
-    log.warning("holding everything")
-    log.info("not said")
-    assert said(capsys) == ["holding everything"]
-
-
 def test_a_line_that_names_a_topic_gets_its_epoch(capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up("json")
     logs.know(epoch_of={"orders": 9}.get)  # type: ignore[arg-type]
@@ -125,10 +117,3 @@ def test_no_line_of_an_exception_looks_like_one_of_ours(capsys: pytest.CaptureFi
     assert of_error == "ValueError: broken"
     assert forged == "  2026-11-25 01:02:03.004 WARNING x forged"
     assert java == r"        at a.b\u001b[2J"
-
-
-def test_setting_it_up_again_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("json")
-    logs.set_up("text", times=False)
-    log.warning("once")
-    assert said(capsys) == ["once"]

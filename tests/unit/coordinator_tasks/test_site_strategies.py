@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +14,7 @@ from coordinator_tasks.core.assignors import ASSIGNORS, Problem, Strategies
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine.decision import Verdict
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import Member, State, TopicConfig
+from coordinator_tasks.core.model import Member, TopicConfig
 from coordinator_tasks.site_strategies import GROUP, strategies_of
 from tests.world.scene import CONFIG, Scene, stable
 
@@ -100,24 +99,6 @@ def test_one_that_cannot_be_imported_holds_its_own_topics_only(module: ModuleTyp
         found.check(scene.config)
 
 
-def test_a_module_that_exits_when_it_is_imported_holds_its_own_topics_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a_script_of_the_site.py").write_text("import sys\nsys.exit(2)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    found = strategies_of("balanced", {}, {"mine": "a_script_of_the_site:f"})
-    with pytest.raises(Refused, match="which cannot be imported: SystemExit: 2"):
-        found.check(replace(CONFIG, strategy="mine"))
-
-
-def test_a_cluster_whose_strategy_cannot_be_imported_starts_and_runs_the_topics_that_name_another(
-    module: ModuleType,
-) -> None:
-    found = strategies_of("mine", {}, {"mine": "nowhere.rules:f"})
-    scene = Scene(policy=Policy(strategies=found), config=replace(CONFIG, strategy="balanced")).joins("a")
-    assert scene.decide().verdict is Verdict.WRITE
-
-
 def raises(problem: Problem) -> Mapping[int, str]:
     raise KeyError("rack\nof " + problem.topic)
 
@@ -187,33 +168,6 @@ def test_a_pinned_partition_that_it_moves_is_a_breach() -> None:
     scene = with_strategy(lambda p: dict.fromkeys(p.partitions, "b"), "a", "b")
     scene.config = replace(scene.config, pins={0: "a"})
     assert "moved partition 0, which is fixed to 'a'" in scene.decide().reason
-
-
-def test_a_draining_or_unsubscribed_member_is_none_that_it_may_choose() -> None:
-    scene = with_strategy(lambda p: dict.fromkeys(p.partitions, "b"), "a", "b").drains("b")
-    assert "gave partition 0 to 'b', which is no live member" in scene.decide().reason
-
-
-def test_while_a_strategy_fails_what_is_on_its_way_is_still_confirmed() -> None:
-    scene = stable("a").joins("b")
-    scene.step()
-    assert scene.state is not None
-    assert scene.state.state is State.CLOSING
-    known = {**ASSIGNORS, "mine": site_strategies.Site("mine", "", raises)}
-    scene.policy = replace(scene.policy, strategies=Strategies(known))
-    scene.config = replace(scene.config, strategy="mine")
-    scene.acts("a").step()
-    scene.acts("b").step()
-    assert scene.state.state is State.STABLE
-    assert scene.counts() == {"a": 2, "b": 2}
-    assert scene.decide().verdict is Verdict.HOLD
-
-
-def test_a_long_error_is_cut() -> None:
-    def shouts(_: Problem) -> Mapping[int, str]:
-        raise ValueError("x" * 10_000)
-
-    assert len(with_strategy(shouts, "a").decide().reason) < 400
 
 
 def test_a_cluster_whose_strategy_does_not_take_its_parameters_does_not_start(module: ModuleType) -> None:

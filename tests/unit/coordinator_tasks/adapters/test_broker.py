@@ -90,13 +90,6 @@ def test_the_waiting_ends_at_the_limit_with_the_reason(monkeypatch: pytest.Monke
     assert "COORDINATOR_LOAD_IN_PROGRESS" in str(answer)
 
 
-def test_any_other_error_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = [KafkaError.UNKNOWN_TOPIC_OR_PART]
-    answer = admin(monkeypatch, codes, limit_s=30.0).committed({"g": {"t": [0]}})["g"]
-    assert isinstance(answer, KafkaUnavailable)
-    assert "UNKNOWN_TOPIC_OR_PART" in str(answer)
-
-
 def test_a_trouble_that_the_library_tells_once_is_named_until_an_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     made = admin(monkeypatch, [], limit_s=0.05)
     made._broker._trouble(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
@@ -446,22 +439,6 @@ def test_a_topic_whose_offsets_kafka_does_not_say_hides_those_of_no_other_of_its
     assert "does not let this user ask for partition u-1 of group 'g'" in str(answer["u"])
     with pytest.raises(Refused, match="u-1"):
         group.committed("u", [0, 1])
-
-
-class PlaceOfBytes:
-    """Its metadata are bytes that confluent_kafka cannot give as text."""
-
-    topic, partition, offset, error = "t", 0, 5, None
-
-    @property
-    def metadata(self) -> str:
-        return b"\xff".decode()
-
-
-def test_metadata_that_is_no_text_is_of_no_owner_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = ConfluentKafkaAdmin({"bootstrap.servers": "h:1"})
-    monkeypatch.setattr(made._broker, "committed", lambda *_: [PlaceOfBytes(), Place("u", 0, 7)])
-    assert made.committed({"g": {"t": [0], "u": [0]}})["g"] == {"t": {0: Committed(5)}, "u": {0: Committed(7)}}
 
 
 class Slow(Client):

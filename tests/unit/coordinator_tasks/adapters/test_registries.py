@@ -20,7 +20,7 @@ from coordinator_tasks.adapters.discovery import (
     write_claim,
 )
 from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
-from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse, LookAgain, StoreUnavailable
+from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, StoreUnavailable
 from coordinator_tasks.core.model import Absence, Ending, IdClaim, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Check, Create, Delete
@@ -68,13 +68,6 @@ def test_a_draw_whose_answer_was_lost_is_never_drawn_again_by_another(
     assert claim_incarnation(session, PATHS, "a", 1) == (2 if applied else 1)
 
 
-def test_a_restored_counter_does_not_fall_behind_a_live_registration(server: FakeZooKeeperServer) -> None:
-    session = server.connect()
-    registry(session).register(replace(A1, incarnation=5))
-    session.transact([Delete(PATHS.id("a"))])
-    assert claim_incarnation(server.connect(), PATHS, "a", 1) == 6
-
-
 def test_a_registration_breaks_every_guard_on_the_claim(server: FakeZooKeeperServer) -> None:
     session = server.connect()
     assert claim_incarnation(session, PATHS, "a", 1) == 1
@@ -114,16 +107,6 @@ def test_after_an_expiry_the_same_process_registers_in_its_new_session(server: F
     assert session.get(PATHS.member("a")).stat.ephemeral_owner == session.session_id
 
 
-def test_waiting_for_an_id_ends_when_its_holders_session_ends(server: FakeZooKeeperServer) -> None:
-    first, second = server.connect(), server.connect()
-    registry(first).register(A1)
-    waiting = threading.Thread(target=registry(second, wait_s=WAIT_S).register, args=(replace(A1, incarnation=2),))
-    waiting.start()
-    first.close()
-    waiting.join(WAIT_S)
-    assert ZooKeeperDiscovery(second, PATHS).members()["a"].incarnation == 2
-
-
 def test_a_registration_under_a_foreign_name_is_reported(server: FakeZooKeeperServer) -> None:
     session = server.connect()
     registry(session).register(A1)
@@ -131,14 +114,6 @@ def test_a_registration_under_a_foreign_name_is_reported(server: FakeZooKeeperSe
     found = ZooKeeperDiscovery(session, PATHS).members()
     assert found["a"].problem == ""
     assert found["b"].problem.startswith("/consumers/shop/members/b: is the registration of another consumer, 'a'")
-
-
-def test_without_zookeeper_discovery_is_unavailable(server: FakeZooKeeperServer) -> None:
-    session = server.connect()
-    session.suspend()
-    for ask in (ZooKeeperDiscovery(session, PATHS).members, lambda: ZooKeeperDiscovery(session, PATHS).watch(print)):
-        with pytest.raises(DiscoveryUnavailable):
-            ask()
 
 
 def test_a_file_without_heart_beats_is_no_registration(tmp_path: Path) -> None:
@@ -173,14 +148,6 @@ def test_heart_beats_keep_a_registration_and_write_it_again_when_it_is_removed(t
     registry.deregister("a", 1)
     registry.close()
     assert discovery.members() == {}
-
-
-def test_a_folder_that_is_not_there_is_unavailable_and_nothing_registers(tmp_path: Path) -> None:
-    missing = tmp_path / "share"
-    with pytest.raises(DiscoveryUnavailable, match=rf"folder {missing} cannot be used.*check that it is there"):
-        FileDiscovery(missing, FakeClock()).members()
-    with pytest.raises(DiscoveryUnavailable):
-        FileRegistry(missing, FakeClock()).register(A1)
 
 
 def test_a_folder_that_goes_away_while_it_is_read_has_lost_nobody(tmp_path: Path) -> None:
@@ -300,14 +267,6 @@ def test_a_registration_that_cannot_be_noted_is_not_made(server: FakeZooKeeperSe
     assert FileDiscovery(tmp_path, clock).members() == {}
 
 
-def test_a_live_file_is_not_taken_over_while_waiting(tmp_path: Path) -> None:
-    holder, other = FileRegistry(tmp_path, FakeClock()), FileRegistry(tmp_path, FakeClock(), wait_s=0.2)
-    holder.register(A1)
-    with pytest.raises(IdInUse):
-        other.register(replace(A1, incarnation=2))
-    holder.close()
-
-
 OLD = Member("a", 3, "http://h:1", "boot", process="one")
 NEW = Member("a", 9, "http://h:2", "boot", process="two")
 
@@ -368,9 +327,3 @@ def test_the_end_of_whoever_drew_a_number_and_never_registered_is_not_told(
     follows(OLD)
     assert claim_incarnation(server.connect(), PATHS, "a", 3) == 6
     assert follows(NEW, gone={"one"}).ended == {3: Ending.REAPED}
-
-
-def test_what_its_launcher_or_itself_has_said_of_its_end_stays(follows: Follow, server: FakeZooKeeperServer) -> None:
-    session = server.connect()
-    session.transact([write_claim(PATHS, ended(follows(OLD), 3, Ending.LEFT))])
-    assert follows(NEW, gone={"one"}).ended == {3: Ending.LEFT}

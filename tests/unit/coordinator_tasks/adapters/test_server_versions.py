@@ -135,8 +135,3 @@ def limited(size: int, *, resets: bool = False) -> Iterator[str]:
 def test_a_server_that_hangs_up_on_a_length_refuses_it(size: int, answer: str, *, resets: bool) -> None:
     with limited(size, resets=resets) as address:
         assert zookeeper_takes(f"{address}/apps", ZooKeeperAccess(), 1_000_000) == {address: answer}
-
-
-def test_a_server_that_is_down_says_nothing_of_its_limit() -> None:
-    down = f"127.0.0.1:{free_port()}"
-    assert zookeeper_takes(down, ZooKeeperAccess(), 1_000_000) == {down: NOT_TOLD}

@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import cast
@@ -182,15 +182,6 @@ def test_a_host_that_accepts_and_says_nothing_is_silent_within_the_limit(client:
     assert time.monotonic() - began_s < LIMIT_S + 1.0
 
 
-def test_a_name_that_does_not_resolve_is_silent_not_refused(client: HttpStatusClient) -> None:
-    assert silence(client, Member("a", 1, "http://no-such-host.invalid:1", "boot")).silence is Silence.SILENT
-
-
-def test_long_names_of_a_foreign_consumer_make_no_long_sentence(client: HttpStatusClient, interface: Interface) -> None:
-    interface.body = encode_status(ConsumerStatus("b" * 100_000, "m" * 100_000, 1, "boot", "ok"))
-    assert len(silence(client, interface.member).detail) < 400
-
-
 @pytest.mark.parametrize(("consumer", "cluster", "incarnation"), [("b", "shop", 1), ("a", "mall", 1), ("a", "shop", 2)])
 def test_another_consumer_at_the_address_is_foreign(
     client: HttpStatusClient, interface: Interface, consumer: str, cluster: str, incarnation: int
@@ -205,14 +196,6 @@ def test_another_consumer_at_the_address_is_foreign(
 def test_what_is_no_status_is_broken(client: HttpStatusClient, interface: Interface, body: bytes) -> None:
     interface.body = body
     assert silence(client, interface.member).silence is Silence.BROKEN
-
-
-@pytest.mark.parametrize("code", [302, 401, 404, 500, 503])
-def test_another_code_is_broken_and_named(client: HttpStatusClient, interface: Interface, code: int) -> None:
-    interface.code = code
-    answer = silence(client, interface.member)
-    assert answer.silence is Silence.BROKEN
-    assert f"HTTP {code}" in answer.detail
 
 
 def test_what_is_no_http_is_broken(client: HttpStatusClient) -> None:
@@ -458,17 +441,6 @@ def test_proxies_of_the_environment_are_not_used(interface: Interface, monkeypat
     client = HttpStatusClient("shop")
     assert client.ask([interface.member]) == {"a": STATUS}
     client.close()
-
-
-def test_two_threads_may_ask_at_once(client: HttpStatusClient, interface: Interface) -> None:
-    answers: list[object] = []
-    asking: list[Callable[[], None]] = [lambda: answers.append(client.ask([interface.member])["a"])] * 4
-    threads = [threading.Thread(target=one) for one in asking]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == [STATUS] * 4
 
 
 def test_a_topic_node_is_posted_as_it_is(client: HttpStatusClient, interface: Interface) -> None:

@@ -12,7 +12,6 @@ from tests.world.shop import Shop
 from tests.world.site import Site
 
 Run = Callable[..., tuple[int, str, str]]
-NOTHING = "no topic is managed, or it is removed, so there is nothing to audit\n"
 
 
 def commit_all(shop: Shop) -> None:
@@ -68,20 +67,6 @@ def test_what_could_not_be_looked_at_is_not_called_healthy(
         1,
         "nothing is wrong in what could be looked at\n\nnothing is committed in what could be looked at\n",
     )
-
-
-def test_a_cluster_without_topics_is_not_called_healthy(capsys: pytest.CaptureFixture[str]) -> None:
-    assert audited(Site(), capsys) == (0, NOTHING, "")
-
-
-def test_a_removed_topic_is_not_said_to_have_an_owner_of_each_partition(
-    shop: Shop, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rules, "old_code", lambda *_: [])
-    commit_all(shop)
-    run("remove-topic", "orders", "--yes")
-    shop.settle()
-    assert run("audit", "orders") == run("audit") == (0, NOTHING, "")
 
 
 def test_a_cluster_whose_only_topic_cannot_be_read_is_not_called_healthy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,6 @@ from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
     Directive,
-    Draining,
     Ending,
     Failure,
     Fleet,
@@ -195,27 +194,6 @@ def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     assert run("add-topic", "orders", "--group", "g")[1].strip() == added, "true of a topic that is Stable as well"
 
 
-def test_what_a_person_asked_for_is_told_once_while_the_topic_follows_it(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    site.join("consumer-b")
-    steps(run)
-    (newest, *_) = the_json(run("history", "orders", "--json"))
-    assert run("roll-back", "orders", newest["rebalance"], "--why", "slow since then")[0] == 0
-    assert run("topics")[1].count("rolled back to") == 1
-    (topic,) = the_json(run("topics", "--json"))
-    assert topic["reason"].startswith("rolled back to")
-    assert topic["wishes"] == [f"{topic['reason']}, until the next change of membership"]
-
-
-def test_a_topic_that_has_grown_since_it_was_added_is_told_with_all_its_partitions(run: Run, site: Site) -> None:
-    add = ("add-topic", "orders", "--group", "g")
-    assert run(*add)[1].startswith("topic orders is managed with 6 partitions;")
-    site.kafka.add_partitions("orders", 2)
-    assert run(*add, "--dry-run")[1].startswith("orders is managed already, with 8 partitions;")
-    assert run(*add)[1].startswith("topic orders is managed with 8 partitions;")
-    assert len(site.zk.children(site.paths.topic("orders"))) == 8
-
-
 def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     code, out, _ = run("drain", "consumer-b", "--why", "new host", "--by", "kim")
@@ -248,17 +226,6 @@ def test_a_consumer_is_drained_although_the_configuration_of_a_topic_cannot_be_r
     assert (code, out.splitlines()) == (0, ["consumer-b is draining", keeps])
 
 
-@pytest.mark.parametrize("command", ["isolate", "drain", "expect-restart"])
-def test_a_consumer_of_an_unreadable_topic_is_not_said_to_hold_nothing(run: Run, site: Site, command: str) -> None:
-    stable(run, site, "consumer-a")
-    path = site.paths.topic("orders")
-    site.zk.transact([SetData(path, b"{broken")])
-    how = ("--within", "5") if command == "expect-restart" else ()
-    code, out, _ = run(command, "consumer-a", "--why", "old host", "--dry-run", *how)
-    assert (code, "holds nothing" in out) == (0, False)
-    assert out.splitlines()[-1].startswith(f"what consumer-a has of orders is not known: {path}: is not JSON")
-
-
 def test_a_record_that_cannot_be_read_hides_nothing_of_other_topics_and_requests(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     clicks, asked = site.paths.record("clicks", 0), f"{site.paths.asked}/0000000009"
@@ -281,17 +248,6 @@ def test_a_list_of_which_everything_is_left_out_is_not_called_empty(run: Run, si
     assert run("history", "--actions")[:2] == (1, "no request could be shown\n")
     site.zk.transact([Create(site.paths.config("orders"), b"{")])
     assert run("offsets", "describe")[:2] == (1, "no topic could be shown\n")
-
-
-def test_the_last_consumer_that_is_drained_keeps_everything_and_the_lists_say_so(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    run("drain", "consumer-a", "--why", "new host")
-    site.clock.advance(10)
-    steps(run)
-    (topic,) = the_json(run("topics", "--json"))
-    assert (topic["owners"], topic["unowned"]) == ({"consumer-a": 6}, [])
-    assert "consumer-a drains and keeps partitions 0, 1, 2, 3, 4, 5" in topic["reason"]
-    assert run("status")[0] == 0
 
 
 @pytest.mark.parametrize("command", ["topics", "status"])
@@ -340,28 +296,9 @@ def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> No
     assert "new host" in out
 
 
-def test_a_directive_for_a_former_life_is_not_shown_and_paused_partitions_do_not_run(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    path = site.paths.directive("consumer-a")
-    former = Directive("consumer-a", Isolation("platform", "silent", 1.0, 99), Draining("itself", "SIGTERM", 1.0, 99))
-    site.zk.transact([Create(path, encode_directive(former))])
-    run("pause", "orders", "--partition", "1")
-    steps(run)
-    (one,) = the_json(run("status", "--json"))
-    assert (one["asked"], one["topics"][0]["paused"]) == ("", [1])
-    assert "0,2-5" in run("status")[1]
-    assert "paused: partition 1" in run("status")[1]
-
-
 def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -> None:
     code, _, error = run("set-fleet", "sales", "--application", "app.py", "--argument", "\udcff", "--consumer", "a")
     assert (code, "not UTF-8" in error, error.count("\n")) == (2, True, 1)
-
-
-def test_a_reason_has_to_be_given(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    code, _, error = run("drain", "consumer-a", "--why", " ")
-    assert (code, "--why is empty" in error) == (2, True)
 
 
 def test_status_says_what_a_consumer_can_take_and_does_not_read_and_what_of_its_registration_counts_for_nothing(
@@ -375,25 +312,6 @@ def test_status_says_what_a_consumer_can_take_and_does_not_read_and_what_of_its_
     assert found["reports"][0].startswith("registered for topics: '(?=orders).*' is no pattern of topics: ")
     assert found["reports"][1] == said
     assert said in run("status")[1]
-
-
-def test_status_shows_who_is_not_well_and_why_a_last_life_ended(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a", "consumer-b")
-    run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-b")
-    stuck = "stuck: topic orders: a batch takes 45 s, 0.3 s is usual"
-    site.statuses.answers["consumer-a"] = lambda member: replace(site.obey(member), health=stuck)
-    site.sessions["consumer-b"].close()
-    site.statuses.answers["consumer-b"] = Unreachable(Silence.REFUSED, "refused")
-    record_end(site.coordinator(), "consumer-b", 1, Ending.REAPED, "exit code 1: ModuleNotFoundError: no x")
-
-    found = {one["consumer"]: one for one in the_json(run("status", "--json"))}
-    assert found["consumer-a"]["health"] == stuck
-    assert found["consumer-b"]["ended"] == "incarnation 1 has ended: exit code 1: ModuleNotFoundError: no x"
-    out = run("status")[1]
-    assert stuck in out
-    assert "incarnation 1 has ended: exit code 1: ModuleNotFoundError: no x" in out
-    steps(run)
-    assert "gone: consumer-b (reaped: exit code 1: ModuleNotFoundError: no x)" in run("history")[1]
 
 
 def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer(run: Run, site: Site) -> None:
@@ -462,15 +380,6 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     assert (why in rows["orders"], why in rows["clicks"]) == (True, False), "the fleet of clicks has not crashed"
 
 
-def test_status_changes_nothing_in_zookeeper(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    site.sessions["consumer-a"].close()
-    site.statuses.answers.clear()
-    before = site.server.zxid
-    assert run("status")[0] == 0
-    assert site.server.zxid == before
-
-
 def test_isolation_and_readmission(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     assert run("readmit", "consumer-a")[1].strip() == "consumer-a is not isolated"
@@ -483,17 +392,6 @@ def test_isolation_and_readmission(run: Run, site: Site) -> None:
     assert "as soon as it confirms" in run("readmit", "consumer-a")[1]
 
 
-def test_partitions_are_paused_and_resumed(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    pause = ("pause", "orders", "--partition", "1", "--partition", "2")
-    assert run(*pause, "--dry-run")[1].strip() == "partitions 1-2 of orders would be paused"
-    assert run("resume", "orders")[1].strip() == "the next plan resumes nothing of topic orders"
-    assert the_json(run(*pause, "--json")) == [1, 2]
-    steps(run)
-    assert node_of(site).paused == {1, 2}
-    assert run("resume", "orders")[1].strip() == "the next plan resumes partitions 1-2 of topic orders"
-
-
 def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     assert "is frozen" in run("freeze", "orders")[1]
@@ -504,16 +402,6 @@ def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
     assert explained.startswith("  frozen: what has an owner stays where it is; once it is unfrozen, balanced: 3 of 6 ")
     assert "is not frozen" in run("unfreeze", "orders")[1]
     assert "frozen" not in run("topics")[1] + run("explain", "orders")[1]
-
-
-def test_a_topic_that_is_removed_is_not_explained_as_if_it_were_planned(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    run("remove-topic", "orders", "--yes")
-    code, out, err = run("explain", "orders")
-    assert (code, out) == (2, "")
-    assert err == (
-        "error: KPC-010: topic 'orders' is being removed, so nothing of it is assigned; add it again first\n"
-    )
 
 
 def test_partitions_are_pinned_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
@@ -575,14 +463,6 @@ def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
     assert the_json(run("fleet", "--json"))[0]["consumers"] == ["consumer-a"]
 
 
-def test_a_fleet_that_cannot_be_read_is_named_with_exit_code_1(run: Run, site: Site) -> None:
-    run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a")
-    site.zk.transact([SetData(site.paths.fleet("sales"), b"{")])
-    code, _, said = run("fleet")
-    assert code == 1
-    assert said.startswith(f"left out: fleet sales: {site.paths.fleet('sales')}: ")
-
-
 def test_who_asked_is_the_systems_user_and_stands_beside_what_was_typed(
     run: Run, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -637,14 +517,6 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
         code, out, err = run(*words)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert says in err
-
-
-def test_a_removed_topic_is_closed(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    assert run("remove-topic", "orders", "--yes")[0] == 0
-    steps(run)
-    shown = the_json(run("topics", "--json"))[0]
-    assert (shown["owners"], shown["reason"]) == ({}, "the topic was removed, and nobody runs anything of it")
 
 
 @pytest.mark.parametrize(
@@ -709,12 +581,6 @@ def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], code: int, 
     assert len(err) < 1_100
 
 
-def test_an_unknown_partition_is_not_explained_by_silence(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    said = run("explain", "orders", "--partition", "99")[2]
-    assert said.startswith("error: KPC-010: topic 'orders' has no partition 99; it has partitions 0 to ")
-
-
 def test_what_others_wrote_cannot_command_the_terminal(run: Run, site: Site) -> None:
     fleet = Fleet("shop", "/opt/a.py", ("b",), ("\x1b[2J\u202e\nx",))
     site.zk.ensure(site.paths.fleets)
@@ -744,18 +610,6 @@ def test_what_others_wrote_cannot_command_the_terminal_of_run(
     assert "\x1b" not in out
 
 
-def test_a_dry_run_says_why_each_partition_would_move_and_why_the_others_stay(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    site.join("consumer-b")
-    out = run("plan", "--dry-run")[1]
-    share = "consumer-a had 6 and keeps 3, consumer-b had 0 and gets 3; the even share is 3"
-    assert f"  moves 3-5: {share}" in out
-    assert "  stays 0-2: consumer-a had 6 and has 3, so this one stays; the even share is 3" in out
-    assert "  balanced: 3 of 6 partitions leave an owner; then 3 each (inputs " in out
-    steps(run)
-    assert share in run("history")[1]
-
-
 def test_a_strategy_is_changed_and_every_partition_explained(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     said = run("set-strategy", "orders", "--strategy", "weighted", "--parameter", "bans=consumer-a: 0,1")
@@ -773,13 +627,6 @@ def test_a_strategy_is_changed_and_every_partition_explained(run: Run, site: Sit
     code, _, err = run("set-strategy", "orders", "--strategy", "weighted", "--parameter", "tolerance=much")
     assert (code, "'tolerance' of strategy 'weighted' is 'much'" in err) == (2, True)
     assert run("set-strategy", "orders")[1].startswith("topic orders has strategy balanced;")
-
-
-def test_a_group_with_subscribers_is_refused(run: Run, site: Site) -> None:
-    site.kafka.members["g"] = ("intruder at 10.0.0.9",)
-    code, _, err = run("add-topic", "orders", "--group", "g")
-    assert code == 2
-    assert "intruder at 10.0.0.9" in err
 
 
 def test_neighbours_that_do_not_answer_have_their_own_exit_code(run: Run, site: Site) -> None:
@@ -845,10 +692,6 @@ def test_version_says_what_is_installed_and_which_formats_are_read(run: Run, mon
     shown = run("version")[1]
     assert "format 1; topic nodes also with seeks and properties" in shown
     assert f"librdkafka   {found['packages']['librdkafka']}" in shown
-
-
-def test_the_option_version_is_one_line(run: Run) -> None:
-    assert run("--version") == (0, f"coordinator {__version__}\n", "")
 
 
 def test_every_command_has_help(run: Run) -> None:

@@ -18,7 +18,6 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fleet.growth import Decision, Kind
 from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.model import Silence, State
-from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.watch.overview import ConsumerOverview
@@ -82,14 +81,6 @@ def test_a_stable_topic_is_in_one_state_and_has_empty_histograms() -> None:
     assert values(raw, "coordinator_consumers", presence="live") == [2]
     assert values(raw, "coordinator_consumers", presence="absent") == [0], "who is back is seen to be back"
     assert values(raw, "coordinator_assigned_partitions", consumer_id="a") == [2]
-
-
-def test_a_topic_that_cannot_be_read_has_no_figures() -> None:
-    site = stable_site("a")
-    site.zk.transact([SetData(site.paths.topic("orders"), b"{")])
-    raw = look(site).metrics
-    assert values(raw, "coordinator_topic_unreadable", topic="orders") == [1]
-    assert values(raw, "coordinator_topic_epoch") == []
 
 
 def test_a_partition_whose_owner_tells_its_lag_has_only_burrows_series_here() -> None:
@@ -175,12 +166,6 @@ def test_findings_of_the_audit_are_counted_by_kind_and_a_kind_without_any_is_zer
     assert values(raw, "coordinator_audit_timestamp_seconds") == [site.clock.now()]
 
 
-def test_what_the_audit_cannot_look_at_is_counted() -> None:
-    site = stable_site("a")
-    site.kafka.down = True
-    assert values(look(site).metrics, "coordinator_audit_left_out") == [2]
-
-
 # The look ------------------------------------------------------------------------------------------------------------
 
 
@@ -252,14 +237,6 @@ def test_looks_follow_each_other_until_the_command_ends(monkeypatch: pytest.Monk
 
 
 # The server ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_metrics_and_the_targets_are_given_on_loopback() -> None:
-    with served() as address:
-        code, body = ask(address, "/metrics")
-        assert (code, values(body, "coordinator_survey_up")) == (200, [0])
-        assert ask(address, "/targets") == (200, b"[]")
-        assert ask(address, "/other")[0] == 404
 
 
 def test_slow_connections_keep_nobody_from_the_metrics_and_end(monkeypatch: pytest.MonkeyPatch) -> None:

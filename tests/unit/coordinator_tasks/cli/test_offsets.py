@@ -36,21 +36,6 @@ def test_describe_has_the_columns_of_kafkas_tool_in_its_order(run: Run) -> None:
     ]
 
 
-def test_describe_shows_a_partition_without_a_leader_with_no_end(run: Run, shop: Shop) -> None:
-    shop.kafka.leaderless = {1}
-    rows = [line.split() for line in run("offsets", "describe")[1].splitlines()[1:]]
-    assert rows[:2] == [
-        ["g", "orders", "0", "80", "100", "20", "a-1", "/a", "a"],
-        ["g", "orders", "1", "90", "-", "-", "a-1", "/a", "a"],
-    ]
-
-
-def test_describe_shows_a_log_that_ends_before_the_committed_offset_with_a_negative_lag(run: Run, shop: Shop) -> None:
-    shop.commit(0, 130)
-    rows = [line.split() for line in run("offsets", "describe", "--topic", "orders:0")[1].splitlines()[1:]]
-    assert rows == [["g", "orders", "0", "130", "100", "-30", "a-1", "/a", "a"]]
-
-
 def test_describe_takes_topics_partitions_and_a_group(run: Run, shop: Shop) -> None:
     shop.kafka.create_topic("clicks", 1)
     add_topic(shop.coordinator, "clicks", "web", actor=PERSON)
@@ -107,16 +92,6 @@ def test_a_reset_of_partitions_that_kafka_has_got_since_says_who_lists_them(run:
     assert run("offsets", "reset", "--topic", "orders:0,1,2", "--to-latest", "--execute")[0] == 0
 
 
-def test_the_history_names_a_partition_once_that_was_reset_twice_in_a_rebalance(run: Run, shop: Shop) -> None:
-    shop.statuses.answers.clear()  # nothing is confirmed, so that the rebalance does not end
-    for place in ("--to-earliest", "--to-latest"):
-        assert run("offsets", "reset", "--topic", "orders:0,1", place, "--execute")[0] == 0
-    shown = [line.split() for line in run("history", "--limit", "1")[1].splitlines()]
-    assert ["0-1", "a", "a", "restart"] in shown
-    (row,) = csv.DictReader(io.StringIO(run("history", "--limit", "1", "-o", "csv")[1]))
-    assert row["partitions"] == "0-1"
-
-
 def test_the_history_says_where_a_reset_has_sent_partitions_that_nobody_has() -> None:
     site = stable_site("a")
     site.dies("a")
@@ -159,26 +134,6 @@ def test_a_reset_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
         "80 offsets are read again",
     ]
     assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 10, 1: 10}
-
-
-@pytest.mark.parametrize(
-    ("option", "targets"),
-    [
-        (("--to-latest",), [100, 100]),
-        (("--to-current",), [80, 90]),
-        (("--to-offset", "42"), [42, 42]),
-        (("--to-offset", "0"), [10, 10]),
-        (("--shift-by", "-20"), [60, 70]),
-        (("--shift-by", "15"), [95, 100]),
-        (("--to-datetime", "1970-01-01T00:00:02.000"), [60, 60]),
-        (("--to-datetime", "1970-01-01T02:00:02.000+02:00"), [60, 60]),
-        (("--by-duration", "P1D"), [100, 100]),
-    ],
-    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
-)
-def test_the_positions_of_kafkas_tool(run: Run, option: tuple[str, ...], targets: list[int]) -> None:
-    _, out, _ = run("offsets", "reset", "--topic", "orders:0,1", *option, "--export")
-    assert out.splitlines() == [f"orders,{p},{target}" for p, target in enumerate(targets)]
 
 
 def test_what_is_exported_is_imported(run: Run, shop: Shop, tmp_path: Path) -> None:
@@ -286,13 +241,6 @@ def test_what_is_no_file_is_refused_and_not_waited_for(run: Run, tmp_path: Path)
         assert says in err
 
 
-def test_the_words_of_kafkas_tool_for_a_dry_run_are_understood(run: Run, shop: Shop) -> None:
-    before = shop.server.zxid
-    for words in (("reset", "--topic", "orders", "--to-earliest", "--dry-run"),):
-        assert run("offsets", *words)[0] == 0
-    assert shop.server.zxid == before
-
-
 def test_an_export_of_several_groups_names_them_and_is_read_again(run: Run, shop: Shop, tmp_path: Path) -> None:
     shop.kafka.create_topic("clicks", 1)
     add_topic(shop.coordinator, "clicks", "h,1", actor=PERSON)
@@ -302,10 +250,3 @@ def test_an_export_of_several_groups_names_them_and_is_read_again(run: Run, shop
     file = tmp_path / "offsets.csv"
     file.write_text(exported)
     assert run("offsets", "reset", "--from-file", str(file), "--export")[1] == exported
-
-
-def test_a_file_of_a_spreadsheet_is_read(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "offsets.csv"
-    file.write_bytes(b'\xef\xbb\xbf"orders","0","70"\r\norders,1,80\r\n')
-    exported = run("offsets", "reset", "--from-file", str(file), "--export")[1]
-    assert exported.split() == ["orders,0,70", "orders,1,80"]

@@ -20,7 +20,6 @@ from coordinator_tasks.cli import app, main
 from coordinator_tasks.cli.progress import Waiting
 from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.nodes.topics import configuration
-from coordinator_tasks.tables import Table
 from tests.world.shop import Shop
 
 Run = Callable[..., tuple[int, str, str]]
@@ -166,14 +165,6 @@ def test_an_action_prints_csv_with_a_row_for_each_result(run: Run, words: str, h
     assert first[header] == row
 
 
-def test_csv_repeats_what_a_table_shows_once_and_has_empty_cells_for_nothing() -> None:
-    found = Table(("who", "topic", "lag"), [("a", "x, y", "-"), ("a", "z", "3"), ("b", "z", "4")], "none", merged=1)
-    assert str(found).splitlines() == ["WHO  TOPIC  LAG", "a    x, y   -", "     z      3", "b    z      4"]
-    assert found.csv == 'who,topic,lag\na,"x, y",\na,z,3\nb,z,4'
-    assert str(Table(("who",), [], "nobody")) == "nobody"
-    assert Table(("who", "x"), [], "nobody").csv == "who,x"
-
-
 @pytest.fixture
 def closed_pipe() -> Iterator[Callable[[int], TextIO]]:
     """Writers to a pipe whose reader has gone, with this buffering."""
@@ -197,28 +188,12 @@ def ended(*arguments: str) -> object:
     return found.value.code
 
 
-def test_a_reader_that_has_enough_is_no_topic_that_is_held(
-    monkeypatch: pytest.MonkeyPatch, closed_pipe: Callable[[int], TextIO]
-) -> None:
-    monkeypatch.setattr(sys, "stdout", closed_pipe(1))
-    monkeypatch.setattr(sys, "stderr", sys.stderr)
-    assert ended("version") == 141
-
-
 def test_a_command_that_has_ended_keeps_its_exit_code_if_nobody_reads_its_output(
     monkeypatch: pytest.MonkeyPatch, closed_pipe: Callable[[int], TextIO]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", closed_pipe(8192))
     assert ended("version") == 0
     sys.stdout.flush()  # as at the interpreter's end
-
-
-def test_an_error_that_nobody_reads_keeps_its_exit_code(
-    monkeypatch: pytest.MonkeyPatch, closed_pipe: Callable[[int], TextIO]
-) -> None:
-    monkeypatch.setattr(sys, "stderr", closed_pipe(1))
-    assert ended("nonsense") == 2
-    sys.stderr.flush()
 
 
 def test_with_a_closed_standard_error_a_command_does_and_prints_the_same(
@@ -273,25 +248,6 @@ def test_a_long_command_says_so_and_takes_it_back(monkeypatch: pytest.MonkeyPatc
         assert re.fullmatch(r"(\r\x1b\[Kplan: \d+ s)+\r\x1b\[K", terminal.getvalue())
         length = len(terminal.getvalue())
     assert len(terminal.getvalue()) == length, "nothing comes behind the result"
-
-
-def test_a_command_goes_on_to_say_that_it_works_behind_a_question(
-    run: Run, shop: Shop, at_a_terminal: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[str] = []
-    monkeypatch.setattr("coordinator_tasks.cli.actions.waiting.start", begun.append)
-    at_a_terminal("y\n")
-    assert run("remove-topic", "orders")[0] == 0
-    assert begun == ["remove-topic"] * 2
-
-
-def test_a_short_command_and_one_without_a_terminal_say_nothing() -> None:
-    terminal, file = Terminal(), io.StringIO()
-    with Waiting(terminal).shown("plan"):
-        pass
-    with Waiting(file).shown("plan"):
-        pass
-    assert terminal.getvalue() == file.getvalue() == ""
 
 
 # Questions -----------------------------------------------------------------------------------------------------------
@@ -353,41 +309,6 @@ def test_a_script_is_not_asked_and_has_to_say_yes(run: Run, shop: Shop, monkeypa
 
 # Completion ----------------------------------------------------------------------------------------------------------
 
-PROGRAM = "import sys; sys.argv[0] = 'coordinator'; from coordinator_tasks.cli import main; main()"
-
-
-def completed(words: str) -> list[str]:
-    """What bash would offer behind these words."""
-    asked = {
-        "_COORDINATOR_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split(" ")) - 1),
-    }
-    command = [sys.executable, "-c", PROGRAM]
-    ended = subprocess.run(
-        command, env={**os.environ, **asked}, capture_output=True, text=True, timeout=60, check=False
-    )
-    return ended.stdout.split()
-
-
-def test_commands_options_and_their_values_are_completed() -> None:
-    assert completed("coordinator off") == ["offsets"]
-    assert completed("coordinator offsets reset --to-") == [
-        "--to-earliest",
-        "--to-latest",
-        "--to-current",
-        "--to-datetime",
-        "--to-offset",
-    ]
-    assert completed("coordinator topics --output ") == ["table", "json", "csv"]
-
-
-def test_the_script_for_a_shell_is_shown() -> None:
-    command = [sys.executable, "-c", PROGRAM, "--show-completion", "bash"]
-    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert "complete -o default -F _coordinator_completion coordinator" in shown
-
 
 def test_bash_itself_completes(tmp_path: Path) -> None:
     program = tmp_path / "coordinator"
@@ -439,10 +360,6 @@ def test_every_command_that_a_help_names_exists() -> None:
     assert set(wrong) <= {"growth", "capacity", "load"}, "words of a step of `simulate`"
 
 
-def test_an_action_is_found_by_the_name_of_its_form_too(run: Run) -> None:
-    assert run("set_strategy", "orders", "--dry-run") == run("set-strategy", "orders", "--dry-run")
-
-
 def test_the_actions_of_the_history_fit_the_terminal_without_json_and_with_dates(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,22 +375,8 @@ def test_the_actions_of_the_history_fit_the_terminal_without_json_and_with_dates
     assert re.search(r"draining: nothing -> by .*, why a long reason .*, at \d{4}-\d\d-\d\d", " ".join(out.split()))
 
 
-def test_one_rebalance_is_shown_by_its_name(run: Run) -> None:
-    name = json.loads(run("history", "--json")[1])[0]["rebalance"]
-    code, out, _ = run("rebalance", name)
-    assert code == 0
-    assert name in out
-    assert "Initial -> Starting" in out or "-> Stable" in out
-    code, _, err = run("rebalance", "9-nothing")
-    assert (code, "there is no rebalance '9-nothing'" in err) == (2, True)
-
-
 def test_a_kafka_that_does_not_answer_is_said_and_asked_once(run: Run, shop: Shop) -> None:
     shop.kafka.down = True
     code, out, err = run("topics")
     assert (code, "orders" in out) == (1, True)
     assert err.count("KPC-") == 1
-
-
-def test_a_preview_with_more_partitions_says_that_new_ones_start(run: Run) -> None:
-    assert "orders: 3 partitions would start; then" in run("preview", "orders", "--partitions", "6")[1]

@@ -1,13 +1,11 @@
 """The way back, what would happen, and a cluster in a file, at a terminal: texts, JSON and exit codes."""
 
-import csv
 import errno
 import io
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -77,19 +75,6 @@ def test_a_preview_combines_what_is_different(run: Run) -> None:
     assert run("preview", "nothing")[0] == 2
 
 
-def test_a_topic_that_is_left_out_has_its_own_exit_code(run: Run, shop: Site, tmp_path: Path) -> None:
-    shop.add_topic("payments")
-    shop.settles()
-    shop.server.overwrite(shop.paths.topic("payments"), b"{")
-    path = tmp_path / "part.json"
-    code, out, err = run("snapshot", str(path), "--json")
-    assert (code, list(json.loads(out)["left_out"]), path.exists()) == (1, ["payments"], True)
-    assert err.startswith(f"left out: payments: {shop.paths.topic('payments')}: is not JSON")
-    code, out, _ = run("preview", "--json")
-    assert (code, [bool(one["problem"]) for one in json.loads(out)]) == (1, [False, True])
-    assert run("preview", "orders")[0] == 0
-
-
 def test_a_snapshot_never_replaces_a_file(run: Run, file: str, tmp_path: Path) -> None:
     code, _, error = run("snapshot", file)
     assert (code, error) == (2, f"error: KPC-010: {file} is there already; name another file, or remove it first\n")
@@ -123,28 +108,6 @@ def test_a_snapshot_that_could_not_be_written_leaves_no_part_of_it(
     assert run("snapshot", str(file))[0] == 0
 
 
-class Watched(io.FileIO):
-    """Notes at each write which files of its folder are not hidden."""
-
-    def __init__(self, path: Path, mode: str, seen: list[str]) -> None:
-        super().__init__(str(path), mode)
-        self.folder, self.seen = path.parent, seen
-
-    def write(self, data: Any) -> int:
-        self.seen += [one.name for one in self.folder.iterdir() if not one.name.startswith(".")]
-        return super().write(data)
-
-
-def test_a_snapshot_has_its_name_only_when_it_is_whole(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    with monkeypatch.context() as watched:
-        watched.setattr(Path, "open", lambda path, mode: Watched(path, mode, seen))
-        assert run("snapshot", str(tmp_path / "shop.json"))[0] == 0
-    assert (seen, [one.name for one in tmp_path.iterdir()]) == ([], ["shop.json"])
-
-
 def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file: str, shop: Site) -> None:
     shop.server.stop()
     code, out, error = run(
@@ -157,32 +120,6 @@ def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file
     assert "then b 3, new-1 3" in out
     (now,) = json.loads(run("simulate", "--from", file, "--json")[1])
     assert (now["step"], now["topics"][0]["moves"]) == ("now", [])
-
-
-def test_a_replay_is_csv_with_a_row_for_each_move_and_each_decision(run: Run, file: str, shop: Site) -> None:
-    for process in shop.processes.values():
-        process.rate = 50.0
-    flowing = file.replace("shop.json", "flowing.json")
-    assert run("snapshot", flowing, "-o", "csv")[1].splitlines()[0] == "file,bytes,topics,left_out"
-    steps = ("join=1", "growth=capacity=60,max=5,minutes=5")
-    code, out, _ = run("simulate", "--from", flowing, *steps, "-o", "csv")
-    assert code == 0
-    rows = list(csv.DictReader(io.StringIO(out)))
-    moves = [one for one in rows if one["step"] == "join=1"]
-    assert [(one["topic"], one["to"], one["kind"], one["after_s"]) for one in moves] == [
-        ("orders", "new-1", "handoff", "")
-    ]
-    told = [one["reason"] for one in rows if one["step"] == steps[1] and not one["topic"]]
-    assert told[0].startswith("grow to ")
-    assert [one["after_s"] for one in rows if one["reason"] == told[0]] == ["60"]
-
-
-def test_a_replay_says_on_a_terminal_that_it_works(run: Run, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr("coordinator_tasks.cli.snapshots.waiting.start", shown.append)
-    monkeypatch.setattr("coordinator_tasks.cli.snapshots.waiting.says", shown.append)
-    assert run("simulate", "--from", file, "join=1", "leave=a")[0] == 0
-    assert shown == ["simulate", "simulate, join=1", "simulate, leave=a"]
 
 
 @pytest.mark.parametrize(

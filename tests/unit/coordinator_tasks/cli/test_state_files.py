@@ -1,8 +1,5 @@
 """The whole state in a file, at a terminal: texts, JSON and exit codes."""
 
-import csv
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,14 +61,6 @@ def test_an_import_is_shown_first_then_done_and_then_there(there: Run, new: Site
     record = asked(new.coordinator)[0]
     assert (record.action, record.why, record.actor.who) == ("import", "new hosts", f"kim, as user {user()}")
     assert there("import", str(file), "--execute")[:2] == (0, f"all of {file} is in ZooKeeper already\n")
-
-
-def test_both_tell_a_program_what_was_done(run: Run, there: Run, tmp_path: Path) -> None:
-    path = str(tmp_path / "main.state")
-    found = json.loads(run("export", path, "--records", "0", "--json")[1])
-    assert (found["cluster"], found["of config"], found["nodes"], found["left_out"]) == ("shop", 1, 2, {})
-    (row,) = csv.DictReader(io.StringIO(there("import", path, "-o", "csv")[1]))
-    assert (row["missing"], row["written"], row["there"]) == ("2", "0", "0")
 
 
 def test_a_node_that_is_left_out_has_its_own_exit_code(run: Run, shop: Site, tmp_path: Path) -> None:

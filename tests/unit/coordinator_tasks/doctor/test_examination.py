@@ -1,7 +1,5 @@
 """What is installed here, and what Airflow is compared with: the DAGs that a cluster needs, and its last changes."""
 
-from pathlib import Path
-
 import pytest
 
 from coordinator_tasks.core.errors import StoreUnavailable
@@ -80,12 +78,6 @@ def test_a_package_that_is_too_old_for_us_is_named(packages: dict[str, str], res
         name = "pyspark" if "pyspark" in packages else "apache-airflow"
         assert f"{name} {packages[name]} cannot run what we need" in one.says
         assert f"install {name} {examination.OLDEST[name]} or newer" in one.mend
-
-
-def test_the_oldest_packages_are_those_of_the_project() -> None:
-    project = (Path(__file__).parents[4] / "pyproject.toml").read_text(encoding="utf-8")
-    for name, least in examination.OLDEST.items():
-        assert name == "pyspark-client" or f'"{name}>={least}' in project, name
 
 
 def test_without_java_it_is_said_what_needs_one_and_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

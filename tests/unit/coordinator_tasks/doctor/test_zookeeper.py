@@ -10,12 +10,12 @@ from coordinator_tasks.adapters.server_versions import NOT_TOLD, REFUSES, TAKES
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.model import Actor, Member, Record, State, TopicNode
-from coordinator_tasks.core.ports import Create, Delete, SetData
+from coordinator_tasks.core.ports import Create, Delete
 from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.doctor import Finding, Result, zookeeper
 from coordinator_tasks.wiring import Settings
 from tests.fakes.clock import FakeClock
-from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.cluster import Cluster
 
 
 @pytest.fixture
@@ -115,15 +115,6 @@ def test_the_clock_of_a_consumers_host_is_compared_by_its_registration(cluster: 
     assert (one.result, one.says) == (Result.WARNING, "by ZooKeeper's clock b is 42.0 s ahead")
 
 
-def test_a_registration_that_cannot_be_read_hides_no_other_clock(cluster: Cluster) -> None:
-    cluster.join("a")
-    cluster.join("b")
-    node = cluster.zk.get(cluster.paths.id("b"))
-    cluster.zk.transact([SetData(cluster.paths.id("b"), b"{", node.stat.version)])
-    (one,) = clocks(cluster)
-    assert "1 consumer and" in one.says
-
-
 def planned(cluster: Cluster, topic: str, ahead_s: float, actor: Actor) -> None:
     """The newest record of a topic, by a host whose clock is ahead by so much."""
     record = Record(
@@ -151,15 +142,6 @@ def test_the_clock_of_who_plans_is_compared_by_what_it_wrote_last(
     assert one.result is result
     assert one.says.startswith(says)
     assert ("NTP" in one.mend) is (result is Result.WARNING)
-
-
-def test_a_record_that_cannot_be_read_hides_no_other_topic(cluster: Cluster) -> None:
-    assert list(zookeeper._coordinators_clocks(cast(Any, cluster.zk), cluster.paths)) == []
-    planned(cluster, "orders", 0.0, PERSON)
-    planned(cluster, "bills", 30.0, PERSON)
-    cluster.zk.transact([SetData(cluster.paths.record("orders", 0), b"{")])
-    (one,) = zookeeper._coordinators_clocks(cast(Any, cluster.zk), cluster.paths)
-    assert "bills" in one.says
 
 
 def test_a_topic_is_idle_since_its_node_has_named_no_owner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

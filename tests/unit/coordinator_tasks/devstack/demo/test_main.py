@@ -1,6 +1,5 @@
 """What the command says when it cannot begin, and when it is interrupted."""
 
-import errno
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -49,29 +48,6 @@ def test_who_interrupts_learns_whether_something_still_runs(
     assert capsys.readouterr().out == f"interrupted; {said}\n"
 
 
-@pytest.mark.parametrize(
-    ("ended", "said"),
-    [(0, "nothing was left running"), (1, "ended 1 process"), (2, "ended 2 processes")],
-    ids=["none", "one", "two"],
-)
-@pytest.mark.usefixtures("folders")
-def test_the_end_counts_only_what_was_left_running(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ended: int, said: str
-) -> None:
-    monkeypatch.setattr(detached, "stop", lambda _: ended)
-    assert command.main() == 0
-    assert capsys.readouterr().out == f"{said}\n"
-
-
-@pytest.mark.usefixtures("folders")
-def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "stop_kept", lambda *_: None)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    assert command.main() == 0
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-
-
 def a_folder_of_another(folders: Folders) -> None:
     elsewhere = folders.base.parent / "elsewhere"
     (elsewhere / "audit").mkdir(parents=True)
@@ -105,16 +81,3 @@ def test_folders_that_cannot_be_used_are_named(
     told = capsys.readouterr().err
     assert told.startswith("FAILED: KPC-075: ")
     assert said in told
-
-
-@pytest.mark.usefixtures("folders")
-def test_a_machine_without_memory_is_not_told_of_its_disk_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOMEM, "Cannot allocate memory")
-
-    monkeypatch.setattr(sys, "argv", ["demo"])
-    monkeypatch.setattr(command, "demonstrate", full)
-    assert command.main() == 1
-    assert "Cannot allocate memory; see that this machine has memory left, and that" in capsys.readouterr().err

@@ -12,7 +12,6 @@ from coordinator_tasks.devstack.embedded.airflow_client import ATTEMPTS, Airflow
 from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
 
 LOCKED = {"detail": {"reason": "Database error", "statement": "hidden", "message": "Serious error when handling ..."}}
-BROKEN = {"detail": "An error occurred while trying to deserialize Dag: x"}
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -63,19 +62,3 @@ def test_a_database_that_stays_locked_is_said_in_airflows_words(client: AirflowC
     with pytest.raises(AirflowUnavailable, match=r"refused PATCH /api/v2/dags/rebalance with status 500: .*Database"):
         client.set_paused("rebalance", True)
     assert len(Answers.left) == 1
-
-
-@pytest.mark.parametrize(("status", "body"), [(500, BROKEN), (409, LOCKED), (404, {"detail": "not found"})])
-def test_other_refusals_are_asked_once(client: AirflowClient, status: int, body: object) -> None:
-    Answers.left += [(status, body)]
-    with pytest.raises(AirflowUnavailable, match=f"with status {status}"):
-        client.set_paused("rebalance", False)
-    assert len(Answers.asked) == 1
-
-
-def test_proxies_of_the_shell_are_not_used(client: AirflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    client.close()
-    Answers.left += [(200, {"state": "success"})]
-    assert client.run_state("rebalance", "manual-1") == "success"
