@@ -52,10 +52,6 @@ def test_what_is_none_is_refused_with_what_it_may_be(
     assert said in capsys.readouterr().err
 
 
-def test_blanks_between_topics_belong_to_none() -> None:
-    assert given("--topics", " orders, clicks-.* ,, ").topics == ("orders", "clicks-.*")
-
-
 def test_the_interface_listens_where_it_is_told_to() -> None:
     for listen, host, port in (
         ("0.0.0.0:0", "0.0.0.0", 0),
@@ -119,17 +115,6 @@ def test_a_pod_is_asked_by_its_address_which_needs_no_resolving(monkeypatch: pyt
     resolves(monkeypatch, "10.88.0.7")
     told = given("--listen", "0.0.0.0:0", "--advertise", "address")
     assert (told.own_name, told.advertised) == ("10.88.0.7", "")
-
-
-def test_a_pod_with_addresses_of_both_kinds_is_asked_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = {socket.AF_INET6: "fd00::7", socket.AF_INET: "10.88.0.7"}  # in the order of the resolver
-
-    def getaddrinfo(_name: str, _port: object, family: int = 0, type: int = 0) -> list[tuple[Any, ...]]:  # noqa: A002
-        return [(kind, type, 6, "", (address, 0)) for kind, address in both.items() if family in (0, kind)]
-
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    assert given("--listen", "0.0.0.0:0", "--advertise", "address").own_name == "10.88.0.7"
-    assert given("--listen", "[::]:0", "--advertise", "address").own_name == "fd00::7"
 
 
 def test_a_container_of_yarn_is_asked_by_its_node(monkeypatch: pytest.MonkeyPatch) -> None:

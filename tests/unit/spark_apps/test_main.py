@@ -23,11 +23,6 @@ def test_a_setting_is_split_at_its_first_sign(text: str) -> None:
     assert (told.pipeline[name], told.options[name]) == (value, value)
 
 
-def test_a_pattern_may_have_the_sign_too() -> None:
-    given = main._parse([*LEAST, "--pattern", "(?:a|b=)+=shop.pipelines:build", "--pipeline", "orders=shop:build"])
-    assert main._pipelines(given) == [("orders", "", "shop:build"), ("", "(?:a|b=)+", "shop.pipelines:build")]
-
-
 @pytest.mark.parametrize("option", ["--set", "--option"])
 def test_a_setting_that_is_given_twice_is_refused(option: str) -> None:
     with pytest.raises(Refused, match=f"{option} database is given twice; give it once"):
@@ -44,12 +39,6 @@ def test_a_pipeline_that_is_given_twice_is_refused(option: str) -> None:
     given = main._parse([*LEAST, option, "orders=shop:a", option, "clicks=shop:a", option, "orders=shop:b"])
     with pytest.raises(Refused, match=f"{option} orders is given twice; give it once"):
         main._pipelines(given)
-
-
-def test_the_same_name_of_different_kinds_is_not_twice() -> None:
-    told = main._parse([*LEAST, "--pipeline", "a=s:b", "--pattern", "a=s:b", "--set", "a=1", "--option", "a=2"])
-    assert len(main._pipelines(told)) == 2
-    assert (main._how(told, SITE).pipeline["a"], main._how(told, SITE).options["a"]) == ("1", "2")
 
 
 @pytest.mark.parametrize("option", ["subscribe=orders,clicks", "Subscribe=orders"])

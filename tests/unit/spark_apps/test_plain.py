@@ -142,11 +142,6 @@ def test_the_client_is_warmed_up_at_every_leader_and_reads_even_if_one_does_not_
     assert Client.warmed == [(one, plain.WARM_UP_TIMEOUT_S) for one in (asked[:2] if refuses else asked)]
 
 
-def test_the_thread_is_named_for_its_topic_as_its_log_lines_are_and_keeps_no_process(topic: plain.PlainTopic) -> None:
-    assert Client.entered.wait(60)
-    assert (topic._thread.name, topic._thread.daemon, Client.about[0]) == ("plain-t", True, {"topic": "t"})
-
-
 def wait_for(found: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not found():

@@ -2,17 +2,17 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from coordinator_tasks.adapters.clock import SystemClock
-from coordinator_tasks.core.errors import CoordinatorError, StoreUnavailable
+from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.settings import Settings
 from spark_apps import plain
@@ -22,7 +22,6 @@ from spark_apps.agent.threads.topics import Topics
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
 from spark_apps.delivery.lineage import Dataset
-from spark_apps.records.batches import Range
 from tests.fakes.kafka import FakeKafka
 
 NODE = TopicNode("rogue:1", "g", 1, "g1", "id-1", initial_partitions=1)
@@ -209,42 +208,3 @@ def test_the_command_writes_to_its_file_and_ends_with_the_consumers_code(
     assert found[0].writes == (Dataset("file", str(rows)),)
     assert rows.exists()
     assert cast("plain.FileSink", found[0].sink)._consumer == "a"
-
-
-def test_without_a_file_the_rows_go_to_standard_output(
-    serve: Serve, quiet: list[ConsumerSettings], capsys: pytest.CaptureFixture[str]
-) -> None:
-    def work(topics: plain.PlainTopics) -> int:
-        assert topics._output.sink is not None
-        topics._output.sink("t", [(Range(0, 4, 5, 2), cast("Any", Record()))])
-        assert topics._output.writes == ()
-        return 0
-
-    serve(work)
-    assert plain.main(ARGUMENTS) == 0
-    assert '"offset": 4' in capsys.readouterr().out
-    assert len(quiet) == 1
-
-
-class Record:
-    """A record without a value."""
-
-    def offset(self) -> int:
-        return 4
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_500
-
-    def value(self) -> None: ...
-
-
-def test_a_start_that_fails_is_said_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, quiet: list[ConsumerSettings], capsys: pytest.CaptureFixture[str]
-) -> None:
-    def down(_: ConsumerSettings) -> Mapping[str, str]:
-        raise StoreUnavailable("ZooKeeper does not answer")
-
-    monkeypatch.setattr(plain, "open_process", down)
-    assert plain.main(ARGUMENTS) == 2
-    assert "ZooKeeper does not answer" in capsys.readouterr().err
-    assert len(quiet) == 1

@@ -20,7 +20,6 @@ from spark_apps.agent.ownership.work import perform
 from spark_apps.agent.settings import Identity, Timing
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery import Delivery, Standing, Step, Writer
-from spark_apps.errors import ReadFailed
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka, perform_due
 
@@ -214,33 +213,6 @@ def test_what_is_taken_away_is_fetched_no_longer_and_under_a_new_grant_from_its_
     assert stage.read(0) == [*range(10), *range(4, 10)], "although nothing new has come"
 
 
-def test_what_came_and_was_not_handed_out_is_fetched_again(stage: Stage) -> None:
-    stage.own(0)
-    fetched = stage.fetch()
-    stage.see(paused=frozenset({0}))
-    stage.process(*fetched)
-    stage.see(paused=frozenset())
-    stage.kafka.append("t", 0, 5)
-    stage.turn()
-    assert stage.read(0) == list(range(15))
-
-
-def test_the_position_goes_behind_control_records_at_the_logs_end(stage: Stage) -> None:
-    stage.own(0)
-    stage.process(*stage.fetch()[:-1], failed(KafkaError._PARTITION_EOF, 0, 12))
-    stage.tick(0.1)
-    assert stage.read(0) == list(range(10))
-    assert stage.committed(0) == 12
-
-
-def test_a_record_before_the_position_passes_no_second_time(stage: Stage) -> None:
-    stage.own(0)
-    stage.turn()
-    stage.kafka.append("t", 0, 1)
-    stage.process(Message((0, 9)), *stage.fetch())
-    assert stage.read(0) == list(range(11))
-
-
 class Fussy:
     """A sink that refuses some records, and every record while it is `away`."""
 
@@ -344,14 +316,6 @@ def test_a_failing_partition_is_given_away_at_once_at_its_committed_position(mak
     assert stage.runner.status().failures == ()
 
 
-def test_every_batch_has_its_own_number(stage: Stage) -> None:
-    stage.own(0)
-    for number in (1.0, 2.0):
-        stage.turn()
-        assert stage.runner.status().last_batch["batch"] == number
-        stage.kafka.append("t", 0, 1)
-
-
 def test_the_reading_goes_on_until_the_end_and_knows_when_it_last_had_everything(stage: Stage) -> None:
     """Here a poll brings less than it may, so nothing was left at its time."""
     stage.own(0)
@@ -413,31 +377,6 @@ def test_a_reading_that_fails_begins_again_with_another_client_and_says_why(
     assert (stage.topic.problem, closed) == ("", [True])
     assert stage.read(0) == list(range(10))
     assert stage.runner.status().failures == ()
-
-
-def test_at_the_logs_end_nothing_is_left_at_the_time_of_the_poll(stage: Stage) -> None:
-    stage.offsets.commit("t", {0: Committed(10, None)})
-    stage.own(0)
-    fetched = stage.fetch()
-    stage.clock.advance(0.1)
-    stage.process(*fetched)
-    assert stage.runner.ownership.holdings.held[0].passes.empty_at == stage.clock.monotonic()
-
-
-def test_what_is_no_longer_assigned_has_brought_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage.own(0, 1)
-    stage.turn()
-    assert stage.topic._heard == {0, 1}
-    stage.topic._drop([0])
-    assert stage.topic._heard == {1}
-    monkeypatch.setattr(stage.topic, "_stalled", lambda _: {1: 10})
-    stage.topic._replace_stuck_client()
-    assert stage.topic._assigned.keys() == {1}, "it had no time yet"
-    monkeypatch.setattr(stage.client, "close", bool, raising=False)
-    stage.clock.advance(plain.STUCK_S)
-    stage.topic._polled_at = stage.clock.monotonic()
-    stage.topic._replace_stuck_client()
-    assert (stage.topic._heard, stage.topic._assigned) == (set(), {})
 
 
 def test_a_client_whose_records_wait_for_a_slow_sink_is_kept_for_long(
@@ -518,19 +457,6 @@ def test_who_slept_hands_out_nothing_before_it_has_looked_and_nothing_when_anoth
     assert stage.reported("was taken by b")
 
 
-def test_who_slept_and_is_still_the_owner_reads_on_after_its_look_and_misses_nothing(stage: Stage) -> None:
-    stage.own(0)
-    stage.turn()
-    stage.kafka.append("t", 0, 5)
-    fetched = stage.fetch()
-    stage.clock.advance(TIMING.fresh_s + 0.1)
-    stage.process(*fetched)
-    assert stage.read(0) == list(range(10))
-    stage.tick()
-    stage.turn()
-    assert stage.read(0) == list(range(15))
-
-
 # What Kafka refuses -----------------------------------------------------------------------------------------------------
 
 
@@ -590,12 +516,6 @@ def test_records_behind_damaged_ones_are_not_taken_for_the_next(stage: Stage) ->
     stage.clock.advance(plain.AGAIN_S)
     stage.turn()
     assert stage.read(0) == list(range(10))
-
-
-@pytest.mark.parametrize("partition", [None, -1])
-def test_what_is_wrong_with_no_partition_in_particular_ends_the_reading(stage: Stage, partition: int | None) -> None:
-    with pytest.raises(ReadFailed, match="topic t cannot be read"):
-        stage.process(failed(KafkaError.TOPIC_AUTHORIZATION_FAILED, partition))
 
 
 # Other deliveries -------------------------------------------------------------------------------------------------------

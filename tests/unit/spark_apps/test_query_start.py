@@ -97,13 +97,6 @@ def test_a_query_that_fails_is_told_at_once_and_started_again_and_the_consumer_s
     assert runner.failed == [why] * START_ATTEMPTS * 2
 
 
-def test_a_process_whose_query_never_reads_gives_up_after_some_attempts() -> None:
-    _, topic, runner = outcome(SLOW_START, opened=False)
-    assert topic.gave_up == f"topic orders: {SLOW_START}"
-    runner.readers = 1
-    assert topic.gave_up == ""
-
-
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
 def test_a_pipeline_that_fails_to_start_its_query_is_tried_again(error: type[BaseException]) -> None:
     raised = [error("no such table"), error("no such table")]
@@ -391,20 +384,6 @@ def test_what_ended_a_query_is_said_by_its_deepest_cause(why: str, says: str) ->
     assert outcome(why, opened=True)[2].failed[0] == says
 
 
-def build_of(made: Consumer, topic: str) -> str:
-    return next((str(one.build) for one in made._pipelines if one.matches(topic)), "")
-
-
-def test_a_name_goes_before_a_pattern_and_that_before_the_default() -> None:
-    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
-    made = Consumer(cast(Any, None), ConsumerSettings(site, "a"))
-    made.pipeline(build=cast(Any, "default"), default=True)
-    made.pipeline(pattern="orders-.*", build=cast(Any, "pattern"))
-    assert build_of(made, "clicks") == "default"
-    made.pipeline("orders-eu", cast(Any, "name"))
-    assert [build_of(made, topic) for topic in ("orders-eu", "orders-us", "orders")] == ["name", "pattern", "default"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [({"pattern": "("}, "does not close a group"), ({}, "one of"), ({"name": "a", "pattern": "b"}, "one of")],
@@ -450,11 +429,6 @@ def registers(topics: tuple[str, ...], *pipelines: dict[str, Any]) -> tuple[str,
     return cast("tuple[str, ...]", served(topics, pipelines)[0])
 
 
-@pytest.mark.parametrize(("address", "said"), [("http://driver:4040", "http://driver:4040"), (None, "")])
-def test_a_consumer_registers_with_its_spark_ui_if_it_has_one(address: str | None, said: str) -> None:
-    assert served((), [OTHERS], address)[1] == (said, "local-17")
-
-
 ORDERS, CLICKS, OTHERS = {"name": "eu.orders"}, {"pattern": "clicks-.*"}, {"default": True}
 
 
@@ -492,12 +466,6 @@ def test_a_topic_without_a_pipeline_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(Refused, match=says):
         registers(topics, *pipelines)
-
-
-def test_a_pattern_that_the_coordinator_does_not_know_is_refused_at_the_start() -> None:
-    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
-    with pytest.raises(Refused, match=r"groups that begin with .*correct --topics"):
-        ConsumerSettings(site, "a", ("(?=orders).*",))
 
 
 class Plan:

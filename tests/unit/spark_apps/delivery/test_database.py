@@ -70,18 +70,6 @@ def test_the_audit_shows_every_processing(tmp_path: Path) -> None:
     assert found[0]["processed_at"] <= found[-1]["processed_at"]
 
 
-def test_an_idempotent_row_is_written_once(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
-    sink = RowSink("rows", {"text": "TEXT"})
-    for text in ("first", "second"):
-        with database.transaction() as cursor:
-            sink.prepare(cursor)
-            sink.write(cursor, [("orders", 0, 5, text)])
-    with database.transaction() as cursor:
-        assert cursor.query('SELECT * FROM "rows"') == [("orders", 0, 5, "first")]
-    database.close()
-
-
 def test_the_first_row_of_a_key_stays_and_rows_without_one_are_all_kept(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
     sink = RowSink("rows", {"order_id": "TEXT", "text": "TEXT"}, unique=["order_id"])
@@ -273,18 +261,6 @@ def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) ->
     sink.close()
 
 
-def test_a_file_that_cannot_be_made_is_named_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("build").touch()
-    with (
-        pytest.raises(FileExistsError, match=f"'{tmp_path}/build'"),
-        Database("sqlite:///build/a.sqlite").transaction(),
-    ):
-        pass
-    with pytest.raises(SinkUnavailable, match=f"file: {tmp_path}"), Database("sqlite:///").transaction():
-        pass
-
-
 def of_server(sqlstate: str) -> psycopg.OperationalError:
     """An error that PostgreSQL reports under this code."""
     return psycopg.errors.lookup(sqlstate)("no")  # type: ignore[return-value]
@@ -315,14 +291,6 @@ def test_only_a_database_that_cannot_be_reached_is_away(
     with pytest.raises(SinkUnavailable if away else type(error)) as raised, Database("postgresql://db").transaction():
         pass
     assert sink_is_away(f"{raised.type.__name__}: {raised.value}") is away
-
-
-def test_a_failing_statement_of_sqlite_is_raised_as_it_is(tmp_path: Path) -> None:
-    with (
-        pytest.raises(sqlite3.OperationalError, match="no such table"),
-        Database(f"sqlite:///{tmp_path}/rows.sqlite").transaction() as cursor,
-    ):
-        cursor.execute("SELECT * FROM nowhere")
 
 
 def test_an_unknown_database_is_refused() -> None:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks, committed, intercepted
+from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks, intercepted
 
 BATCH = pa.RecordBatch.from_pydict({"offset": [0, 1, 2], "value": [b"a", b"b", None]})
 
@@ -73,13 +73,6 @@ def test_one_that_fails_exits_or_gives_other_columns_is_left_out_and_logged(
         (found,) = intercepted(iter([BATCH]), "orders", [wrong, Dropping()])
     assert found["offset"].to_pylist() == [0, 1]
     assert type(wrong).__name__ in caplog.text
-
-
-def test_everybody_is_told_of_a_commit_whatever_the_others_do(caplog: pytest.LogCaptureFixture) -> None:
-    noting = Noting()
-    committed("orders", {2: 10}, [Failing(), noting])
-    assert noting.seen == [("orders", {2: 10})]
-    assert "Failing.on_commit failed" in caplog.text
 
 
 def test_executors_get_only_the_interceptors_that_see_records() -> None:

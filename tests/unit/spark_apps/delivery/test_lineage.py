@@ -95,10 +95,6 @@ def test_it_is_on_by_openlineages_own_settings(environ: Mapping[str, str], on: b
     assert is_on(environ) is on
 
 
-def test_where_it_is_off_there_is_none() -> None:
-    assert opened(READER, {}) is None
-
-
 def test_a_client_that_is_missing_is_said_and_stops_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

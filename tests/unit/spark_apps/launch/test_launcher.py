@@ -167,16 +167,6 @@ def test_the_modules_of_the_report_are_imported_before_the_consumer_ends(consume
     assert (consumer.folder.path / "early").read_text() == "True"
 
 
-def test_kill_9_of_the_jvm_leaves_no_half_a_consumer(consumer: Launched) -> None:
-    launcher_pid, driver, helper = up(consumer)
-    jvm = psutil.Process(driver).ppid()
-    assert psutil.Process(jvm).ppid() == launcher_pid
-    os.kill(jvm, signal.SIGKILL)
-    eventually((consumer.folder.path / "told").exists)
-    assert (consumer.folder.path / "left").read_text() == "cleanly"  # it was asked first
-    eventually(lambda: not psutil.pid_exists(driver) and not psutil.pid_exists(helper))
-
-
 def test_sigterm_reaches_the_consumer_itself_so_that_it_can_leave_cleanly(consumer: Launched) -> None:
     launcher_pid, _, _ = up(consumer)
     os.kill(launcher_pid, signal.SIGTERM)
@@ -231,13 +221,6 @@ def test_a_full_disk_leaves_no_half_a_consumer_and_its_end_is_reported(consumer:
     os.kill(driver, signal.SIGKILL)
     eventually((consumer.folder.path / "told").exists)
     assert not psutil.pid_exists(helper)
-
-
-def test_a_clean_leave_has_no_reason(consumer: Launched) -> None:
-    launcher_pid, _, _ = up(consumer)
-    os.kill(launcher_pid, signal.SIGTERM)
-    eventually((consumer.folder.path / "why").exists)
-    assert consumer.folder.reason() == ""
 
 
 @pytest.mark.parametrize(
@@ -302,11 +285,6 @@ def test_it_survives_the_death_of_everybody_around_its_caller(consumer: Launched
     assert not (consumer.folder.path / "told").exists()
 
 
-def test_a_command_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="launcher: no-such-program cannot be started"):
-        Launched(tmp_path, "no-such-program").start()
-
-
 def test_a_start_without_an_incarnation_is_reported_once_and_the_next_launch_waits_for_nothing(
     ended: LaunchRequest,
 ) -> None:
@@ -320,19 +298,6 @@ def test_a_start_without_an_incarnation_is_reported_once_and_the_next_launch_wai
 
     assert not report_end(ended, report)
     assert tries == [0]
-
-
-@pytest.mark.parametrize("option", ["--stop-limit", "--report-limit"])
-@pytest.mark.parametrize("value", ["nan", "-1", "inf"])
-def test_a_limit_that_never_comes_is_refused(
-    option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing is later than `nan`: a consumer that hangs in its leave was never ended."""
-    folder = ("--cluster", "shop", "--consumer", "c1", "--base", str(tmp_path / "base"))
-    with pytest.raises(SystemExit):
-        launcher.main([*folder, f"{option}={value}", "--", "no-such-program"])
-    assert f"'{value}' is no time; give a number of seconds from 0 on, such as 30" in capsys.readouterr().err
-    assert not (tmp_path / "base").exists()
 
 
 def test_a_run_folder_that_takes_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -378,13 +343,6 @@ def test_the_reason_of_an_end_has_no_secret(tmp_path: Path) -> None:
     assert launcher.reason_of(1, folder) == (
         "exit code 1: no login with [hidden], [hidden] of /run/t, /etc/key at amqp://[hidden]@host"
     )
-
-
-def test_a_launcher_that_fails_says_why_in_the_log(consumer: Launched) -> None:
-    broken = "def fails(*_):\n    raise OSError('no more open files')\nlauncher.process_tree.reap = fails\n"
-    consumer.patch.write_text(consumer.patch.read_text().replace("sys.exit(", f"{broken}sys.exit("))
-    consumer.start()
-    eventually(lambda: "OSError: no more open files" in consumer.folder.log_tail(), 20)
 
 
 def test_every_line_of_the_launcher_is_json_where_the_settings_say_so(tmp_path: Path) -> None:

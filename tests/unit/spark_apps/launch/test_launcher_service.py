@@ -91,15 +91,6 @@ def test_missing_consumers_are_launched_once_and_stopped_with_the_service(c: Coo
     assert not launcher_service.running(folder_of(host, "consumer-a"))
 
 
-def test_a_stray_file_beside_the_run_folders_keeps_no_consumer_from_being_stopped(c: Coordinator, host: Host) -> None:
-    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
-    look(c, host, SETTINGS, Attempts(), 0)
-    notes = folder_of(host, "consumer-a").path.with_name("a-note")
-    notes.touch(mode=0o600)
-    assert launcher_service.stop_all(host, "site") == []
-    assert not launcher_service.running(folder_of(host, "consumer-a"))
-
-
 def test_a_consumer_whose_end_is_not_reported_yet_is_not_said_to_run(host: Host) -> None:
     """ZooKeeper is away: its launcher tries on, and holds the lock."""
     folder = folder_of(host, "consumer-a")
@@ -293,16 +284,6 @@ def test_a_launch_that_takes_too_long_is_one_sentence_without_its_command(
     assert said == f"consumer-a cannot be launched: {took}; tried again in 5 s"
 
 
-def test_what_a_failed_launch_says_is_told_although_it_is_no_utf_8(
-    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    broken = ["sh", "-c", r"printf 'no space in /m\374ll\n' >&2; exit 2"]
-    monkeypatch.setattr(launcher_service, "command", lambda *_: broken)
-    fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
-    assert look(c, host, SETTINGS, Attempts(), 0) == ()
-    assert "consumer-a cannot be launched: no space in /m\ufffdll; tried again in 5 s" in caplog.text
-
-
 @pytest.mark.parametrize(
     "more", [{"arguments": ("a\0b",)}, {"environment": {"PIPELINE_a=b": "c"}}], ids=["argument", "variable"]
 )
@@ -454,9 +435,3 @@ def test_wrong_settings_are_one_line(
     err = capsys.readouterr().err
     assert says in err
     assert err.count("\n") == 1
-
-
-def test_a_limit_that_never_comes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        launcher_service.main(["--base", str(tmp_path), "--master", "local", "--stop-limit", "nan"])
-    assert "'nan' is no time; give a number of seconds from 0 on, such as 30" in capsys.readouterr().err

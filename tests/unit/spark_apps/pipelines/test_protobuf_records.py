@@ -9,8 +9,6 @@ from spark_apps.pipelines.protobuf_records import MORE, NO_MESSAGE, UNKNOWN, mes
 from tests.shop_messages import SHOP
 
 ORDER = message(SHOP, "shop.Order")(order_id="a", quantity=2, tags=["new"]).SerializeToString()
-PARCEL = b"\x0a" + bytes([len(ORDER) + 2]) + ORDER + b"\x78\x01"
-"""Around an order that has an unknown field."""
 
 
 def test_a_message_is_read_with_the_names_of_its_schema() -> None:
@@ -45,20 +43,11 @@ def test_a_record_that_is_not_one_message_to_its_last_byte_is_refused(record: by
     assert read(record, SHOP, "shop.Order") == (None, problem)
 
 
-def test_an_unknown_field_within_a_message_is_refused() -> None:
-    assert read(PARCEL, SHOP, "shop.Parcel") == (None, UNKNOWN)
-
-
 def test_messages_of_lists_alone_have_no_end() -> None:
     """Two of them are one longer list: the format cannot say otherwise."""
     tags = message(SHOP, "shop.Order")(tags=["new"]).SerializeToString()
     text, problem = read(tags + tags, SHOP, "shop.Order")
     assert (json.loads(text or ""), problem) == ({"tags": ["new", "new"]}, None)
-
-
-def test_a_time_that_json_cannot_say_is_refused() -> None:
-    late = message(SHOP, "shop.Late")(at={"seconds": 2**40}).SerializeToString()
-    assert read(late, SHOP, "shop.Late") == (None, NO_MESSAGE)
 
 
 def test_a_message_that_the_descriptors_do_not_have_is_an_error_at_once() -> None:

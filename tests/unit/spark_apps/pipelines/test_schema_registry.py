@@ -118,21 +118,6 @@ def test_a_version_that_cannot_be_used_is_refused_with_its_reason(version: dict[
         subject_of(SETTINGS, "orders", registry)
 
 
-@pytest.mark.parametrize("answer", [[], {"error_code": 40401}, [3], "text", None])
-def test_a_registry_that_gives_no_versions_is_refused_with_its_address(answer: object) -> None:
-    with pytest.raises(
-        Refused, match="the schema registry at http://registry:8081 did not give the versions of orders"
-    ):
-        subject_of(SETTINGS, "orders", client({"/subjects/orders/versions": answer}, []))
-
-
-@pytest.mark.parametrize("schema", ["{", "[" * 2_000], ids=["cut off", "nested too deeply"])
-def test_a_schema_that_is_no_json_is_refused(schema: str) -> None:
-    place = "/subjects/orders/versions"
-    with pytest.raises(Refused, match="did not give the versions"):
-        subject_of(SETTINGS, "orders", client({place: [1], f"{place}/1": {"id": 1, "schema": schema}}, []))
-
-
 @pytest.mark.parametrize("time_out_s", [10.0, -1.0], ids=["too large", "too slow"])
 def test_an_answer_without_an_end_is_refused(time_out_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_registry, "TIMEOUT_S", time_out_s)

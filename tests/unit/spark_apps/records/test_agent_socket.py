@@ -97,14 +97,6 @@ def test_a_reader_asks_and_the_planner_answers(server: AgentServer, planner: Scr
     assert planner.events[-1] == "detach r1"
 
 
-def test_a_reader_that_is_to_read_what_is_there_asks_whether_it_is_over(server: AgentServer, planner: Scripted) -> None:
-    client = AgentClient(str(server.path), "r9", OPTIONS)
-    client.until_now()
-    assert client.is_over()
-    assert planner.events == ["attach r9", "until now r9"]
-    client.close()
-
-
 def test_the_socket_is_private(server: AgentServer) -> None:
     assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o700
 
@@ -149,14 +141,6 @@ def test_a_bug_in_the_planner_ends_the_query_and_not_the_agent(server: AgentServ
 def test_a_topic_without_a_planner_is_refused(server: AgentServer) -> None:
     with pytest.raises(AgentCallFailed, match=r"does not manage topic 'orders' \(managed: none\)"):
         AgentClient(str(server.path), "r1", OPTIONS)
-
-
-def test_the_end_of_the_agent_ends_the_conversation(server: AgentServer, planner: Scripted) -> None:
-    client = AgentClient(str(server.path), "r1", OPTIONS)
-    server.close()
-    with pytest.raises(AgentCallFailed, match=r"has ended|did not answer"):
-        client.initial()
-    assert planner.events[0] == "attach r1"
 
 
 def test_an_agent_that_does_not_answer_is_given_up(server: AgentServer, planner: Scripted) -> None:

@@ -64,14 +64,6 @@ def test_a_time_that_python_cannot_hold_is_null_and_its_record_is_named(caplog: 
     assert f"the first one is partition 1, offset 40: {nanoseconds}" in caplog.text
 
 
-def test_a_batch_of_nothing_and_an_empty_name() -> None:
-    empty, none = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    nothing = pa.nulls(0, pa.binary())
-    batch = Columns(False, True, "", 0).build("", Records(nothing, nothing, none, empty, empty, none), empty)
-    batch.validate(full=True)
-    assert batch.num_rows == 0
-
-
 def test_numbers_are_null_where_they_are_not_there() -> None:
     there = np.array([True, False] * 9)
     column = number_column(np.arange(18), there)

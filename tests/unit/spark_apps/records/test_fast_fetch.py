@@ -9,14 +9,14 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_apps.errors import ReadFailed
 from spark_apps.records import fetching, librdkafka, reader
 from spark_apps.records.batches import Range
-from spark_apps.records.fast_fetch import FastClient, _copied
+from spark_apps.records.fast_fetch import _copied
 from spark_apps.records.fetching import Fetched
 from spark_apps.records.reader import BATCH_BYTES, _parts
 
@@ -66,11 +66,6 @@ def test_each_field_at_another_place_is_noticed(monkeypatch: pytest.MonkeyPatch,
     }
     monkeypatch.setattr(librdkafka, "ROW", np.dtype(moved))  # type: ignore[call-overload]
     assert "librdkafka's messages look different" in librdkafka.unfit()
-
-
-def test_a_setting_that_is_unknown_is_named() -> None:
-    with pytest.raises(KafkaException, match="nonsense"):
-        FastClient({"group.id": "g", "nonsense": True})
 
 
 @given(st.lists(st.none() | st.binary(max_size=40)), st.randoms(use_true_random=False))

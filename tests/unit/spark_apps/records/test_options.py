@@ -7,23 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.errors import InvalidName, Refused
+from coordinator_tasks.core.errors import Refused
 from spark_apps.records.columns import spark_schema
 from spark_apps.records.options import EARLIEST, LATEST, Starting, parse_options
 from spark_apps.records.settings_file import FILE_VARIABLE, SECRET_VARIABLE, load_settings
 
 TOPIC = {"subscribe": "orders"}
-
-
-def test_the_topic_alone_is_enough() -> None:
-    options = parse_options(TOPIC)
-    assert options.topic == "orders"
-    assert options.fail_on_data_loss
-    assert not options.include_headers
-    assert not options.include_assignment
-    assert options.max_offsets_per_trigger is None
-    assert options.progress_timeout_s == 120.0
-    assert options.starting == Starting()
 
 
 def test_names_are_case_insensitive_and_java_names_are_translated() -> None:
@@ -118,11 +107,6 @@ def test_what_cannot_be_is_refused_in_one_line(extra: dict[str, str], says: str)
 @pytest.mark.parametrize(("text", "seconds"), [("250", 0.25), ("30s", 30), ("15m", 900), ("2 h", 7200), ("5MIN", 300)])
 def test_a_delay_is_written_as_in_spark(text: str, seconds: float) -> None:
     assert parse_options({**TOPIC, "maxTriggerDelay": text}).max_trigger_delay_s == seconds
-
-
-def test_a_topic_that_kafka_would_not_have_is_refused() -> None:
-    with pytest.raises(InvalidName):
-        parse_options({"subscribe": "a/b"})
 
 
 def test_columns_are_those_of_sparks_kafka_source() -> None:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Self, TypeAlias
 
@@ -12,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError
 from numpy.typing import NDArray
 
-from spark_apps.errors import DataLost, ReadFailed, lost_records
+from spark_apps.errors import DataLost, lost_records
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
-from spark_apps.records.columns import Records, header_column
+from spark_apps.records.columns import Records
 from spark_apps.records.fetching import Problem
 from spark_apps.records.reader import Job
 
@@ -184,19 +183,6 @@ def test_a_log_that_was_cut_at_the_position_has_lost_the_rest_of_the_range(monke
     assert lost_records(f"DataLost: {raised.value}") == (0, said)
 
 
-def test_a_log_that_was_cut_is_read_up_to_its_end_where_losses_are_allowed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert cut_at(monkeypatch, 3, fail_on_data_loss=False) == [(0, 0), (0, 1), (0, 2), (1, 0)]
-    assert "offsets 3 to 4 are not there, the log ends at 3" in caplog.text
-
-
-@pytest.mark.parametrize("last", [5, -1001], ids=["the log has them", "Kafka does not say"])
-def test_records_that_only_do_not_come_are_not_lost(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
-    with pytest.raises(ReadFailed, match="partition 0: at 3, wanted up to 4"):
-        cut_at(monkeypatch, last, fail_on_data_loss=False)
-
-
 class SkippingClient(Client):
     """The log's end is 30 s of aborted records behind the position, for a client that is not asked again meanwhile."""
 
@@ -217,35 +203,3 @@ def test_aborted_records_that_take_long_to_skip_are_passed(monkeypatch: pytest.M
     monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: client.now))
     assert read(client, monkeypatch, Range(0, 0, 5, 1)) == []
     assert client.now < 120
-
-
-class HeadedFetched(Fetched):
-    """Records that have only a header of 100 KB."""
-
-    def records(self, chosen: NDArray[np.int64], include_headers: bool) -> Records:
-        headers = header_column([[("name", bytes(100_000))]] * chosen.size) if include_headers else None
-        return replace(super().records(chosen, False), headers=headers)
-
-
-class HeadedClient(Client):
-    """Tells how many records each fetch was to bring."""
-
-    def __init__(self) -> None:
-        super().__init__([(0, offset) for offset in range(4_100)])
-        self.asked: list[int] = []
-
-    def fetch(self, most: int, timeout_s: float) -> Fetched:
-        self.asked.append(most)
-        found = super().fetch(min(most, 100), timeout_s)
-        return HeadedFetched(list(zip(found.partitions.tolist(), found.offsets.tolist(), strict=True)))
-
-
-def test_headers_count_towards_the_size_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = HeadedClient()
-    monkeypatch.setattr(reader, "_idle", {})
-    monkeypatch.setattr(reader, "_new_client", lambda _, **__: client)
-    job = Job("orders", (Range(0, 0, 130, 1),), {"bootstrap.servers": "none:1"}, include_headers=True)
-    batches = list(reader.read(job))
-    assert [offset for one in batches for offset in one["offset"].to_pylist()] == list(range(130))
-    assert max(one.nbytes for one in batches) < 1.1 * reader.BATCH_BYTES
-    assert client.asked[1] <= 20

@@ -1,8 +1,5 @@
 """What an executor's Kafka client is given."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from coordinator_tasks.core.errors import BadSettings
@@ -24,14 +21,6 @@ def test_a_log_in_by_password_without_one_is_refused_at_once(protocol: str, mech
     kafka = {"security.protocol": protocol, "sasl.mechanism": mechanism, "sasl.username": "alice"}
     with pytest.raises(BadSettings, match=f"log-in by {mechanism.upper()}, and the executors have no sasl.password"):
         client_settings(kafka, "")
-
-
-def test_the_password_of_the_file_is_enough(tmp_path: Path) -> None:
-    file = tmp_path / "kafka.json"
-    file.touch(mode=0o600)
-    file.write_text(json.dumps({"sasl.password": "p"}))
-    kafka = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-    assert client_settings(kafka, str(file))["sasl.password"] == "p"
 
 
 @pytest.mark.parametrize(

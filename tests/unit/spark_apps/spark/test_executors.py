@@ -50,14 +50,6 @@ def test_an_application_without_executors_for_a_while_is_told_so_until_it_has_so
     assert over(spark, watch, 2 * ASK_S) == ""
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
-def test_a_local_application_has_none_and_needs_none(master: str) -> None:
-    spark = Spark(master)
-    spark.executors = 0
-    assert over(spark, spark.watch(), 60) == ""
-    assert spark.asked == 0
-
-
 @pytest.mark.parametrize("on", ["true", "True", " true "], ids=["lower case", "as Airflow's JSON gives it", "blanks"])
 def test_with_dynamic_allocation_only_a_batch_needs_executors(on: str) -> None:
     spark = Spark("yarn", spark_dynamicAllocation_enabled=on)

@@ -64,13 +64,6 @@ def test_what_a_session_over_a_running_context_says_of_it_counts_for_nothing() -
         session.check(speculating)
 
 
-def test_it_is_switched_off_where_it_is_refused() -> None:
-    for declared, expected in ((False, "false"), (True, None)):
-        builder = Builder()
-        session.configure(cast(Any, builder), idempotent_sink=declared)
-        assert builder.get(session.SPECULATION) == expected
-
-
 @pytest.mark.parametrize(("declared", "expected"), [((), "false"), (("--idempotent-sink",), None)])
 def test_the_application_leaves_it_to_spark_if_the_sink_bears_it(
     declared: tuple[str, ...], expected: str | None, monkeypatch: pytest.MonkeyPatch

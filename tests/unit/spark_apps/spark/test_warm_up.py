@@ -58,8 +58,3 @@ def test_it_is_given_up_at_its_limit_with_the_last_error(attempts: list[BaseExce
     attempts[:] = [None] * int(FIRST_LIMIT_S)
     with pytest.raises(Refused, match="none was read within 180 s"):
         warm_up(SPARK)
-
-
-def test_who_is_asked_to_leave_meanwhile_waits_for_nothing(attempts: list[BaseException | None]) -> None:
-    attempts += [slow()]
-    assert warm_up(SPARK, lambda: len(attempts) == 0) == 0

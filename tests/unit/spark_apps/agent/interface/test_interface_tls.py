@@ -76,12 +76,6 @@ def test_with_a_certificate_the_registered_address_is_https_and_all_works(author
         assert asking.post_topic(Member("a", 3, server.address, "boot"), "t", b"{}")
 
 
-def test_while_consumers_change_to_tls_plain_interfaces_are_asked(authority: Authority) -> None:
-    with served(None) as server, client(authority.ca) as asking:
-        assert server.address.startswith("http://")
-        assert ask(asking, server) == STATUS
-
-
 def test_with_an_authority_nothing_is_sent_to_plain_http(authority: Authority) -> None:
     with socket.create_server(("127.0.0.1", 0)) as rogue, client(authority.ca, https_only=True) as asking:
         address = f"http://127.0.0.1:{rogue.getsockname()[1]}"
@@ -142,12 +136,6 @@ def test_a_plain_port_under_https_is_named(authority: Authority) -> None:
         answer = ask(asking, server, server.address.replace("http://", "https://"))
     assert isinstance(answer, Unreachable)
     assert "it speaks no TLS" in answer.detail
-
-
-def test_plain_http_to_a_tls_port_is_not_answered(authority: Authority) -> None:
-    with served(files(authority.sign("a"))) as server, plain(server) as connection:
-        connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert b"health" not in received(connection)
 
 
 def received(connection: socket.socket, most: int = 1_000) -> bytes:

@@ -118,14 +118,6 @@ def test_metrics_are_given_to_who_knows_the_token_once_there_are_some(server: tu
     assert ask(one, "GET", "/metrics", token, Host="rebound.example")[0] == 421
 
 
-def test_before_the_agent_is_there_no_metrics_are_given() -> None:
-    one = StatusServer(Interface())
-    try:
-        assert ask(one, "GET", "/metrics")[0] == 503
-    finally:
-        one.close()
-
-
 def test_health_is_up_or_down_for_load_balancers(server: tuple[StatusServer, str], consumer: Consumer) -> None:
     one, _ = server
     assert ask(one, "GET", "/v1/health")[0] == 200
@@ -322,12 +314,6 @@ def test_a_closed_server_refuses(consumer: Consumer) -> None:
     # Reset where a process that is just being forked holds the socket for a moment longer.
     with pytest.raises((ConnectionRefusedError, ConnectionResetError)):
         ask(one, "GET", "/v1/health")
-
-
-def test_before_the_agent_is_there_it_says_that_it_starts() -> None:
-    one = StatusServer(Interface())
-    assert ask(one, "GET", "/v1/status")[0] == 503
-    one.close()
 
 
 def test_the_coordinator_s_own_client_is_served(closed: StatusServer, consumer: Consumer) -> None:

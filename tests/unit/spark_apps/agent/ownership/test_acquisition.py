@@ -11,7 +11,7 @@ from spark_apps.agent.ownership.work import (
     OffsetFetch,
     perform,
 )
-from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, give, start_of
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, start_of
 
 
 def test_a_new_group_starts_also_where_every_request_takes_half_a_second(stage: Stage) -> None:
@@ -91,14 +91,6 @@ def test_a_newer_token_at_acquisition_keeps_the_partition_closed(stage: Stage) -
     assert stage.committed(2).token == Token(90, 6, GENERATION)
 
 
-def test_another_incarnation_runs_and_releases_nothing() -> None:
-    stage = Stage(incarnation=7)
-    stage.own(0)
-    give(stage, 0)
-    assert stage.running == {}
-    assert stage.ownership.releasing.outbox == {}
-
-
 def test_what_is_granted_and_neither_ready_nor_closing_is_starting(stage: Stage) -> None:
     assert not stage.ownership.holdings.starting
     stage.node = replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1})
@@ -108,13 +100,4 @@ def test_what_is_granted_and_neither_ready_nor_closing_is_starting(stage: Stage)
     assert not stage.ownership.holdings.starting
     stage.read(assignments={0: "a", 1: "a"}, since={0: 1, 1: 2})
     assert stage.running == {0: False, 1: False}
-    assert not stage.ownership.holdings.starting
-
-
-def test_a_start_that_is_taken_back_is_not_starting(stage: Stage) -> None:
-    stage.node = replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1})
-    stage.ownership.grants.on_node(stage.node)
-    work = stage.ownership.requests.work()
-    assert work is not None
-    stage.ownership.grants.on_node(replace(stage.node, epoch=2, assignments={}, since={}))
     assert not stage.ownership.holdings.starting

@@ -1,6 +1,5 @@
 """What the answers of Kafka and of the sink change, and what is reported of them."""
 
-import logging
 from dataclasses import replace
 
 import pytest
@@ -14,9 +13,7 @@ from spark_apps.agent.ownership.work import (
     OffsetFetch,
     perform,
 )
-from spark_apps.agent.settings import Terms
 from tests.unit.spark_apps.agent.ownership.stage import OLD, TIMING, Stage, asked
-from tests.unit.spark_apps.agent.ownership.test_deliveries import Play
 
 
 def test_what_keeps_commits_from_the_group_is_said_until_a_commit_has_passed(stage: Stage) -> None:
@@ -69,18 +66,3 @@ def test_an_entry_that_is_written_again_says_no_more_than_has_passed_the_sink(st
     stage.commit(0, 5, OLD)
     stage.tick(1.0)
     assert (stage.committed(0).offset, stage.committed(0).owner) == (0, "a")
-
-
-@pytest.mark.parametrize("claims", [False, True])
-def test_what_to_do_about_lost_records_is_said_where_it_helps(claims: bool, caplog: pytest.LogCaptureFixture) -> None:
-    play = Play(Terms(claims=claims))
-    play.commit(0, 10, OLD)
-    play.kafka.expire("t", 0, 40)
-    play.ownership.open()
-    play.own(0)
-    with caplog.at_level(logging.WARNING):
-        play.ownership.requests.want_ends()
-        play.wait(1.0)
-    assert play.ownership.holdings.ready() == {}
-    assert play.reported("or set failOnDataLoss=false") is not claims
-    assert [one.message for one in caplog.records if "are gone" in one.message] != []

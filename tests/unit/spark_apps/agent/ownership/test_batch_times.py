@@ -41,14 +41,6 @@ def test_the_limit_of_a_batch(
     assert times.exceeds(1_000.1 + limit_s, least_s, most_s)
 
 
-def test_without_a_batch_nothing_takes_too_long() -> None:
-    times = after(*USUAL)
-    assert not times.exceeds(1e9, 30.0, 300.0)
-    times.begin(10, 0.0)
-    times.drop()
-    assert not times.exceeds(1e9, 30.0, 300.0)
-
-
 def test_what_is_usual_is_said_once_it_is_known() -> None:
     times = after(*USUAL)
     times.begin(7, 10.0)

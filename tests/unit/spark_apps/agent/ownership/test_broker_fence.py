@@ -66,23 +66,6 @@ def test_a_guarded_start_waits_for_no_commit_that_the_broker_refuses(stage: Stag
     assert stage.ownership.holdings.ready().keys() == {0}
 
 
-def test_what_is_given_up_is_no_longer_told(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.own(1, epoch=1)
-    stage.wait(1.0)
-    assert broker(stage).held[-1].keys() == {1}
-
-
-def test_that_the_last_one_is_given_up_is_told_once(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.own()
-    stage.wait(1.0)
-    assert broker(stage).held[-1] == {}
-    told = len(broker(stage).held)
-    stage.wait(10.0)
-    assert len(broker(stage).held) == told
-
-
 def test_a_commit_that_the_broker_refuses_ends_this_holding_and_no_other(stage: Stage) -> None:
     stage.own(0, 1)
     for partition in (0, 1):

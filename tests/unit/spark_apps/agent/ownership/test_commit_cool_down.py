@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.model import Token
 from spark_apps.agent.ownership.planner import BatchPlanner
-from spark_apps.agent.ownership.work import Commit, Failed, perform
+from spark_apps.agent.ownership.work import Failed, perform
 from spark_apps.records.batches import BatchOffset, Range
-from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, asked, give, start_of
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, give, start_of
 
 
 def late_commit(stage: Stage, timely: bool = False) -> None:
@@ -57,18 +57,6 @@ def test_what_passes_after_a_commit_that_came_late_is_committed_when_nobody_has_
     assert stage.committed(0).offset == 70
 
 
-def test_nothing_is_planned_on_a_look_that_no_commit_could_be_made_on(stage: Stage) -> None:
-    planner, start = BatchPlanner(stage.ownership, stage.clock), BatchOffset("t")
-    stage.own(0)
-    stage.clock.advance(TIMING.fresh_s + 0.1)
-    assert planner.offer(start) is None
-    stage.commit(0, 40, Token(2, 6, GENERATION))
-    stage.tick()
-    assert planner.offer(start) is None
-    assert stage.reported("was taken by z")
-    assert stage.running == {}
-
-
 def test_whoever_is_still_the_owner_plans_on_after_the_look(stage: Stage) -> None:
     planner, start = BatchPlanner(stage.ownership, stage.clock), BatchOffset("t")
     stage.own(0)
@@ -96,20 +84,6 @@ def test_after_a_commit_that_came_late_nothing_is_handed_out_until_a_newer_owner
     assert stage.ownership.batches.readable().keys() == {0, 1}
 
 
-def test_an_older_entry_is_written_over_at_once_also_after_a_commit_that_came_late(stage: Stage) -> None:
-    late_commit(stage)
-    stage.commit(0, 60, Token(0, 4, GENERATION))
-    stage.tick(TIMING.look_s)
-    stage.tick()
-    assert stage.committed(0) == Committed(70, Token(1, 5, GENERATION), "a", "c", "id-1")
-
-
-def test_after_a_commit_in_time_the_next_one_waits_for_nothing(stage: Stage) -> None:
-    late_commit(stage, timely=True)
-    stage.wait(0.1)
-    assert stage.committed(0).offset == 70
-
-
 def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: Stage) -> None:
     late_commit(stage)
     give(stage, 0)
@@ -117,16 +91,3 @@ def test_a_hand_off_after_a_commit_that_came_late_waits_for_that_alone(stage: St
     stage.wait(TIMING.cool_down_s + 0.1)
     assert stage.committed(0).offset == 70
     assert 0 not in stage.running
-
-
-def test_an_idle_partition_commits_nothing_again_after_a_commit_that_came_late(stage: Stage) -> None:
-    stage.own(0)
-    stage.clock.advance(TIMING.recommit_s)
-    asked(stage, Commit)
-    stage.clock.advance(TIMING.fresh_s + 1)
-    stage.ownership.requests.answer(Failed("no answer"))
-    stage.commit(0, 0, Token(1, 5, GENERATION), owner="nobody")
-    stage.wait(TIMING.cool_down_s - 0.1)
-    assert stage.committed(0).owner == "nobody"
-    stage.wait(TIMING.look_s + 0.2)
-    assert stage.committed(0).owner == "a"

@@ -39,15 +39,6 @@ def test_what_passes_while_a_commit_is_on_its_way_is_committed_after_it(stage: S
     assert stage.committed(0).offset == 50
 
 
-def test_a_batch_of_an_older_holding_covers_nothing_of_the_present_one(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.ownership.query_ended("died")
-    stage.tick()
-    assert stage.committed(0).offset == 0
-    assert stage.running == {}
-
-
 def test_idle_partitions_are_committed_again_before_kafka_forgets_them(stage: Stage) -> None:
     stage.own(0)
     stage.kafka.stored.clear()
@@ -92,20 +83,6 @@ def test_what_cannot_be_committed_as_kafka_is_away_stops_as_well_and_says_so(sta
     stage.wait(2)
     assert stage.committed(0).offset == 30
     assert stage.ownership.status().running.keys() == {1}
-
-
-def test_an_outage_that_ends_in_time_stops_nothing_then_or_later(stage: Stage) -> None:
-    stage.own(0)
-    for end in (30, 60):
-        stage.hand_out(0, end)
-        stage.kafka.down = True
-        stage.cover()
-        for _ in range(round(TIMING.give_up_s) - 10):
-            stage.tick(1.0)
-        stage.kafka.down = False
-        stage.wait(2)
-        assert stage.committed(0).offset == end
-        assert stage.ownership.holdings.ready()
 
 
 def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from coordinator_tasks.core.model import Handoff, Seek, StartRule, Token
+from coordinator_tasks.core.model import Seek, Token
 from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.planner import BatchPlanner
@@ -118,20 +118,6 @@ def test_a_position_that_the_log_no_longer_has_stops_the_partition_whatever_the_
     assert once.reported("offsets 40 to 59 are gone, the log begins at 60: stopped; reset its offsets")
 
 
-def test_where_the_sink_has_no_position_kafkas_counts_and_then_the_start_rule(once: Play) -> None:
-    once.commit(2, 30, OLD)
-    once.own(2, 3)
-    assert {p: held.position for p, held in once.ownership.holdings.ready().items()} == {2: 30, 3: 0}
-
-
-def test_a_position_in_the_sink_needs_no_start_rule(once: Play) -> None:
-    once.sink.positions[2] = Standing(OLD, "z", 40)
-    once.node = replace(once.node, start=StartRule.NONE)
-    once.own(2, 3)
-    assert {p: held.position for p, held in once.ownership.holdings.ready().items()} == {2: 40}
-    assert once.reported("partition 3 has no committed offset")
-
-
 def test_nothing_is_read_or_committed_while_the_sink_is_away_and_the_fence_is_looked_at(once: Play) -> None:
     once.sink.down = True
     once.own(2)
@@ -219,22 +205,6 @@ def test_a_claim_of_a_holding_that_has_ended_meanwhile_says_nothing_of_the_next(
     assert phase is Phase.CLAIMING
 
 
-def test_kafkas_entry_does_not_move_a_start_that_the_sink_gave(once: Play) -> None:
-    once.sink.positions[2] = Standing(OLD, "z", 40)
-    once.ownership.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 2}))
-    once.ownership.requests.answer(perform(once.offsets, "t", claim_of(once), once.sink))
-    once.commit(2, 55, OLD)
-    once.tick()
-    assert once.ownership.holdings.ready()[2].position == 40
-    assert once.committed(2).offset == 40
-
-
-def test_after_an_isolation_the_new_owner_need_not_wait_for_late_commits(once: Play) -> None:
-    once.sink.positions[2] = Standing(OLD, "z", 40)
-    once.own(2, guarded=frozenset({2}))
-    assert once.ownership.holdings.ready().keys() == {2}
-
-
 def test_what_the_sink_left_out_of_a_batch_is_neither_committed_nor_released(once: Play) -> None:
     once.own(1, 2)
     once.hand_out(2, 20)
@@ -245,20 +215,6 @@ def test_what_the_sink_left_out_of_a_batch_is_neither_committed_nor_released(onc
     assert once.committed(2).offset == 0
     assert once.ownership.releasing.outbox == {}
     assert once.running == {1: False}
-
-
-def test_what_the_sink_left_out_is_lost_at_the_offset_before_it(once: Play) -> None:
-    once.ownership.agree(Terms(claims=True, listening=True))
-    once.own(2)
-    once.tell()
-    once.hand_out(2, 20)
-    once.cover()
-    once.hand_out(2, 30)
-    once.ownership.batches.refuse({2: Standing(Token(9, 6, "g1"), "b", 20)})
-    once.cover()
-    telling = once.tell()
-    assert telling is not None
-    assert (telling.happening, telling.offsets) == (Happening.LOST, {2: 20})
 
 
 def test_without_a_sink_a_claim_fails_and_raises_nothing(once: Play) -> None:
@@ -377,30 +333,6 @@ def test_a_batch_that_waits_for_its_commit_is_delivered_before_the_partition_is_
     assert first.ownership.releasing.outbox[2].offset == 100
 
 
-def test_a_batch_that_waits_for_its_commit_is_delivered_before_its_end_is_told(first: Play) -> None:
-    first.ownership.agree(Terms(commit_first=True, listening=True))
-    planner, start = waiting(first, 2)
-    give(first, 2)
-    first.wait(1)
-    assert first.ownership.listening.telling() is None
-    batch = planner.offer(start)
-    assert batch is not None
-    assert planner.offer(batch) is None
-    telling = first.tell()
-    assert telling is not None
-    assert (telling.happening, telling.offsets) == (Happening.REVOKED, {2: 100})
-    assert first.ownership.releasing.outbox[2].offset == 100
-
-
-def test_commits_after_the_sink_need_no_confirmation(first: Play) -> None:
-    first.ownership.agree(Terms())
-    first.own(2)
-    first.wait(1)
-    batch = planner_of(first).offer(BatchOffset("t"))
-    assert batch is not None
-    assert first.committed(2).offset == 0
-
-
 # The listener --------------------------------------------------------------------------------------------------------
 
 
@@ -491,12 +423,6 @@ def test_a_partition_that_is_taken_while_the_listener_is_told_of_it_is_revoked_w
     assert heard.ownership.listening.telling() is None
 
 
-def test_a_partition_of_which_nobody_was_told_is_not_revoked(heard: Play) -> None:
-    heard.own(2)
-    heard.read(assignments={}, since={}, handoff={2: Handoff("a", "b", heard.node.epoch + 1)})
-    assert heard.ownership.listening.telling() is None
-
-
 def test_a_holding_that_is_granted_anew_is_told_its_end_before_the_next_begins(heard: Play) -> None:
     heard.own(2)
     telling = heard.ownership.listening.telling()
@@ -510,22 +436,3 @@ def test_a_holding_that_is_granted_anew_is_told_its_end_before_the_next_begins(h
         None,
     ]
     assert heard.ownership.holdings.ready().keys() == {2}
-
-
-def test_a_stop_tells_that_everything_is_revoked(heard: Play) -> None:
-    heard.own(1, 2)
-    heard.tell()
-    heard.ownership.grants.stop()
-    assert not heard.ownership.grants.idle
-    telling = heard.tell()
-    assert telling is not None
-    assert (telling.happening, telling.offsets) == (Happening.REVOKED, {1: 0, 2: 0})
-    assert heard.ownership.grants.idle
-
-
-def test_a_listener_may_begin_at_the_very_first_offset() -> None:
-    play = Play(Terms(listening=True))
-    play.commit(0, 30, OLD)
-    play.own(0)
-    play.tell({0: 0})
-    assert play.ownership.holdings.ready()[0].position == 0

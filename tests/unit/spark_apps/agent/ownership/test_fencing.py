@@ -57,15 +57,6 @@ def test_an_entry_newer_than_the_fence_is_released_with_the_committed_offset_not
     assert stage.ownership.releasing.outbox[0].offset == 20
 
 
-def test_a_newer_grant_lifts_the_fence(stage: Stage) -> None:
-    stage.own(0)
-    stage.commit(0, 20, Token(9, 6, GENERATION))
-    stage.wait(1.0)
-    stage.node = replace(stage.node, epoch=11)
-    stage.own(0)
-    assert stage.ownership.holdings.ready()[0].position == 20
-
-
 @pytest.mark.parametrize(
     "token",
     [
@@ -103,16 +94,6 @@ def test_a_deleted_entry_is_not_said_to_be_overwritten_by_nobody(stage: Stage) -
     stage.wait(1.2)
     assert stage.committed(0).offset == 30
     assert stage.reported("its committed entry is gone (the group or its offsets were deleted")
-
-
-def test_a_process_that_slept_looks_before_it_commits(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.clock.advance(60)
-    stage.commit(0, 80, Token(9, 6, GENERATION))
-    stage.cover()
-    assert stage.committed(0).offset == 80
-    assert stage.running == {}
 
 
 def test_a_look_whose_answer_came_late_allows_no_last_commit(stage: Stage) -> None:

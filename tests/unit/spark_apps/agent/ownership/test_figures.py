@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_tasks.core.model import Token
-from tests.unit.spark_apps.agent.ownership.stage import Stage, give, list_offsets
+from tests.unit.spark_apps.agent.ownership.stage import Stage, list_offsets
 
 
 def test_a_partition_shows_its_position_and_how_far_behind_it_is(stage: Stage) -> None:
@@ -42,15 +42,3 @@ def test_a_fence_counts_once_and_ends_the_series(stage: Stage) -> None:
     assert (figures.fences, figures.held, list(figures.partitions)) == (1, 1, [1])
     stage.wait(2.0)
     assert stage.ownership.figures().fences == 1
-
-
-def test_a_former_owner_shows_nothing(stage: Stage) -> None:
-    stage.own(0, 1)
-    give(stage, 0)
-    figures = stage.ownership.figures()
-    assert (list(figures.partitions), figures.group, figures.acted_epoch) == ([1], "g", 2)
-
-
-def test_a_topic_that_nothing_is_known_of_has_no_group(stage: Stage) -> None:
-    figures = stage.ownership.figures()
-    assert (figures.group, figures.acted_epoch, figures.held, dict(figures.partitions)) == ("", 0, 0, {})

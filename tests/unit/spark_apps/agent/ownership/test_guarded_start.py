@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Committed, Seek, Token
-from spark_apps.agent.settings import Timing
-from tests.unit.spark_apps.agent.ownership.stage import GENERATION, OLD, TIMING, Stage
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage
 
 
 def test_a_guarded_start_is_read_only_after_its_commit_stayed_our_own_for_the_commit_timeout(stage: Stage) -> None:
@@ -28,10 +27,6 @@ def test_what_a_dead_owner_had_sent_is_overwritten_and_moves_nobody_who_reads_al
     assert stage.committed(0) == Committed(10, Token(9, 5, GENERATION), "a", "c", "id-1")
 
 
-def test_a_guard_lasts_longer_than_a_commit_may_be_on_its_way() -> None:
-    assert Timing().guard_s > Timing().commit_timeout_s
-
-
 @pytest.mark.parametrize(("survivors", "goes_on"), [(40, 40), (5, 10)], ids=["further", "an earlier one, late"])
 def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_waits_anew(
     stage: Stage, survivors: int, goes_on: int
@@ -46,14 +41,6 @@ def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_wait
     assert stage.committed(0) == Committed(goes_on, Token(9, 5, GENERATION), "a", "c", "id-1")
     stage.wait(1.5)
     assert stage.ownership.holdings.ready()[0].position == goes_on
-
-
-def test_a_survivor_of_another_topic_id_moves_no_guarded_start(stage: Stage) -> None:
-    stage.node = replace(stage.node, epoch=8)
-    stage.own(0, guarded=frozenset({0}))
-    stage.commit(0, 60, OLD, topic_id="id-0")
-    stage.wait(2 * TIMING.guard_s)
-    assert stage.ownership.holdings.ready()[0].position == 0
 
 
 def test_a_survivor_that_began_at_the_seek_moves_a_guarded_start(stage: Stage) -> None:

@@ -129,20 +129,6 @@ def test_a_position_behind_the_logs_end_is_believed_only_after_a_while(stage: St
     assert stage.reported("its position 150 is behind the log's end 100")
 
 
-def test_a_leader_that_knows_less_for_a_moment_changes_nothing(stage: Stage) -> None:
-    stage.commit(0, 150, Token(1, 6, GENERATION))
-    planner = opened(stage, fails=True)
-    stage.node = replace(stage.node, epoch=4)
-    stage.own(0)
-    for _ in range(4):
-        measured(stage, planner, BatchOffset("t"), 1.0)
-    stage.kafka.append("t", 0, 60)
-    for _ in range(8):
-        measured(stage, planner, BatchOffset("t"), 1.0)
-    assert stage.ownership.batches.outstanding is not None
-    assert not stage.reported("behind the log's end")
-
-
 def test_answers_that_come_late_say_nothing_of_what_was_read_meanwhile(stage: Stage) -> None:
     stage.own(0)
     for round_number in range(1, 9):
@@ -173,14 +159,3 @@ def test_retention_that_catches_up_while_a_batch_is_read_is_said(stage: Stage) -
     stage.tick(11.0)
     assert stage.reported("partition 0: offsets 0 to 29 may have been gone before they were read")
     assert stage.committed(0).offset == 100
-
-
-def test_retention_of_what_was_read_long_ago_is_no_loss(stage: Stage) -> None:
-    planner = opened(stage, fails=False)
-    stage.own(0)
-    batch = planner.offer(BatchOffset("t"))
-    assert batch is not None
-    measured(stage, planner, batch, 11.0)
-    stage.kafka.expire("t", 0, 100)
-    measured(stage, planner, batch, 11.0)
-    assert not stage.ownership.reports.all()

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_tasks.core.model import Ago, Release, Stall, Taken
 from spark_apps.agent.ownership.passes import TOLD_S, Passes
-from spark_apps.agent.ownership.stalls import EPOCHS, WINDOW_S, Stalls
+from spark_apps.agent.ownership.stalls import WINDOW_S, Stalls
 from tests.unit.spark_apps.agent.ownership.stage import OLD, Stage, give, list_offsets, release_of, take
 
 
@@ -14,13 +14,6 @@ def posted(stage: Stage, partition: int) -> Release:
 
 def taken(stage: Stage, partition: int) -> Taken | None:
     return stage.ownership.status().running[partition].taken
-
-
-def test_only_the_last_epochs_have_a_stall() -> None:
-    stalls = Stalls()
-    for epoch in range(1, EPOCHS + 3):
-        stalls.begin(epoch, 0.0, continues=False)
-    assert list(stalls.told(lambda _: 1, 0.0)) == list(range(3, EPOCHS + 3))
 
 
 def test_a_release_says_how_long_before_it_the_plan_was_read_and_the_last_record_passed(stage: Stage) -> None:
@@ -54,15 +47,6 @@ def test_a_release_says_when_nothing_was_left(stage: Stage) -> None:
     assert ago.passed_s == pytest.approx(3.05)
     assert ago.empty_s == pytest.approx(2.0, abs=1.0), "the last look at the log's end came later than the last record"
     assert (ago.empty_s or 0) < (ago.passed_s or 0)
-
-
-def test_the_release_of_what_did_not_run_here_says_no_record(stage: Stage) -> None:
-    stage.own(0)
-    stage.read(assignments={}, since={})
-    give(stage, 1)
-    ago = posted(stage, 1).ago
-    assert ago is not None
-    assert (ago.passed_s, ago.empty_s) == (None, None)
 
 
 def test_a_taker_says_how_it_has_taken_up_a_partition(stage: Stage) -> None:

@@ -1,9 +1,6 @@
 """Which batch comes next: its pace, its size, and what is in it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-
-import pytest
 
 from coordinator_tasks.core.model import Handoff, Token
 from spark_apps.agent.ownership.planner import ENDS_WAIT_S, BatchPlanner
@@ -11,15 +8,13 @@ from spark_apps.agent.ownership.work import (
     ListOffsets,
 )
 from spark_apps.agent.settings import Pacing
-from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, plan_tasks
+from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range
 from spark_apps.records.options import parse_options
 from tests.unit.spark_apps.agent.ownership.stage import (
     GENERATION,
     OLD,
     TIMING,
     Stage,
-    asked,
-    give,
     planner_of,
     release_of,
 )
@@ -79,13 +74,6 @@ def test_a_batch_waits_for_no_end_that_may_not_be_asked_for_in_time(stage: Stage
     assert planner.offer(first) is not None
 
 
-def test_a_batch_that_is_full_waits_for_no_end(stage: Stage) -> None:
-    planner = planner_of(stage, max_offsets=100)
-    first = under_way(stage, planner)
-    planner.pacing = replace(planner.pacing, max_offsets=5)
-    assert planner.offer(first) is not None
-
-
 def test_a_batch_is_paced_but_a_started_partition_goes_at_once(stage: Stage) -> None:
     planner = planner_of(stage, batch_interval_s=0.2)
     stage.own(0)
@@ -101,17 +89,6 @@ def test_a_batch_is_paced_but_a_started_partition_goes_at_once(stage: Stage) -> 
     assert second is not None
     assert 1 in second.ranges
     assert planner.offer(first) == second, "the same start gives the same batch until it has passed"
-
-
-def test_a_stop_is_served_by_the_covering_start_alone(stage: Stage) -> None:
-    planner = planner_of(stage)
-    stage.own(0)
-    batch = planner.offer(BatchOffset("t"))
-    assert batch is not None
-    give(stage, 0)
-    assert planner.offer(batch) is None
-    stage.tick()
-    assert stage.ownership.releasing.outbox[0].offset == 100
 
 
 def test_a_batch_is_bounded_in_proportion_to_what_waits(stage: Stage) -> None:
@@ -215,26 +192,6 @@ def test_a_batch_waits_for_enough_records_or_for_its_time_and_is_not_stalled_mea
     assert planner.offer(second) is not None, "its time is over"
 
 
-def test_a_partition_that_waits_for_more_records_is_released_at_once(stage: Stage) -> None:
-    planner = configured(stage, minOffsetsPerTrigger="50")
-    stage.own(0)
-    first = planner.offer(BatchOffset("t"))
-    assert first is not None
-    stage.kafka.append("t", 0, 5)
-    stage.tick(1.0)
-    assert planner.offer(first) is None
-    give(stage, 0)
-    stage.tick()
-    assert stage.ownership.releasing.outbox[0].offset == 100
-
-
-def test_the_offset_carries_into_how_many_tasks_it_is_cut(stage: Stage) -> None:
-    stage.own(0)
-    batch = configured(stage, minPartitions="4").offer(BatchOffset("t"))
-    assert batch is not None
-    assert [task[0].size for task in plan_tasks(batch)] == [25, 25, 25, 25]
-
-
 def test_until_now_is_what_was_there_when_each_partition_was_taken_up(stage: Stage) -> None:
     planner = planner_of(stage)
     stage.ownership.batches.until_goal = True
@@ -290,18 +247,3 @@ def test_what_has_no_lag_is_in_no_batch_and_progress_carries_the_last_batchs_num
     assert batch is not None
     assert after is not None
     assert (before.batch, batch.ranges.keys(), after.batch) == (0, {0}, 1)
-
-
-def test_a_partition_whose_end_is_not_known_yet_is_in_no_batch(stage: Stage) -> None:
-    planner = BatchPlanner(stage.ownership, stage.clock)
-    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
-    asked(stage, ListOffsets)
-    assert stage.ownership.holdings.ready().keys() == {0}
-    assert planner.offer(BatchOffset("t")) is None
-
-
-@pytest.mark.parametrize(("option", "most"), [({}, 7), ({"maxOffsetsPerTrigger": "9"}, 9)])
-def test_an_option_that_is_not_given_changes_no_pacing(stage: Stage, option: dict[str, str], most: int) -> None:
-    planner = BatchPlanner(stage.ownership, stage.clock, Pacing(max_offsets=7))
-    planner.configure(parse_options({"subscribe": "t", **option}))
-    assert planner.pacing.max_offsets == most

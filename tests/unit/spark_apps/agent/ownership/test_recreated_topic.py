@@ -15,13 +15,6 @@ from tests.fakes.kafka import FakeGroupOffsets
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, give, release_of, take
 
 
-def test_a_commit_of_another_topic_id_is_ignored_and_reported(stage: Stage) -> None:
-    stage.commit(2, 70, Token(90, 6, GENERATION), topic_id="id-0")
-    stage.own(2)
-    assert stage.committed(2).offset == 0
-    assert stage.reported("another topic id")
-
-
 def test_a_topic_that_was_recreated_is_left_alone_and_reported(stage: Stage) -> None:
     stage.own(0)
     stage.kafka.create_topic("t", 4)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from coordinator_tasks.core.model import Handoff, Release, StartRule, Token
+from coordinator_tasks.core.model import Handoff, Release, Token
 from spark_apps.agent.ownership.work import (
     Commit,
     OffsetFetch,
@@ -28,37 +28,11 @@ def test_a_partition_runs_until_a_later_start_covers_its_batch_then_is_committed
     assert stage.ownership.releasing.outbox == {0: Release(2, "a", 5, 30, GENERATION, Token(1, 5, GENERATION))}
 
 
-def test_a_release_waits_for_an_acknowledged_commit(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    give(stage, 0)
-    stage.kafka.down = True
-    stage.cover()
-    stage.wait(3)
-    assert stage.running == {0: True}
-    assert stage.ownership.releasing.outbox == {}
-    stage.kafka.down = False
-    stage.wait(2)
-    assert stage.ownership.releasing.outbox[0].offset == 30
-
-
-def test_a_partition_that_has_no_batch_is_released_at_once(stage: Stage) -> None:
-    stage.own(0)
-    give(stage, 0)
-    assert stage.ownership.releasing.outbox[0].offset == 0
-
-
 def test_a_giver_that_does_not_run_the_partition_releases_it_with_the_committed_offset(stage: Stage) -> None:
     stage.commit(3, 60, Token(1, 6, GENERATION))
     stage.node = replace(stage.node, epoch=4)
     give(stage, 3)
     assert stage.ownership.releasing.outbox == {3: Release(5, "a", 5, 60, GENERATION, Token(1, 6, GENERATION))}
-
-
-def test_a_giver_without_any_committed_offset_releases_where_it_would_have_started(stage: Stage) -> None:
-    stage.node = replace(stage.node, start=StartRule.LATEST)
-    give(stage, 3)
-    assert stage.ownership.releasing.outbox[3].offset == 100
 
 
 def test_an_unwritten_release_is_dropped_when_the_next_plan_no_longer_asks_for_it(stage: Stage) -> None:
@@ -70,22 +44,6 @@ def test_an_unwritten_release_is_dropped_when_the_next_plan_no_longer_asks_for_i
     assert stage.ownership.holdings.ready().keys() == {0}
 
 
-def test_an_unwritten_release_gives_way_to_that_of_a_newer_hand_off(stage: Stage) -> None:
-    stage.own(0)
-    give(stage, 0)
-    older = stage.ownership.releasing.outbox[0].epoch
-    give(stage, 0)
-    assert stage.ownership.releasing.outbox[0].epoch == stage.node.epoch == older + 1
-
-
-def test_a_written_release_is_not_written_again(stage: Stage) -> None:
-    stage.own(0)
-    give(stage, 0)
-    stage.ownership.releasing.note(0, 2)
-    stage.read()
-    assert stage.ownership.releasing.outbox == {}
-
-
 def test_a_holding_older_than_since_is_stopped_and_started_again_from_the_committed_position(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
@@ -95,15 +53,6 @@ def test_a_holding_older_than_since_is_stopped_and_started_again_from_the_commit
     stage.tick()
     held = stage.ownership.holdings.ready()[0]
     assert (held.position, held.token.epoch) == (30, 2)
-
-
-def test_a_removed_topic_means_stop_and_commit(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.read(removed=True)
-    stage.cover()
-    assert stage.running == {}
-    assert stage.committed(0).offset == 30
 
 
 def test_an_idle_partitions_entry_is_committed_again_although_it_stands(stage: Stage) -> None:
@@ -135,13 +84,6 @@ def test_what_ran_here_is_released_without_a_further_question_to_kafka(stage: St
         assert isinstance(work, Commit), work
         stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     assert stage.ownership.releasing.outbox[0].offset == 30
-
-
-def test_a_release_of_what_never_ran_here_says_what_stands_for_this_topic_id(stage: Stage) -> None:
-    stage.commit(1, 77, OLD, topic_id="id-0")
-    stage.read(handoff={1: Handoff("a", "b", 1)})
-    release = stage.ownership.releasing.outbox[1]
-    assert (release.offset, release.token.generation) == (0, GENERATION)
 
 
 def test_a_look_from_before_a_release_was_owed_says_nothing_of_it(stage: Stage) -> None:
@@ -209,11 +151,4 @@ def test_releases_do_not_wait_long_for_a_commit(stage: Stage) -> None:
     stage.kafka.down = True
     give(stage, 0, 1)
     stage.tick(TIMING.together_s)
-    assert set(stage.ownership.releasing.posted) == {1}
-
-
-def test_releases_do_not_wait_for_a_batch(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.hand_out(0, 30)
-    give(stage, 0, 1)
     assert set(stage.ownership.releasing.posted) == {1}

@@ -108,15 +108,6 @@ def test_the_worker_sleeps_until_something_is_due(stage: Stage) -> None:
     assert stage.ownership.requests.next_at() == now + TIMING.look_s
 
 
-def test_while_nothing_is_ready_a_wish_for_the_logs_ends_wakes_nobody(stage: Stage) -> None:
-    stage.ownership.agree(Terms(listening=True))
-    stage.own(0)
-    stage.tick(0.1)
-    stage.ownership.requests.want_ends()
-    assert stage.ownership.requests.work() is None
-    assert stage.ownership.requests.next_at() > stage.clock.monotonic()
-
-
 def test_a_start_is_committed_at_once_although_something_was_committed_just_now(stage: Stage) -> None:
     stage.own(0)
     stage.ownership.grants.on_node(replace(stage.node, epoch=9, assignments={0: "a", 1: "a"}, since={0: 1, 1: 9}))
@@ -124,11 +115,6 @@ def test_a_start_is_committed_at_once_although_something_was_committed_just_now(
     stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, ListBounds)))
     assert stage.ownership.requests.next_at() <= stage.clock.monotonic()
     assert isinstance(stage.ownership.requests.work(), Commit)
-
-
-def test_a_guarded_start_is_looked_at_more_often(stage: Stage) -> None:
-    stage.own(0, guarded=frozenset({0}))
-    assert stage.ownership.requests.next_at() == stage.clock.monotonic() + TIMING.guard_look_s
 
 
 def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -> None:
@@ -258,15 +244,6 @@ def test_a_released_start_asks_for_the_id_again_only_if_it_was_not_told_lately(
     stage.clock.advance(waited_s)
     stage.ownership.grants.on_releases({1: release_of(stage, 1, 40, Token(0, 6, GENERATION))})
     assert asks_id(stage) is asks
-
-
-def test_a_start_without_a_release_asks_for_the_id_although_it_was_told_lately(stage: Stage) -> None:
-    stage.node = replace(stage.node, initial_partitions=10_000)
-    awaits(stage)
-    epoch = stage.node.epoch + 1
-    node = replace(stage.node, epoch=epoch, assignments={0: "a", 1: "a"}, since={0: 1, 1: epoch}, handoff={})
-    stage.ownership.grants.on_node(node)
-    assert asks_id(stage)
 
 
 def test_partitions_that_came_later_are_asked_for_no_time(stage: Stage) -> None:

@@ -30,11 +30,6 @@ def test_a_seek_is_done_by_stopping_and_starting_anew_and_only_once(stage: Stage
     assert stage.ownership.holdings.ready()[0].position == 50, "a later start goes on from what is committed"
 
 
-def test_a_seek_counts_where_nothing_is_committed(stage: Stage) -> None:
-    stage.read(assignments={2: "a"}, since={2: 3}, seeks={2: Seek(70, 3)})
-    assert stage.committed(2).offset == 70
-
-
 @pytest.mark.parametrize(("acquired", "begins"), [(6, 30), (7, 90)], ids=["before the seek", "after the seek"])
 def test_a_taker_goes_on_at_the_seek_unless_its_giver_had_started_there(
     stage: Stage, acquired: int, begins: int

@@ -71,11 +71,3 @@ def test_a_time_that_no_calendar_has_keeps_no_other_partition_from_its_start(sta
     stage.wait(1)
     assert stage.running.keys() == {2}
     assert stage.reported(f"partition 0 has no record at or after {micros} ms since 1970")
-
-
-def test_rule_none_is_an_error_that_names_the_partition_and_starts_nothing(stage: Stage) -> None:
-    stage.node = replace(stage.node, start=StartRule.NONE)
-    stage.own(2)
-    stage.wait(1)
-    assert stage.running == {}
-    assert stage.reported("partition 2 has no committed offset")

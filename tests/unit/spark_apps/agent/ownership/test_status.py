@@ -2,9 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
-from coordinator_tasks.core.model import Handoff
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import ListOffsets, perform
 from spark_apps.agent.reports import MAX_REPORTS, Reports
@@ -62,12 +59,6 @@ def test_started_is_what_a_batch_has_shown_or_what_is_at_the_logs_end(stage: Sta
     assert stage.ownership.status().running[0].started
 
 
-def test_what_is_still_guarded_is_not_started_and_has_no_rate(stage: Stage) -> None:
-    stage.own(0, guarded=frozenset({0}))
-    running = stage.ownership.status().running[0]
-    assert (running.started, running.rate) == (False, None)
-
-
 def test_who_is_named_by_the_accepted_node_is_involved_until_it_is_isolated(stage: Stage) -> None:
     assert (stage.ownership.grants.involved, stage.ownership.writer.topic_id) == (False, "")
     stage.ownership = TopicOwnership("t", stage.ownership.identity, stage.clock, TIMING, acquiring=False)
@@ -76,36 +67,6 @@ def test_who_is_named_by_the_accepted_node_is_involved_until_it_is_isolated(stag
     assert stage.ownership.writer.topic_id == "id-1"
     stage.ownership.grants.on_isolated(isolated=True)
     assert not stage.ownership.grants.involved
-
-
-def test_who_is_named_by_another_incarnation_or_not_at_all_is_not_involved() -> None:
-    other, stage = Stage(incarnation=7), Stage()
-    other.own(0)
-    assert not other.ownership.grants.involved
-    stage.read(handoff={0: Handoff("b", "c", 1)})
-    assert not stage.ownership.grants.involved
-
-
-def test_what_is_paused_keeps_nobody_from_having_caught_up(stage: Stage) -> None:
-    stage.commit(1, 100, OLD)
-    stage.node = replace(stage.node, epoch=8)
-    stage.own(0, 1)
-    assert not stage.ownership.batches.caught_up
-    stage.read(paused=frozenset({0}))
-    assert stage.ownership.batches.caught_up
-
-
-def test_a_pause_of_what_is_not_held_changes_nothing(stage: Stage) -> None:
-    assert not stage.ownership.batches.caught_up
-    stage.read(paused=frozenset({3}))
-    stage.read(paused=frozenset())
-    assert stage.running == {}
-
-
-@pytest.mark.parametrize("why", ["", "asked to end"])
-def test_a_stop_is_reported_with_its_reason(stage: Stage, why: str) -> None:
-    stage.ownership.grants.stop(why)
-    assert stage.ownership.reports.all() == ((why,) if why else ())
 
 
 def test_of_a_partition_that_was_given_away_nothing_is_reported_as_present(stage: Stage) -> None:

@@ -45,12 +45,3 @@ def test_a_release_that_is_not_the_entrys_own_starts_nothing(stage: Stage, spoil
     stage.tick()
     assert stage.running == {}
     assert 1 in stage.ownership.grants.awaited()
-
-
-def test_nothing_restarts_when_the_hand_off_becomes_an_assignment(stage: Stage) -> None:
-    take(stage, 1)
-    stage.ownership.grants.on_releases({1: release_of(stage, 1, 55, Token(0, 6, GENERATION))})
-    stage.tick()
-    stage.hand_out(1, 70)
-    stage.own(1, epoch=1)
-    assert stage.running == {1: False}

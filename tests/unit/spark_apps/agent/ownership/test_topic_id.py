@@ -7,7 +7,7 @@ from spark_apps.agent.ownership.work import (
     OffsetFetch,
     perform,
 )
-from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, release_of
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, release_of
 
 
 def asks_id(stage: Stage) -> list[tuple[tuple[int, ...], bool]]:
@@ -38,22 +38,6 @@ def test_a_taker_asks_for_the_topics_id_while_it_waits_and_not_again(stage: Stag
     assert asks_id(stage) == []
     stage.ownership.grants.on_releases(released(stage))
     assert asks_id(stage)[0] == ((0,), False)
-
-
-def test_an_id_that_was_told_long_ago_is_asked_for_again(stage: Stage) -> None:
-    await_release(stage)
-    assert asks_id(stage) == [((), True)]
-    stage.clock.advance(TIMING.id_fresh_s + 0.001)
-    stage.ownership.grants.on_releases(released(stage))
-    assert asks_id(stage)[0] == ((0,), True)
-
-
-def test_a_taker_does_not_go_on_with_the_id_of_another_topic(stage: Stage) -> None:
-    await_release(stage, topic_id="id-0")
-    assert asks_id(stage) == [((), True)]
-    stage.ownership.grants.on_releases(released(stage))
-    assert asks_id(stage)[0] == ((0,), True)
-    assert stage.reported("recreated in Kafka")
 
 
 def test_whoever_starts_without_a_release_asks_for_the_id(stage: Stage) -> None:

@@ -156,18 +156,6 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_its_figures_are_those_of_all_its_topics() -> None:
-    stage = Stage()
-    stage.own(0, 1)
-    stage.step()
-    figures = stage.agent.figures()
-    assert (figures.consumer, figures.cluster, figures.incarnation, figures.health) == ("a", "c", 1, "ok")
-    assert {topic: (one.group, one.held) for topic, one in figures.topics.items()} == {"t": ("g", 2)}
-    assert figures.reports == 0
-    stage.topics.ownerships["t"].reports.add("x", "a problem")
-    assert stage.agent.figures().reports == 1
-
-
 def test_nothing_is_read_before_the_registration(stage: Stage) -> None:
     stage.own(0)
     other = Member("a", 9, "http://127.0.0.1:2", "boot")
@@ -191,15 +179,6 @@ def test_it_registers_when_the_queries_of_the_topics_that_are_there_read(stage: 
     assert stage.runs == {0}
 
 
-@pytest.mark.parametrize("registered", [("t",), ("[st]",), ()])
-def test_a_topic_that_it_registers_for_gets_its_query_before_the_registration(registered: tuple[str, ...]) -> None:
-    stage = Stage(registered)
-    stage.topics.acquiring = False
-    stage.own(0)
-    stage.step()
-    assert stage.topics.names() == ("t",)
-
-
 def test_a_topic_that_it_does_not_register_for_is_left_alone_until_it_is_granted() -> None:
     stage = Stage(("other",))
     stage.write(assignments={0: "b"}, since={0: 1}, incarnations={"a": stage.incarnation + 1, "b": 1})
@@ -220,24 +199,6 @@ def test_a_removed_topic_gets_a_query_only_where_it_was_planned_or_when_it_is_ad
     stage.write(removed=False)
     stage.step()
     assert stage.topics.names() == ("t",)
-
-
-def test_a_topic_that_was_planned_to_it_and_removed_before_it_looked_is_confirmed(stage: Stage) -> None:
-    stage.topics.acquiring = False
-    stage.step()
-    stage.write(removed=True, incarnations={"a": stage.incarnation})
-    stage.step()
-    assert stage.agent.status().topics["t"].acted_epoch == stage.node.epoch
-
-
-def test_a_query_that_takes_long_to_start_does_not_keep_a_consumer_from_registering(stage: Stage) -> None:
-    stage.topics.acquiring = False
-    stage.own(0)
-    stage.step()
-    stage.step(19.9)
-    assert stage.site.find(PATHS.member("a")) is None
-    stage.step(0.2)
-    assert stage.site.find(PATHS.member("a")) is not None
 
 
 def test_a_query_that_fails_before_the_registration_ends_the_consumer_unregistered(stage: Stage) -> None:
@@ -455,14 +416,6 @@ def id_taken(stage: Stage) -> None:
     ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(Member("a", 9, "http://127.0.0.1:2", "boot"))
 
 
-def test_whose_id_another_process_has_taken_meanwhile_goes_on_and_says_so(stage: Stage) -> None:
-    id_taken(stage)
-    stage.step()
-    assert stage.runs == {0}
-    assert stage.reported("is in use")
-    assert stage.reported("going on with what is known")
-
-
 def test_whose_id_another_process_has_taken_ends_once_it_holds_nothing(stage: Stage) -> None:
     id_taken(stage)
     newer = Committed(0, Token(9, 1, "g1"), "b", "c", "id-1")
@@ -534,13 +487,6 @@ def test_a_topics_node_that_is_read_again_gives_back_what_an_isolation_ended_tha
     stage.step(2.0)
     stage.step(2.0)
     assert stage.runs == {0, 1}, "an older tree is one that people and consumers go on with"
-
-
-def test_an_isolation_of_an_earlier_incarnation_is_not_ours(stage: Stage) -> None:
-    stage.own(0)
-    stage.directive(Directive("a", Isolation("ann", "test", 0.0, incarnation=99)))
-    stage.step()
-    assert stage.runs == {0}
 
 
 def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_over(stage: Stage) -> None:
@@ -695,36 +641,6 @@ def test_a_consumer_that_slept_past_its_deadline_still_waits_for_its_last_batch(
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
 
 
-def test_a_batch_that_does_not_end_leaves_half_of_the_time_to_the_last_commits(stage: Stage) -> None:
-    stage.kafka.append("t", 0, 10)
-    stage.own(0)
-    stage.step()
-    stage.topics.ownerships["t"].holdings.ready()[0].hand_out(5)
-    stage.agent.leave()
-    for _ in range(34):
-        stage.step(1.0)
-    assert not stage.topics.halted
-    for _ in range(2):
-        stage.step(1.0)
-    assert stage.agent.finished
-    assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
-
-
-def test_a_leave_that_could_not_commit_does_not_claim_to_be_clean(stage: Stage) -> None:
-    stage.kafka.append("t", 0, 10)
-    stage.own(0)
-    stage.step()
-    held = stage.topics.ownerships["t"].holdings.ready()[0]
-    held.hand_out(5)
-    held.cover(5, stage.clock.monotonic())
-    stage.kafka.down = True
-    stage.agent.leave()
-    for _ in range(45):
-        stage.step(1.0)
-    assert stage.agent.finished
-    assert read_claim(stage.site, PATHS, "a").ended == {}
-
-
 def test_a_dead_query_makes_the_consumer_leave_with_its_reason(stage: Stage) -> None:
     stage.own(0)
     stage.step()
@@ -821,18 +737,6 @@ def test_without_executors_the_consumer_is_unhealthy_and_goes_on(stage: Stage) -
     assert stage.health == "ok"
 
 
-def test_the_lag_is_that_of_the_logs_end_while_a_batch_does_not_end(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
-    stage.topics.edit("t", lambda ownership: ownership.requests.want_ends())
-    stage.step(1.0)
-    batch(stage, 1, records=14)
-    stage.step(6.0)
-    stage.kafka.append("t", 0, 1_594)
-    stage.step(6.0)
-    assert stage.agent.status().topics["t"].running[0].lag_records == 1_608
-
-
 def test_who_cannot_stop_a_partition_that_was_taken_away_leaves_with_the_reason(stage: Stage) -> None:
     usual_batches(stage)
     batch(stage, 4)
@@ -846,18 +750,6 @@ def test_who_cannot_stop_a_partition_that_was_taken_away_leaves_with_the_reason(
         "(2.0 s is usual)"
     )
     assert stage.release(0) is None, "what did not pass the sink is not given on as if it had"
-
-
-def test_a_first_batch_may_take_as_long_as_a_stalled_partition_may(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
-    batch(stage, 1)
-    stage.give(0)
-    for _ in range(149):
-        stage.step(2.0)
-    assert (stage.agent.failure, stage.health) == ("", "ok")
-    stage.step(3.0)
-    assert "cannot stop: a batch of 10 offsets has not ended for 301 s" in stage.agent.failure
 
 
 def test_lag_without_progress_makes_the_consumer_leave(stage: Stage) -> None:
@@ -889,17 +781,6 @@ def test_a_late_post_keeps_no_hand_off_until_the_next_poll(stage: Stage) -> None
     stage.step()
     assert stage.runs == {0}
     assert not stage.reported("older than or foreign to")
-
-
-def test_who_leaves_marks_itself_draining_in_the_directive_that_is_there(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
-    stage.directive(Directive("a"))
-    stage.step()
-    stage.agent.leave()
-    stage.step()
-    path = PATHS.directive("a")
-    assert decode_directive(path, stage.site.get(path).data, "a", 0).draining is not None
 
 
 def test_who_leaves_marks_its_life_beside_what_a_person_drained(stage: Stage) -> None:
@@ -943,17 +824,6 @@ def test_who_may_write_no_directive_says_in_a_node_of_its_own_that_it_leaves(dra
     stage.step()
     stage.step(0.2)
     assert stage.agent.finished
-
-
-def test_who_leaves_ends_no_registration_of_another_life(stage: Stage) -> None:
-    stage.step()
-    stage.site.transact([Delete(PATHS.member("a"), stage.site.get(PATHS.member("a")).stat.version)])
-    ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(Member("a", 9, "http://127.0.0.1:2", "boot"))
-    stage.agent.leave()
-    stage.step(1.0)
-    assert stage.agent.finished
-    found = decode_member(PATHS.member("a"), stage.site.get(PATHS.member("a")).data, "a")
-    assert found.incarnation == 9
 
 
 @pytest.mark.parametrize("error", [DiscoveryUnavailable, InvalidName])
@@ -1009,17 +879,6 @@ def test_hand_offs_that_have_begun_go_on_while_its_own_registration_cannot_be_re
     stage.step(5.1)
     assert stage.site.get(PATHS.member("a")).data == registered
     assert not stage.reported("hand-offs go on without it")
-
-
-def test_nobody_begins_whose_registration_cannot_be_read(stage: Stage) -> None:
-    stage.own(0)
-    stage.site.transact([Create(PATHS.member("a"), b"{")])
-    stage.step()
-    assert stage.reported(f"{PATHS.member('a')}: is not JSON")
-    assert stage.runs == set()
-    stage.site.transact([Delete(PATHS.member("a"))])
-    stage.step()
-    assert stage.runs == {0}
 
 
 def test_in_a_new_session_nothing_is_acted_on_while_its_own_registration_cannot_be_read(stage: Stage) -> None:

@@ -42,11 +42,3 @@ def test_it_says_what_is_new_and_what_is_over(caplog: pytest.LogCaptureFixture) 
         ("INFO", "has given away or lost partition 0", "orders"),
     ]
     assert (journal.epoch_of("orders"), journal.epoch_of("other")) == (4, 0)
-
-
-def test_it_looks_at_most_once_a_second() -> None:
-    consumer = Consumer()
-    journal = Journal(consumer.standing)
-    for now in (10.0, 10.5, 10.9, 11.0):
-        journal.look(now)
-    assert consumer.asked == 2

@@ -124,17 +124,6 @@ def test_a_listener_that_fails_is_reported_and_the_partition_goes_on(start: Star
     assert topic.reports.all() == (f"on_partitions_assigned failed: {error.__name__}: unlucky",)
 
 
-def test_without_a_listener_nothing_is_taken_from_the_holder(start: Start) -> None:
-    topic, commits = Topic(), Commits()
-    topic.due.append(Telling(Happening.ASSIGNED, {3: 5}))
-    calls = start(topic, Hooks(None, (commits,)))
-    for offset in (6, 7):
-        calls.committed({3: offset})
-    calls.close()
-    assert (len(topic.due), topic.answers) == (1, [])
-    assert commits.seen == [("t", {3: 6}), ("t", {3: 7})]
-
-
 def test_it_goes_on_asking_when_nothing_was_due_and_ends_when_told(start: Start) -> None:
     topic, listener = Topic(), Listener(None)
     calls = start(topic, Hooks(listener))

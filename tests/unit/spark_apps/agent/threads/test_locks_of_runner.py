@@ -15,8 +15,7 @@ from spark_apps.agent.threads import runner as module
 from spark_apps.delivery import Delivery, Standing
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from spark_apps.records.batches import BatchOffset, Range
-from spark_apps.records.options import parse_options
-from tests.fakes.kafka import FakeGroupOffsets, perform_due
+from tests.fakes.kafka import FakeGroupOffsets
 from tests.unit.coordinator_tasks.service.test_record_sizes import running, status
 from tests.unit.spark_apps.agent.threads.test_runner import NODE, STILL, Connected, Stage, comes, connected
 
@@ -97,20 +96,6 @@ def test_a_batch_that_waits_for_its_commit_is_not_delivered_by_a_runner_that_is_
     assert stage.runner.ownership.batches.outstanding == (1, (Range(0, 0, 10, 2),))
 
 
-def test_a_batch_is_delivered_once_its_commit_is_known(connected: Connected) -> None:
-    connected.kafka.append("t", 0, 10)
-    connected.runner.agree(Delivery.AT_MOST_ONCE)
-    connected.runner.edit(lambda ownership: ownership.grants.on_node(OWNED))
-    assert comes(lambda: 0 in connected.runner.ownership.holdings.ready())
-    connected.runner.edit(lambda ownership: ownership.batches.hand_out(1, (Range(0, 0, 10, 2),)))
-    assert connected.runner.confirmed() == frozenset()
-    assert connected.kafka.offsets("g").committed("t", [0])[0].offset == 10
-
-
-def test_a_query_that_goes_on_is_not_over(connected: Connected) -> None:
-    assert not connected.runner.is_over("r")
-
-
 def test_what_somebody_has_taken_is_withdrawn_from_the_batch_that_waits(stage: Stage) -> None:
     stage.runner.agree(Delivery.AT_MOST_ONCE)
     stage.see(OWNED)
@@ -120,48 +105,12 @@ def test_what_somebody_has_taken_is_withdrawn_from_the_batch_that_waits(stage: S
     assert stage.runner.ownership.batches.outstanding == (1, ())
 
 
-def test_what_was_taken_is_not_delivered_although_the_rest_waits_for_its_commit(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage.runner.agree(Delivery.AT_MOST_ONCE)
-    stage.see(replace(OWNED, assignments={0: "a", 1: "a"}, since={0: 2, 1: 2}))
-    stage.runner.ownership.batches.hand_out(1, (Range(0, 0, 10, 2), Range(1, 0, 10, 2)))
-    stage.runner.ownership.grants.refused(1, Standing(Token(9, 1, "g1"), "b", 0))
-    monkeypatch.setattr(stage.runner, "_closed", False)
-    monkeypatch.setattr(stage.runner._turn, "wait", lambda _: perform_due(stage.runner.ownership, stage.offsets))
-    assert stage.runner.confirmed() == {1}
-
-
 def test_the_worker_asks_for_nothing_when_nothing_is_due(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_SLEEP_S", 0.001)
     asked: list[object] = []
     monkeypatch.setattr(module, "perform", lambda *request: asked.append(request))
     stage.runner._work()
     assert asked == []
-
-
-def test_a_reader_without_an_isolation_level_changes_no_client(stage: Stage) -> None:
-    stage.runner.attach("r", parse_options({"subscribe": "t"}))
-    assert stage.runner._node == STILL
-
-
-def test_a_reader_is_given_the_batch_that_there_is(stage: Stage) -> None:
-    stage.kafka.append("t", 0, 10)
-    stage.see(OWNED)
-    batch, log_end = stage.runner.latest("r", BatchOffset("t"))
-    assert batch.ranges.keys() == {0}
-    assert log_end is not None
-    assert {p: one.end for p, one in log_end.ranges.items()} == {0: 10}
-
-
-def test_a_reader_of_a_closed_runner_stays_where_it_is(stage: Stage) -> None:
-    assert stage.runner.latest("r", BatchOffset("t")) == (BatchOffset("t"), None)
-
-
-def test_a_reader_that_asks_wakes_nobody_for_nothing(stage: Stage) -> None:
-    stage.see(OWNED)
-    stage.runner.latest("r", BatchOffset("t"))
-    assert stage.woken == 0
 
 
 def test_a_reader_that_asks_looks_at_what_is_owned_under_the_lock(

@@ -70,11 +70,6 @@ def test_the_reader_gets_the_topics_properties_and_group_and_the_consumers_own_b
     assert connected.connected(["read_committed"])
 
 
-def test_the_worker_is_named_for_its_topic_as_its_log_lines_are_and_keeps_no_process(connected: Connected) -> None:
-    assert connected.connected(["read_committed"])
-    assert (connected.thread.name, connected.thread.daemon, connected.about) == ("agent-t", True, {"topic": "t"})
-
-
 def test_the_ends_are_those_that_the_reader_reaches_by_its_own_option(connected: Connected) -> None:
     assert connected.connected(["read_committed"])
     connected.runner.attach("r", parse_options({"subscribe": "t", "kafka.isolation.level": "read_uncommitted"}))
@@ -173,18 +168,6 @@ def stage() -> Stage:
     return Stage()
 
 
-def give_everything(stage: Stage) -> None:
-    stage.see(replace(STILL, epoch=2, assignments={0: "a", 1: "a"}, since={0: 2, 1: 2}))
-    assert stage.woken == 0
-    stage.see(replace(STILL, epoch=3, handoff={0: Handoff("a", "b", 3), 1: Handoff("a", "b", 3)}))
-    assert set(stage.runner.ownership.releasing.outbox) == {0, 1}
-
-
-def test_a_posted_release_wakes_the_agent(stage: Stage) -> None:
-    give_everything(stage)
-    assert stage.woken > 0
-
-
 def test_a_release_that_an_answer_of_kafka_posts_wakes_the_agent() -> None:
     kafka, woken = FakeKafka(), threading.Event()
     kafka.create_topic("t", 2)
@@ -197,16 +180,6 @@ def test_a_release_that_an_answer_of_kafka_posts_wakes_the_agent() -> None:
     assert woken.wait(10), "it does not run here: what is committed has to be read first"
     assert runner.edit(lambda ownership: dict(ownership.releasing.posted))[0].offset == 7
     runner.close()
-
-
-def test_a_release_that_has_to_wait_keeps_nobody_awake(stage: Stage) -> None:
-    # While ZooKeeper is gone, every look of the agent at its topics would wake it for the next one.
-    give_everything(stage)
-    woken = stage.woken
-    for _ in range(3):
-        stage.runner.status()
-    stage.runner.edit(lambda ownership: ownership.releasing.note(0, 3))
-    assert stage.woken == woken
 
 
 def owned(runner: TopicRunner, node: TopicNode) -> bool:

@@ -89,16 +89,6 @@ def test_a_node_that_may_not_be_written_is_reported_and_keeps_no_other_release(
     assert not site.reported("may not be used")
 
 
-def test_nothing_that_was_read_counts_for_another_generation(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.own(0)
-    site.step()
-    site.step(1.0)
-    read = reads_of(site, monkeypatch)
-    site.write(generation="g2", supersedes={"g1": site.node.epoch})
-    site.step(1.0)
-    assert "0" in read
-
-
 def test_nothing_that_was_read_counts_for_another_session(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.own(0)
     site.step()
@@ -120,29 +110,6 @@ def test_a_release_that_has_come_leaves_no_watch_behind(site: Site) -> None:
     site.woken = 0
     site.site.transact([SetData(PATHS.partition("t", 0), encode_release(release))])
     assert site.woken == 0
-
-
-def test_a_write_that_is_no_release_for_us_does_not_end_the_watching(site: Site) -> None:
-    site.own()
-    site.write(handoff={0: Handoff("b", "a", 2)}, assignments={})
-    site.step()
-    site.site.transact([SetData(PATHS.partition("t", 0), encode_release(release_for(1)))])
-    site.step()
-    site.site.transact([SetData(PATHS.partition("t", 0), encode_release(release_for(2)))])
-    site.step()
-    assert site.runs == {0}
-
-
-def test_a_node_that_vanished_while_it_is_watched_is_found_when_it_is_back(site: Site) -> None:
-    site.own()
-    site.write(handoff={0: Handoff("b", "a", 2)}, assignments={})
-    site.step()
-    site.site.transact([Delete(PATHS.partition("t", 0))])
-    site.step()
-    assert site.reported("assignments/t/0 has vanished")
-    site.site.transact([Create(PATHS.partition("t", 0), encode_release(release_for(2)))])
-    site.step()
-    assert site.runs == {0}
 
 
 def test_what_is_awaited_no_longer_and_what_never_was_ours_is_not_reported(site: Site) -> None:
