@@ -88,10 +88,6 @@ READS = {"preview", "upgrade_report"}
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan", "autoscale"}
 
 
-def test_these_and_no_others_are_there(dags: dict[str, Any]) -> None:
-    assert dags.keys() == ACTIONS | UPKEEP
-
-
 def test_each_says_what_it_is_for_and_waits_until_somebody_turns_it_on(dags: dict[str, Any]) -> None:
     for dag_id, dag in dags.items():
         assert "coordinator" in dag["tags"], dag_id
@@ -155,20 +151,6 @@ def test_a_rebalance_is_a_row_of_few_coarse_tasks(dags: dict[str, Any]) -> None:
     assert [tasks[task]["down"] for task in row] == [[after] for after in row[1:]] + [[]]
     assert tasks["confirm_started"]["rule"] == "none_failed"  # without a close the two tasks before are skipped
     assert dags["rebalance"]["max_active_runs"] == 4
-
-
-def test_every_run_beside_which_reconcile_starts_none_has_a_limit(dags: dict[str, Any]) -> None:
-    limits = {name: dags[name]["limit_s"] for name in ("rebalance", "consumers", "reconcile", "autoscale")}
-    assert limits == {"rebalance": 1800, "consumers": 3600, "reconcile": 300, "autoscale": 600}
-
-
-def test_an_action_waits_for_no_run_that_follows_the_upgrade_of_another_fleet(dags: dict[str, Any]) -> None:
-    following = [dag for dag in dags.values() if "follow" in dag["tasks"]]
-    assert [dag["max_active_runs"] for dag in following] == [50] * 3
-
-
-def test_parsing_needs_no_client(parsed: dict[str, Any]) -> None:
-    assert parsed["heavy"] == []
 
 
 def test_further_clusters_have_dags_of_their_own(tmp_path: Path) -> None:

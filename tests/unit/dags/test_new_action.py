@@ -73,13 +73,6 @@ def test_its_form_has_its_title_its_text_its_fields_and_a_dry_run(rewind: Action
     assert list(form.task_dict) == ["rewind_topic"]
 
 
-def test_its_command_has_its_text_and_its_options(typed: Callable[..., str]) -> None:
-    shown = typed("--help")
-    assert "Rewind a topic." in shown
-    for option in ("--partition", "--why", "--dry-run", "--by", "--json"):
-        assert option in shown
-
-
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_form_and_command_do_the_same(
     rewind: Action, typed: Callable[..., str], done: list[tuple[Given, Actor]], dry_run: bool

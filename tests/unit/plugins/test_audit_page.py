@@ -7,7 +7,6 @@ import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from coordinator_ui.data import audits
 
-from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.watch import audit as service
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.pages_site import NASTY, airflow_refuses, pages_of, stable, text_of
@@ -104,14 +103,6 @@ def test_all_viewers_share_one_audit(site: Site, monkeypatch: pytest.MonkeyPatch
     assert len(looks) == 2
 
 
-def test_the_audit_writes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("it writes")
-
-    monkeypatch.setattr(site.zk, "transact", refuse)
-    assert pages_of(site).get("/audit").status_code == 200
-
-
 def test_rows_beyond_the_bound_are_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audits, "MOST_ROWS", 1)
     client = pages_of(site)
@@ -142,15 +133,3 @@ def test_who_may_not_read_the_cluster_gets_no_audit(shop: Cluster, monkeypatch: 
         answer = client.get(path)
         assert answer.status_code == 403
         assert "orders" not in answer.text
-
-
-def test_an_isolated_consumer_that_lives_on_stands_as_the_second_owner(site: Site) -> None:
-    process = site.processes["a"]
-    last = process.answer(process.member)
-    directives.isolate(site.coordinator, "a", by="ada", why="wrong results")
-    site.processes.pop("a")
-    site.settles()
-    site.statuses.answers["a"] = last
-    found = pages_of(site).get(DATA).json()
-    assert found["findings"][0]["kind"] == "two_owners"
-    assert found["findings"][0]["who"] == "a, b"

@@ -124,11 +124,3 @@ def test_a_rebalance_tells_each_move_once_and_folds_the_rest(shop: Cluster) -> N
     assert open_part.count("<table") == 1
     assert text_of(open_part).count("a carried more") == 1
     assert re.findall(r"<summary[^>]*>([^<]+)<", html) == ["Before and after", "The whole rebalance", "Step by step"]
-
-
-def test_no_table_of_the_overview_is_cut_off_on_a_phone(shop: Cluster) -> None:
-    a_hand_off(shop)
-    html = pages_of(shop).get("/").text
-    for table in re.findall(r"<table.*?</table>", html, flags=re.DOTALL):
-        assert "cards" in table.partition(">")[0]
-        assert all("data-label=" in cell for cell in re.findall(r"<td[^>]*>", table))

@@ -4,7 +4,6 @@ import asyncio
 import math
 import weakref
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from coordinator_tasks.service.nodes import directives, fleet, topics
 from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import overrides
 from coordinator_tasks.service.watch import lag_moments
-from coordinator_tasks.service.watch.survey import Surveyor
 from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.pages_site import NASTY, pages_of, register, stable, text_of, under_way
 
@@ -86,21 +84,6 @@ def test_what_is_on_its_way_names_giver_and_taker(shop: Cluster) -> None:
     assert data["topics"][0]["says"].startswith("It waits for 1 partition to close: a does not answer")
 
 
-def test_only_what_is_still_to_close_is_counted_as_waited_for() -> None:
-    one = TopicSummary(
-        "orders", State.CLOSING, closing={"a": (2, 3)}, starting={"b": (0, 1, 2)}, blockers={"a": "a is busy"}
-    )
-    assert live.says(one) == "It waits for 2 partitions to close: a is busy."
-    assert live.says(replace(one, state=State.STARTING)) == "It waits for 3 partitions to start: a is busy."
-
-
-def test_what_a_consumer_says_of_its_topics_stands_in_its_notes(shop: Cluster) -> None:
-    stable(shop, {0: "a"})
-    said = TopicStatus("g", 3, reports=("partition 0 has no leader",))
-    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": said})
-    assert now(shop)["consumers"][0]["notes"] == ["orders: partition 0 has no leader"]
-
-
 def test_a_draining_and_an_isolated_consumer_are_told_and_may_be_asked_back(shop: Cluster) -> None:
     stable(shop, {0: "a"})
     directives.drain(shop.coordinator, "a", "ada", "new disk")
@@ -123,18 +106,6 @@ def test_a_consumers_spark_ui_and_log_are_linked_and_what_is_no_address_is_said(
         "its Spark UI is said to be at 'javascript:alert(1)', which is no address of a page; no link is shown",
         f"its Spark application is said to be '{NASTY}', which is no id; it is left out",
     ]
-
-
-def test_the_log_of_a_consumer_that_is_gone_stays_linked(shop: Cluster) -> None:
-    shop.coordinator = replace(shop.coordinator, log_url="http://{host}:8000/{consumer}/{incarnation}")
-    stable(shop, {0: "a"})
-    session = shop.server.connect()
-    register(shop, "a", session)
-    a, _ = now(shop)["consumers"]
-    assert a["driver_log"] == "http://a:8000/a/1"
-    session.close()
-    a, _ = now(shop)["consumers"]
-    assert (a["registered"], a["driver_log"]) == (None, "http://a:8000/a/1")
 
 
 def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:
@@ -184,22 +155,6 @@ def test_a_consumer_has_the_figures_of_its_partitions_together(shop: Cluster) ->
     assert [[one[name] for name in names] for one in consumers] == [[80, 20, 4, 20, 5], [8, None, None, 2, None]]
 
 
-def test_a_lag_is_not_said_to_grow_while_the_speed_of_what_has_moved_is_not_known(shop: Cluster) -> None:
-    client = pages_of(shop)
-    client.app.state.shared._fresh_s = -1.0  # type: ignore[attr-defined]
-    found: Any = {}
-    for look, owner in enumerate("aabb"):
-        stable(shop, {0: "a", 1: "a", 2: owner, 3: owner})
-        for who in "ab":
-            mine = [p for p, owns in enumerate(("a", "a", owner, owner)) if owns == who]
-            answers(shop, who, dict.fromkeys(mine, 900), position=300 * look, rate=20.0)
-        found[look] = client.get("/api/v1/clusters/shop/live").json()["topics"][0]
-        shop.clock.sleep(10)
-    names = ("speed", "drain_s")
-    assert [[found[look][name] for name in names] for look in (1, 2, 3)] == [[120, 90], [None, None], [120, 90]]
-    assert found[2]["advice"].startswith("It is not known yet")
-
-
 def commit(shop: Cluster, offsets: dict[int, int], lag: int = 5) -> None:
     """The group's commits, with so many records behind each."""
     group = shop.kafka.offsets("readers")
@@ -231,15 +186,6 @@ def test_each_partition_has_burrows_status_and_the_answer_says_what_it_means(sho
     assert (data["partitions"]["status"], data["judged"]) == ([None] * 4, None), "it is not judged by what is old"
 
 
-def test_the_page_and_the_metric_have_one_judgement(shop: Cluster) -> None:
-    stable(shop, {0: "a", 1: "b"})
-    answers(shop, "a", {0: 5})
-    minutes(shop, *({0: 100, 1: 100} for _ in range(WINDOW + 2)))
-    metric = {one.partition: one.status.name for one in Surveyor(shop.coordinator).look().lags if one.status}
-    page = {p: status for p, status in columns(now(shop), "partition", "status") if status}
-    assert page == metric == {0: "STALL", 1: "STOP"}
-
-
 def test_two_servers_and_one_that_begins_again_show_the_same_trend(shop: Cluster) -> None:
     stable(shop, {0: "a", 1: "b"})
     first = pages_of(shop)
@@ -265,28 +211,6 @@ def test_the_trend_has_records_and_seconds_by_owner_and_by_topic_of_a_consumer(s
     (one,) = client.get(path, params={"topic": "orders", "partition": 1}).json()["series"]
     assert one["lag"] == [5, 5]
     assert client.get(path, params={"consumer": "nobody"}).json()["series"] == []
-
-
-def test_the_trend_has_no_seconds_of_an_owner_while_nobody_knows_them_of_what_is_behind(shop: Cluster) -> None:
-    stable(shop, {0: "a", 1: "a"})
-    for read in (60, 120):
-        shop.clock.sleep(EVERY_S)
-        commit(shop, {0: 40}, lag=5)  # nothing is written, and it stands still
-        commit(shop, {1: read}, lag=0)
-        assert list(lag_moments.keep(shop.coordinator, ["orders"])) == []
-    (one,) = pages_of(shop).get("/api/v1/clusters/shop/trend", params={"topic": "orders"}).json()["series"]
-    assert (one["lag"], one["late_s"]) == ([5, 5], [None, None])
-
-
-def test_a_moment_of_an_unknown_version_is_said_and_hides_no_other(shop: Cluster) -> None:
-    stable(shop, {0: "a"})
-    minutes(shop, {0: 100})
-    path = shop.paths.lag(slot_of(shop.clock.now() - EVERY_S))
-    shop.zk.transact([Create(path, b'{"version":2,"packed":""}')])
-    data = now(shop)
-    (problem,) = data["trend_problems"]
-    assert f"{path}: has format version 2; this release reads 1 to 1" in problem
-    assert data["topics"][0]["trend"] == [5]
 
 
 def test_viewers_share_one_look(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,14 +391,6 @@ def test_the_time_until_nothing_is_left(lag: float, rate: float, speed: float, s
     assert math.isnan(drain_s(lag, math.nan, speed)) or lag == 0
 
 
-@pytest.mark.parametrize(("lag", "seconds"), [(20.0, None), (21.0, "never")])
-def test_consumers_that_keep_up_are_not_said_to_fall_behind(lag: float, seconds: str | None) -> None:
-    one = TopicSummary("orders", State.STABLE, partitions=(0,), owners={"a": (0,)})
-    standing = [Standing("orders", 0, "a", 0.0, lag, 10.0)]
-    told = live._topic(one, standing, {("orders", 0): 9.9}, {})
-    assert (told["drain_s"], told["advice"].endswith("the consumers keep up.")) == (seconds, seconds is None)
-
-
 @pytest.mark.parametrize(
     ("owners", "lags", "speed", "said"),
     [
@@ -556,42 +472,9 @@ def test_where_nobody_reads_partitions_consumers_are_not_said_to_keep_up(shop: C
     assert " 2–3 at least 0 " in text_of(pages_of(shop).get("/").text)
 
 
-@pytest.mark.parametrize(("rate", "left"), [(10.0, None), (60.0, "never")])
-def test_when_a_lag_is_gone_of_which_a_part_is_not_known_is_not_known(rate: float, left: str | None) -> None:
-    one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2), owners={"a": (0, 1), "b": (2,)})
-    standing = [Standing("orders", p, "a", 0.0, 500.0, rate) for p in (0, 1)] + [Standing("orders", 2, "b")]
-    told = live._topic(one, standing, {("orders", p): 50.0 for p in (0, 1)}, {})
-    assert (told["lag"], told["lag_unknown"], told["drain_s"]) == (1_000, 1, left)
-    unknown = "It is not known whether another consumer would help: nobody says how far behind 1 partition is."
-    assert told["advice"] == unknown if left is None else told["advice"].startswith("Another consumer would help: ")
-
-
-def test_a_consumer_that_says_the_lag_of_a_part_is_behind_at_least_so_much(shop: Cluster) -> None:
-    stable(shop, {0: "a", 1: "a", 2: "a", 3: "a"})
-    answers(shop, "a", {0: 0, 1: 0})
-    consumer = now(shop)["consumers"][0]
-    assert (consumer["lag"], consumer["lag_unknown"], consumer["drain_s"]) == (0, 2, None)
-
-
-def test_the_charting_library_is_the_one_that_was_published() -> None:
-    listed = dict(line.split()[::-1] for line in (render.VENDOR / "SHA256").read_text().splitlines())
-    files = {path for path in render.VENDOR.iterdir() if path.name != "SHA256"}
-    assert {path.name: sha256(path.read_bytes()).hexdigest() for path in files} == listed
-    assert "MIT" in (render.VENDOR / "uPlot-LICENSE.txt").read_text()
-
-
 def test_no_page_names_another_host() -> None:
     for path in (*Path(render.TEMPLATES).iterdir(), *render.VENDOR.glob("*.js")):
         text = (
             path.read_text().replace("http://www.w3.org/2000/svg", "").replace("https://github.com/leeoniya/uPlot", "")
         )
         assert "https://" not in text.replace("https?://", ""), path
-
-
-def test_the_live_page_is_a_frame_that_reads_nothing(shop: Cluster) -> None:
-    shop.server.stop()
-    client = pages_of(shop)
-    page = client.get("/live")
-    assert page.status_code == 200
-    assert "Partitions live of cluster shop" in text_of(page.text)
-    assert page.headers["content-security-policy"].count("'sha256-") == 4, "three scripts and one style"

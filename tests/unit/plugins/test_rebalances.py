@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from coordinator_ui.data import page_data, rebalance_search
-from coordinator_ui.data.rebalance_search import Page, Wanted
+from coordinator_ui.data import rebalance_search
+from coordinator_ui.data.rebalance_search import Wanted
 from coordinator_ui.data.timeline import WIDTH, Chart, Span, handoffs, whole
-from coordinator_ui.pages.rebalance_list import merged
-from coordinator_ui.pages.render import environment
 from coordinator_ui.texts.rebalance_text import tell
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
@@ -33,7 +31,7 @@ from coordinator_tasks.service.nodes.history import rebalances
 from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import paths_read
-from tests.unit.plugins.pages_site import NASTY, a_hand_off, airflow_refuses, pages_of, register, task, text_of, write
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, airflow_refuses, pages_of, register, task, text_of
 from tests.world.site import stable_site
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
@@ -163,40 +161,11 @@ def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
     assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
 
 
-def test_a_later_page_near_the_newest_records_looks_for_no_place(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    twenty = [f"t{number:02}" for number in range(20)]
-    for number in range(40):
-        for topic in twenty:
-            rebalance(shop, topic, number, 900_000.0 + 10 * number)
-    first = rebalance_search.rebalances(shop.coordinator, Wanted(), 10)
-    read = finds_of(shop, monkeypatch)
-    page = rebalance_search.rebalances(shop.coordinator, Wanted(), 10, first.rest)
-    assert [one.topic for one in page.found] == twenty[10:]
-    assert len(read) <= 20 + 20 * 11
-
-
 def test_the_newest_record_of_each_topic_leaves_a_page_its_rebalances(
     many: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebalance_search, "MOST_READ", 7)
     assert len(rebalance_search.rebalances(many.coordinator, Wanted(), 3).found) == 3
-
-
-def test_a_rebalance_of_many_records_that_began_before_the_wanted_time_is_whole(shop: Cluster) -> None:
-    shop.zk.ensure(shop.paths.history("orders"))
-    for number in range(60):
-        target = State.STABLE if number == 59 else State.CLOSING
-        write(shop, State.CLOSING, target, 900_000.0 + number)
-    (one,) = rebalance_search.rebalances(shop.coordinator, Wanted(before_at=900_010.5), 3).found
-    assert (one.ended_at, len(one.records)) == (900_059.0, 60)
-
-
-def test_a_rebalance_that_ends_after_the_wanted_time_is_whole(shop: Cluster) -> None:
-    rebalance(shop, "orders", 0, 900_000.0, hand_off())
-    (one,) = rebalance_search.rebalances(shop.coordinator, Wanted(before_at=900_000.5), 3).found
-    assert (one.ended_at, len(one.records)) == (900_002.0, 3)
 
 
 def test_a_record_that_cannot_be_read_is_named_and_hides_no_other_topic(busy: Cluster) -> None:
@@ -206,18 +175,6 @@ def test_a_record_that_cannot_be_read_is_named_and_hides_no_other_topic(busy: Cl
     (problem,) = answer["problems"]
     assert busy.paths.record("orders", 5) in problem
     assert problem in text_of(pages_of(busy).get("/rebalances").text)
-
-
-@pytest.mark.parametrize("what", ["folder", "newest record", "older record"])
-def test_a_history_that_this_account_may_not_read_is_named_and_hides_no_other_topic(busy: Cluster, what: str) -> None:
-    folder = busy.paths.history("orders")
-    names = busy.zk.children(folder)
-    paths = {"folder": folder, "newest record": f"{folder}/{max(names)}", "older record": f"{folder}/{min(names)}"}
-    busy.zk.denied.add(paths[what])
-    answer = pages_of(busy).get("/api/v1/rebalances").json()
-    assert [one["topic"] for one in answer["rebalances"]] == ["bills", "parcels", "bills", "parcels"]
-    (problem,) = answer["problems"]
-    assert paths[what] in problem
 
 
 @pytest.fixture
@@ -232,49 +189,11 @@ def many(shop: Cluster) -> Cluster:
     return shop
 
 
-def test_the_overview_has_the_newest_rebalances_of_all_topics(many: Cluster) -> None:
-    found = page_data.cluster_page(many.coordinator)
-    assert [(one.topic, one.began_at) for one in found.recent] == [
-        (f"t{n}", 902_000.0 + 10 * n) for n in range(6, 0, -1)
-    ]
-
-
-def test_what_began_last_stands_on_the_overview_whatever_ended_last(many: Cluster) -> None:
-    rebalance(many, "t0", 1, 901_000.0, step_s=10_000.0)
-    found = page_data.cluster_page(many.coordinator)
-    assert [one.topic for one in found.recent] == [f"t{n}" for n in range(6, 0, -1)]
-
-
-def test_a_record_that_cannot_be_read_hides_no_other_topic_on_the_overview(many: Cluster) -> None:
-    path = many.paths.record("t6", 0)
-    many.zk.transact([SetData(path, b"{broken")])
-    found = page_data.cluster_page(many.coordinator)
-    assert [one.topic for one in found.recent] == ["t6", "t5", "t4", "t3", "t2", "t1"]
-    assert path in found.problem
-
-
-def test_what_lies_behind_an_unfinished_cluster_waits_for_the_next_page() -> None:
-    def one(topic: str, at: float) -> Any:
-        cluster = Cluster()
-        rebalance(cluster, topic, 1, at)
-        return rebalances(cluster.coordinator, [topic])[0]
-
-    pages = {"eu": Page((one("a", 30.0),), (-30.0, "a")), "us": Page((one("b", 40.0), one("c", 20.0)), None)}
-    found = merged(pages, 10, 100.0)
-    assert [(name, story.topic) for name, story in found.found] == [("us", "b"), ("eu", "a")]
-    assert found.rest == "30.0:a"
-
-
 @pytest.mark.parametrize("query", ["?after=yesterday", "?rest=x", "?rest=nan:orders"])
 def test_a_request_that_cannot_be_meant_is_refused_in_a_sentence(shop: Cluster, query: str) -> None:
     answer = pages_of(shop).get(f"/api/v1/rebalances{query}")
     assert (answer.status_code, answer.json()["code"]) == (400, "KPC-010")
     assert pages_of(shop).get(f"/rebalances{query}").status_code == 400
-
-
-@pytest.mark.parametrize("query", ["?limit=0", "?limit=201", "?topic=" + "x" * 201])
-def test_a_request_beyond_the_bounds_is_refused(shop: Cluster, query: str) -> None:
-    assert pages_of(shop).get(f"/api/v1/rebalances{query}").status_code == 422
 
 
 def test_only_clusters_that_the_user_may_read_are_listed(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,28 +236,6 @@ def test_both_sides_are_the_assignment_then_not_the_one_of_today(shop: Cluster) 
     assert "b 2 partitions 2–3 3 partitions 1 2–3" in said
 
 
-class Unsearched(tuple[int, ...]):
-    """Nobody looks for a number in it, which takes as long as it is."""
-
-    def __contains__(self, number: object) -> bool:
-        pytest.fail(f"{number} was looked for")
-
-
-def test_no_partition_of_one_side_is_compared_with_each_of_the_other() -> None:
-    numbers = environment().from_string('{% import "parts.html" as p %}{{ p.numbers(before, after, "gone") }}')
-    shown = text_of(numbers.render(before=Unsearched(range(25)), after=Unsearched(range(12, 37))))
-    assert shown.split() == ["0–11", "12–24"]
-
-
-def test_who_was_waited_for_and_how_long_is_said(shop: Cluster) -> None:
-    a_hand_off(shop)
-    whole = pages_of(shop).get("/api/v1/clusters/shop/topics/orders/rebalances/2-abc").json()
-    assert [(one["consumer"], one["for"], one["seconds"], one["over"]) for one in whole["waits"]] == [
-        ("a", "close", 1.5, True),
-        ("b", "start", 0.75, True),
-    ]
-
-
 def measured(shop: Cluster) -> None:
     """The giver's last record at +500 ms, the release at +510, the taker's first at +523."""
     a_hand_off(shop)
@@ -367,12 +264,6 @@ def test_a_rebalance_whose_state_was_lost_is_said_to_have_ended(monkeypatch: pyt
     assert "so far" not in said
     assert "it is under way" not in said
     assert "under way" not in text_of(client.get("/rebalances").text)
-
-
-def test_the_headline_has_the_pause_and_not_the_time_that_confirmations_take(shop: Cluster) -> None:
-    measured(shop)
-    story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
-    assert story.headline == "3 partitions moved, total pause 23 ms"
 
 
 EXACT = Pause(1, 900_000.5, 900_000.51, 900_000.523, 12, 1_200, 0.023, 0.002)
@@ -412,15 +303,6 @@ def test_no_headline_takes_the_time_of_the_confirmations_for_a_pause(
     page = text_of(pages_of(shop).get("/rebalances").text)
     short = re.sub("(longest |extra )*(total )?pause ", r"\2", said).replace("no extra pause", "none")
     assert f" {short} " in page.partition(story.headline)[2]
-
-
-@pytest.mark.parametrize(
-    ("giver", "said"), [("", "1 partition assigned"), ("b", "1 partition started again, pause not measured")]
-)
-def test_only_what_stood_still_has_a_pause(shop: Cluster, giver: str, said: str) -> None:
-    write(shop, State.STABLE, State.STARTING, 900_000.0, Move(1, giver, "b", MoveKind.START))
-    write(shop, State.STARTING, State.STABLE, 900_001.0, confirmed={"b": (1,)})
-    assert tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0).headline == said
 
 
 def test_a_rebalance_leads_to_the_spark_ui_and_the_log_of_its_consumers(shop: Cluster) -> None:

@@ -366,10 +366,3 @@ def test_an_answer_isolates_the_blocker_in_the_name_of_who_gave_it(shop: Cluster
     isolation = directives.read_directive(shop.coordinator, "a").isolation
     assert isolation is not None
     assert (isolation.by, isolation.why) == ("ada", "held up orders")
-
-
-def test_nobody_is_asked_about_who_no_longer_holds_a_topic_up(shop: Cluster, dags: dict[str, DAG]) -> None:
-    given = {"topic": "orders", "consumer": "b"}
-    assert Instance(dags["stuck_topic"], "ask", given).run().left["ended"] == (
-        "b no longer holds up orders: nothing is done"
-    )

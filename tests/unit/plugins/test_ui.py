@@ -16,15 +16,13 @@ from coordinator_ui.access import ReadableCluster
 from coordinator_ui.data import page_data
 from coordinator_ui.data.reading import THREADS, Reader
 from coordinator_ui.data.topic_summary import summaries
-from coordinator_ui.pages.render import MOST_IN_CELL, TEMPLATES
+from coordinator_ui.pages.render import MOST_IN_CELL
 from coordinator_ui.pages.routes import Result, run_result
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
 from coordinator_ui.texts import words
-from coordinator_ui.texts.rebalance_text import only, tell
+from coordinator_ui.texts.rebalance_text import tell
 
-from coordinator_tasks import show
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
-from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.former import former_causes
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable
@@ -33,16 +31,11 @@ from coordinator_tasks.core.model import (
     Actor,
     ConsumerStatus,
     Ending,
-    Explanation,
     Move,
     MoveKind,
     Pause,
     Pauses,
-    Reason,
-    RunningPartition,
     State,
-    Token,
-    TopicNode,
     TopicStatus,
     Unmoved,
 )
@@ -52,7 +45,6 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, store, topics
 from coordinator_tasks.service.nodes.fleet import CODE, record_end
 from coordinator_tasks.service.nodes.history import Rebalance, rebalances
-from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import overrides
 from coordinator_tasks.service.watch import overview
 from coordinator_tasks.service.watch.overview import ConsumerOverview, RunningTopic
@@ -69,7 +61,6 @@ from tests.unit.plugins.pages_site import (
     under_way,
     write,
 )
-from tests.world.site import stable_site
 
 # What the pages tell ---------------------------------------------------------------------------------------------------
 
@@ -106,11 +97,6 @@ def test_a_rebalance_says_how_long_each_partition_stood_still_and_how_many_recor
     )
 
 
-def test_a_rebalance_that_nobody_has_measured_says_nothing_of_pauses(shop: Cluster) -> None:
-    a_hand_off(shop)
-    assert "stood still" not in text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text)
-
-
 def test_the_overview_names_states_owners_consumers_and_who_holds_a_topic_up(shop: Cluster) -> None:
     under_way(shop)
     directives.drain(shop.coordinator, "b", "ada", "new disk")
@@ -136,50 +122,6 @@ def test_what_very_many_consumers_and_topics_have_is_folded_on_the_overview(
     )
     assert (owners in page, runs in page) == (folded, folded)
     assert page.count("t0: ") == page.count("c0: ") == 1, "nothing is left out"
-
-
-def test_the_lag_on_the_overview_is_at_least_so_much_while_an_owner_says_nothing(shop: Cluster) -> None:
-    stable(shop, {0: "a", 1: "a", 2: "b", 3: "b"})
-    running = {p: RunningPartition(0, Token(1, 1, "g"), started=True, lag_records=7) for p in range(4)}
-
-    def says(consumer: str, *partitions: int) -> None:
-        said = TopicStatus("g", 3, {}, {p: running[p] for p in partitions})
-        shop.statuses.answers[consumer] = ConsumerStatus(consumer, "shop", 1, "boot", "ok", {"orders": said})
-
-    def lag() -> Any:
-        row = pages_of(shop).get("/").text.partition('aria-labelledby="topics"')[2].partition("</tr>\n</tbody>")[0]
-        return re.findall('<td class="number" data-label="Lag">([^<]*)</td>', row)[-1]
-
-    says("a", 0, 1)
-    assert lag() == "at least 14"
-    says("b", 3)
-    assert lag() == "at least 21", "it says nothing of partition 2"
-    rows = re.findall(r"<tr>.*?</tr>", pages_of(shop).get("/clusters/shop/topics/orders").text, re.DOTALL)
-    assert [row.split("<td>")[-1].split("<")[0] for row in rows if 'class="owned"' in row] == ["14", "at least 7"]
-    listed = overview.consumers(shop.coordinator)
-    assert [row[-2] for row in show.consumers(listed).rows] == ["14", "at least 7"]
-    says("b", 2, 3)
-    assert lag() == "28"
-
-
-def test_the_lag_of_a_topic_counts_no_former_owner_that_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
-    site = stable_site("a", "b")
-
-    def behind(consumer: str, lag: int) -> ConsumerStatus:
-        process = site.processes[consumer]
-        said = process.answer(process.member)
-        assert isinstance(said, ConsumerStatus)
-        topic = said.topics["orders"]
-        running = {p: replace(one, lag_records=lag) for p, one in topic.running.items()}
-        return replace(said, topics={"orders": replace(topic, running=running)})
-
-    last = behind("a", 100)
-    directives.isolate(site.coordinator, "a", by="ada", why="bad host")
-    site.processes.pop("a")
-    site.settles()
-    site.statuses.answers |= {"a": last, "b": behind("b", 5)}
-    assert " none 20 " in text_of(pages_of(site).get("/").text), "that of b"
 
 
 def test_the_page_of_a_topic_leads_to_the_topics_of_its_own_cluster(shop: Cluster) -> None:
@@ -292,18 +234,6 @@ def test_what_an_owner_says_of_a_topic_stands_on_the_topics_page(shop: Cluster) 
     assert f"Owners that are not well: a: {report} " in page
 
 
-def test_a_large_topic_is_shown_by_ranges(shop: Cluster) -> None:
-    topics.create_partitions(shop.coordinator, "orders", 100, 0)
-    owners = dict.fromkeys(range(100), "a")
-    node = TopicNode(
-        "broker:9092", "readers", 1, "g", "id-1", owners, dict.fromkeys(range(100), 1), incarnations={"a": 1}
-    )
-    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
-    html = pages_of(shop).get("/clusters/shop/topics/orders").text
-    assert 'class="grid"' not in html
-    assert "a 100 0–99" in text_of(html)
-
-
 class Walked(tuple[RunningTopic, ...]):
     """Counts how often somebody goes through it."""
 
@@ -331,15 +261,6 @@ def test_what_a_consumer_says_is_not_gone_through_for_each_topic(
     assert page.text.count(' data-label="Lag">at least 1400</td>') == (20 if path == "/" else 0), "nobody owns them"
 
 
-def test_a_removed_topic_keeps_its_history_and_an_unknown_one_is_a_404(shop: Cluster) -> None:
-    a_hand_off(shop)
-    client = pages_of(shop)
-    unknown = client.get("/clusters/shop/topics/other")
-    assert unknown.status_code == 404
-    assert "topic 'other' is not managed by cluster 'shop' (it manages: " in unknown.text.replace("&#39;", "'")
-    assert client.get("/clusters/shop/topics/orders/rebalances/9-nope").status_code == 404
-
-
 def test_the_page_of_a_removed_topic_says_nothing_of_its_last_plan(shop: Cluster) -> None:
     stable(shop, dict.fromkeys(range(4), "a"))
     topics.remove_topic(shop.coordinator, "orders", PERSON)
@@ -351,20 +272,6 @@ def test_the_page_of_a_removed_topic_says_nothing_of_its_last_plan(shop: Cluster
     assert words.meaning(State.STABLE) not in page
 
 
-def test_what_a_person_has_frozen_paused_or_pinned_is_shown_where_the_topic_is(shop: Cluster) -> None:
-    under_way(shop)
-    for page in ("/clusters/shop", "/clusters/shop/topics/orders"):
-        assert "frozen" not in text_of(pages_of(shop).get(page).text)
-    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
-    overrides.set_pins(shop.coordinator, "orders", "b", [2], actor=PERSON)
-    positions.set_paused(shop.coordinator, "orders", [0, 1], paused=True, actor=PERSON)
-    for page in ("/clusters/shop", "/clusters/shop/topics/orders"):
-        said = text_of(pages_of(shop).get(page).text)
-        assert overrides.FROZEN in said
-        assert "paused: partitions 0-1" in said
-        assert "pinned to b: partition 2" in said
-
-
 def test_the_story_of_a_rebalance_goes_step_by_step(shop: Cluster) -> None:
     a_hand_off(shop)
     said = text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text)
@@ -372,17 +279,6 @@ def test_the_story_of_a_rebalance_goes_step_by_step(shop: Cluster) -> None:
     assert "a confirmed that it closed 1–3. Their new owners were told to start." in said
     assert "b confirmed that it started 1–3. With that it was over." in said
     assert "Closing 1.5 s · Starting 750 ms" in said
-
-
-def test_a_rebalance_says_why_its_strategy_moved_each_partition(shop: Cluster) -> None:
-    why = (Reason("a carried <b>900</b> records/s", (1, 2)), Reason("a is banned from it", (3,)))
-    plan = Explanation("weighted", "00ff", "weighted by records: 3 moves", why)
-    a_hand_off(shop, plan=plan)
-    html = pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text
-    said = text_of(html)
-    assert "weighted by records: 3 moves (epoch 2, inputs 00ff )" in said
-    assert said.count("a is banned from it") == 1
-    assert "1–2: a carried &lt;b&gt;900&lt;/b&gt; records/s 3: a is banned from it" in said
 
 
 def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Cluster) -> None:
@@ -461,18 +357,6 @@ def test_a_last_record_that_cannot_be_read_hides_nothing_of_the_topic(shop: Clus
     )
 
 
-def test_links_lead_to_the_page_that_they_name(shop: Cluster) -> None:
-    under_way(shop)
-    views = {view["url_route"]: view["name"] for view in EXTERNAL_VIEWS}
-    run, action = "/runs/rebalance/run 3", "/runs/drain/run 1"
-    html = pages_of(shop).get(run).text + pages_of(shop, result=Result()).get(action).text
-    linked = re.findall(r'href="/airflow/plugin/(\w+)">([^<]+)<', html)
-    tile = (TEMPLATES / "tile.js").read_text()
-    linked += re.findall(r'/plugin/(\w+)`.*?}, "([^"]+)"\)', tile)
-    assert [views[route] for route, _ in linked] == ["Rebalances"] * 3 + ["Partitions live"]
-    assert all(views[route].lower() in text.lower() for route, text in linked)
-
-
 def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,books")
     client, base = pages_of(shop), "/airflow" + PREFIX
@@ -532,16 +416,6 @@ def test_the_tab_of_an_actions_run_says_first_whether_anything_was_changed(
     assert "<b>gives" not in html
     assert ('id="live"' in html) != result.over
     assert ('href="/airflow/dags/drain/runs/run%201/tasks/drain"' in html) == ("The log of" in text_of(html))
-
-
-def test_the_tab_and_the_page_of_a_topic_spell_an_action_like_its_command(shop: Cluster) -> None:
-    stable(shop, {0: "a"})
-    failed = pages_of(shop, result=Result((), False, True, False)).get("/runs/set_strategy/run 1").text
-    assert "set-strategy has failed" in text_of(failed)
-    assert "log of the task set-strategy" in text_of(failed)
-    assert "set_strategy" not in text_of(failed)
-    topic = pages_of(shop).get("/clusters/shop/topics/orders").text
-    assert "unfreeze set-strategy" in text_of(topic)
 
 
 @dataclass
@@ -624,22 +498,6 @@ def test_a_form_is_filled_in_with_lists_objects_and_ticks_as_they_were(shop: Clu
     form = form_after(shop, "expect_restart", moves)
     assert 'type="checkbox" checked' in form.split('name="move"')[1]
     assert 'value="2.5"' in form
-
-
-def test_what_does_not_fit_into_an_address_is_not_filled_in_by_half(shop: Cluster) -> None:
-    offsets = "orders,0,1\n" * 50
-    assert f">\n{offsets}</textarea>" in form_after(shop, "import_offsets", {"topic": "orders", "offsets": offsets})
-    assert form_after(shop, "import_offsets", {"topic": "orders", "offsets": "orders,0,1\n" * 500}) == ""
-    assert form_after(shop, "pin", {"cluster": "of nobody", "topic": "orders"}) == ""
-    assert form_after(shop, "pin", {"topic": "orders", "why": "half a character: \ud800"}) == ""
-
-
-def test_an_action_that_changes_nothing_has_no_dry_run(shop: Cluster) -> None:
-    said = text_of(
-        pages_of(shop, result=Result(("nothing moves",), True, True, True, done=True)).get("/runs/preview/run 1").text
-    )
-    assert "preview is done nothing moves" in said
-    assert "Dry run" not in said
 
 
 def test_looking_writes_nothing(shop: Cluster) -> None:
@@ -733,30 +591,11 @@ def test_a_new_rebalance_is_found_without_the_rest_of_a_long_history(
         page_data.rebalance(shop.coordinator, "orders", "r-none")
 
 
-def test_only_what_a_run_did_is_left_of_a_story(shop: Cluster) -> None:
-    write(shop, State.STABLE, State.CLOSING, 900_000.0, Move(1, "a", "b", MoveKind.HANDOFF))
-    write(
-        shop, State.CLOSING, State.STARTING, 900_001.0, Move(2, "", "b", MoveKind.START), actor=task("start", "run 2")
-    )
-    part = only(tell(the_one(shop), 900_002.0), "run 2")
-    assert part is not None
-    assert [row.partitions for row in part.rows] == [(2,)]
-    assert only(part, "run 3") is None
-
-
 def test_nobody_left_is_said(shop: Cluster) -> None:
     write(shop, State.STABLE, State.STABLE, 900_000.0, cause="gone: b (left)", counts={"assigned": 0})
     story = tell(the_one(shop), 900_005.0)
     assert story.headline == "Nobody was left to take a partition"
     assert story.steps[0].text == "Nobody is left to run anything."
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0, "0 ms"), (0.0341, "34 ms"), (2.34, "2.3 s"), (75, "1 min 15 s"), (3_720, "1 h 2 min"), (273_600, "3 d 4 h")],
-)
-def test_durations_are_said_shortly(seconds: float, text: str) -> None:
-    assert words.duration(seconds) == text
 
 
 @pytest.mark.parametrize(

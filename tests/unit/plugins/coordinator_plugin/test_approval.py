@@ -3,12 +3,12 @@
 import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
-from coordinator_plugin import approval, upkeep
+from coordinator_plugin import approval
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.reconcile import reconcile, runs
 
@@ -16,7 +16,6 @@ from coordinator_tasks.core.errors import NotEntitled
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.service.nodes import action_log, topics
 from coordinator_tasks.service.plan import plans_to_approve, transitions
-from coordinator_tasks.service.plan.plans_to_approve import ASK_AGAIN_S
 from tests.unit.plugins.coordinator_plugin.stage import Opened, first
 from tests.unit.plugins.coordinator_plugin.test_triggers import Asked
 from tests.world.site import LOOP, Site, stable_site
@@ -89,36 +88,6 @@ def test_reconcile_asks_once_for_each_plan_that_waits(site: Site) -> None:
     assert runs(reconcile(site.coordinator), DAGS, active_rebalances=0) == []
 
 
-class Runs:
-    """Takes the place of a task that asks Airflow for its runs; these are under way."""
-
-    def __init__(self, *under_way: str) -> None:
-        self.under_way = set(under_way)
-
-    def get_dr_count(self, dag_id: str, run_ids: list[str] | None = None, states: list[str] | None = None) -> int:
-        assert dag_id in DAGS
-        assert set(states or ()) <= {"queued", "running"}
-        return len(self.under_way.intersection(run_ids or ()))
-
-
-def wanted(site: Site, monkeypatch: pytest.MonkeyPatch, *under_way: str) -> list[str]:
-    """The ids of the runs that `reconcile` starts."""
-    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
-    found = upkeep.ReconcileOperator(task_id="look", dag_ids=DAGS).execute(cast(Any, {"ti": Runs(*under_way)}))
-    return [one["trigger_run_id"] for one in found]
-
-
-def test_a_plan_is_not_asked_about_again_at_midnight_while_the_question_stands(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.clock.advance(ASK_AGAIN_S - site.clock.now() % ASK_AGAIN_S - 30)
-    (asked_before,) = wanted(site, monkeypatch)
-    site.clock.advance(60)
-    assert wanted(site, monkeypatch, asked_before) == []
-    (asked_again,) = wanted(site, monkeypatch)
-    assert asked_again != asked_before, "nobody has answered for a day"
-
-
 def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,21 +104,6 @@ def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(
     assert "    joined: c; 2 partitions would move, and the budget is 1: it waits for approval" in body
     assert plan in body
     assert [line for line in body.splitlines() if "![x]" in line and not line.startswith("-     ")] == []
-
-
-def test_the_present_preview_has_the_backlog_and_the_pause_of_each_move(site: Site) -> None:
-    found = plans_to_approve.lines(site.coordinator, "orders")
-    assert found[0] == "orders: 2 partitions would move; then a 2, b 2, c 2"
-    assert sum("pause unknown" in line for line in found) == 2
-
-
-def test_nobody_is_asked_about_a_plan_that_does_not_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    operator, plan = ask(site, monkeypatch), digest(site)
-    with pytest.raises(AirflowSkipException, match="does not wait for an answer"):
-        operator.ask(site.coordinator, "orders", "0123456789abcdef")
-    plans_to_approve.answer(site.coordinator, "orders", plan, granted=False, by=["kim"], why="")
-    with pytest.raises(AirflowSkipException):
-        operator.ask(site.coordinator, "orders", plan)
 
 
 def test_an_approval_is_written_for_the_person_and_the_plan_is_done(

@@ -130,11 +130,6 @@ def test_a_missed_deadline_tells_it_from_the_triggerer(
     assert said in text
 
 
-def test_without_a_connection_there_is_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COORDINATOR_NOTIFY_CONN_ID", raising=False)
-    assert dagparts.deadline(NamedCluster("main", "zookeeper_default", "kafka_default")) is None
-
-
 def test_a_topic_that_flaps_is_asked_about_once_in_a_while() -> None:
     site = flapping_site()
     found = reconcile(site.coordinator)
@@ -198,7 +193,3 @@ def test_what_somebody_asked_for_is_no_flapping(work: Callable[[Site, str], None
     assert len({record.rebalance for record in site.history()[began:]}) >= FLAPS
     assert reconcile(site.coordinator).questions == ()
     assert "b" in site.counts(), "its partitions are not kept from it as from one that flaps"
-
-
-def test_a_few_rebalances_are_no_flapping() -> None:
-    assert reconcile(flapping_site(FLAPS - 1).coordinator).questions == ()

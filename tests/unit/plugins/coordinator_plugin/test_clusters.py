@@ -12,15 +12,6 @@ def test_without_a_setting_there_is_one_cluster_with_the_default_connections() -
     assert only.dag_id("rebalance") == "rebalance"
 
 
-def test_a_cluster_may_name_its_connections() -> None:
-    found = clusters.cluster("eu", {"COORDINATOR_CLUSTERS": "us, eu=zk_eu/kafka_eu"})
-    assert (found.zookeeper_conn_id, found.kafka_conn_id, found.dag_id("reconcile")) == (
-        "zk_eu",
-        "kafka_eu",
-        "reconcile__eu",
-    )
-
-
 @pytest.mark.parametrize("text", ["", "a,a", "a/b", "../etc"])
 def test_odd_cluster_lists_are_refused(text: str) -> None:
     with pytest.raises(Refused):
@@ -41,8 +32,3 @@ def test_a_word_for_paused_dags_that_is_neither_true_nor_false_is_refused() -> N
         match=r"COORDINATOR_DAGS_PAUSED or dags_paused in \[kafka_coordinator\] is 'yes'; set it to true or false",
     ):
         clusters.begin_paused({"COORDINATOR_DAGS_PAUSED": "yes"})
-
-
-def test_an_unknown_cluster_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(Refused, match="'eu' is not known here: choose one of main"):
-        clusters.cluster("eu", {})

@@ -29,12 +29,6 @@ def test_a_stuck_topic_holds_up_no_other() -> None:
     assert ended.waiting is Waiting.CONFIRMED
 
 
-def test_topics_that_wait_for_something_else_are_not_held_up_either() -> None:
-    patience = Patience(0.0, 60.0, patience_s=2.0)
-    assert patience.judge(waiting(Waiting.PENDING, pending=("x",)), True, 1.0) is None
-    assert patience.judge(waiting(Waiting.PENDING, pending=("x",)), True, 3.1) is not None
-
-
 def test_a_wait_with_nothing_confirmed_ends_blocked_at_its_limit() -> None:
     patience = Patience(0.0, 5.0, patience_s=2.0)
     assert patience.judge(waiting(Waiting.BLOCKED, pending=("x",)), False, 4.0) is None

@@ -12,13 +12,11 @@ import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk.exceptions import AirflowException, TaskDeferred
 from coordinator_plugin import cluster_mode, launch
-from coordinator_plugin.clusters import cluster
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.launch import LaunchConsumerOperator
 
 from coordinator_tasks import settings
 from coordinator_tasks.core.errors import Refused
-from spark_apps import arguments
 from spark_apps.records import settings_file
 from tests.fakes.cluster import Cluster
 
@@ -243,21 +241,9 @@ def test_a_program_that_takes_too_long_or_is_not_there_is_one_sentence() -> None
         launch._run(["no-such-program", "x"], os.environ, 5.0)
 
 
-def test_what_a_program_says_need_not_be_utf_8() -> None:
-    assert launch._run(["printf", r"caf\351 is there\n"], os.environ, 5.0).stdout == "caf\ufffd is there\n"
-
-
 def test_a_missing_kubernetes_provider_is_said_before_the_launch(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cluster_mode, "_installed", lambda _: False)
     with pytest.raises(Refused, match=r"'spark_default' names Kubernetes.*apache-airflow-providers-cncf-kubernetes"):
         launched(monkeypatch, tmp_path, "k8s://https://api:6443", "cluster")
-
-
-def test_names_that_two_packages_share_are_the_same() -> None:
-    assert cluster_mode.CONTENT_VARIABLE == settings.CONTENT_VARIABLE
-    assert cluster_mode.FILE_VARIABLE == settings_file.FILE_VARIABLE
-    assert cluster_mode.SECRET_VARIABLE == settings_file.SECRET_VARIABLE
-    assert (cluster_mode.HOST, cluster_mode.ADDRESS) == (arguments.HOST, arguments.ADDRESS)
-    assert cluster("main").name == "main"

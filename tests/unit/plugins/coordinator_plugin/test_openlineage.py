@@ -49,14 +49,6 @@ def test_without_a_transport_nothing_is_set_and_a_former_file_is_gone(
     assert not folder.openlineage.exists()
 
 
-def test_disabled_in_airflow_is_disabled_in_consumers(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", TRANSPORT)
-    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__DISABLED", "True")
-    found = openlineage.variables(folder)
-    assert found == {"OPENLINEAGE_DISABLED": "true"}
-    assert not is_on({**found, "OPENLINEAGE_URL": "http://marquez:5000"})
-
-
 @pytest.mark.parametrize("text", ["{", "[]", '"http"'])
 def test_a_transport_that_is_no_object_is_refused(
     text: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch

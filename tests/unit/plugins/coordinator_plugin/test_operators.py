@@ -119,13 +119,6 @@ def test_what_a_run_was_woken_for_and_could_not_write_is_tried_again_after_a_pau
     assert (started.run_after - before).total_seconds() >= IDLE_PAUSE_S
 
 
-def test_a_run_for_a_part_of_the_topics_wakes_the_dag_too(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.join("a")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
-    left = continuation(shop.coordinator, ["orders"]).digest
-    assert goes_on(shop, monkeypatch, ["orders"]) == ([{"left": left}], None)
-
-
 def test_what_waits_for_its_time_is_looked_at_when_it_is_over(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(pause_s: float) -> DagRunTriggerException:
         left = LeftOver(("orders",), "digest", now=False, pause_s=pause_s)
@@ -218,19 +211,6 @@ def test_a_person_who_names_a_topic_that_is_not_managed_is_told_and_nothing_is_p
         plans(shop, monkeypatch, "manual", "order", "orders")
     assert continuation(shop.coordinator, []).writable
     assert [one["outcome"] for one in plans(shop, monkeypatch, "manual", "orders")] == ["written"]
-
-
-def test_a_further_run_does_not_fail_by_a_topic_that_was_removed_since(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop.join("a")
-    found = plans(shop, monkeypatch, "operator_triggered", "orders", "removed")
-    assert [(one["topic"], one["outcome"]) for one in found] == [("orders", "written"), ("removed", "held")]
-
-
-def test_a_run_that_leaves_nothing_over_is_the_last_one(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AirflowSkipException, match="nothing is left over"):
-        goes_on(shop, monkeypatch)
 
 
 def test_an_airflow_that_starts_no_run_for_later_leaves_the_pause_to_reconcile(

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,7 @@ import httpx
 import jsonschema
 import pytest
 from airflow.sdk import BaseHook, Connection, Context
-from coordinator_plugin import bundle, clusters, dagparts, notifications, provider, site_options
-from coordinator_plugin.clusters import Cluster
+from coordinator_plugin import bundle, notifications, provider, site_options
 from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.notifications import StuckTopicsNotifier
 from coordinator_plugin.operators import PlanOperator
@@ -72,15 +70,6 @@ def test_the_section_of_the_configuration_has_every_option(info: dict[str, Any])
     }
 
 
-def test_the_page_of_the_installation_names_every_option_with_its_default() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "install.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+)` \| (`\w+` \| \S+) \|", page, re.MULTILINE))
-    assert rows == {
-        name: f"`{one.variable}` | {f'`{one.default}`' if one.default else 'empty'}"
-        for name, one in site_options.OPTIONS.items()
-    }
-
-
 @pytest.mark.parametrize("name", site_options.OPTIONS)
 def test_a_variable_wins_over_airflows_configuration_and_that_over_the_default(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -90,13 +79,6 @@ def test_a_variable_wins_over_airflows_configuration_and_that_over_the_default(
     monkeypatch.setenv(f"AIRFLOW__KAFKA_COORDINATOR__{name.upper()}", "configured")
     assert site_options.option(name, {}) == "configured"
     assert site_options.option(name, {option.variable: "ours"}) == "ours"
-
-
-def test_clusters_may_stand_in_airflows_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__KAFKA_COORDINATOR__CLUSTERS", "main,eu=zk_eu/kafka_eu")
-    monkeypatch.setenv("AIRFLOW__KAFKA_COORDINATOR__DAG_PREFIX", "kafka_")
-    assert clusters.cluster("eu", {}).zookeeper_conn_id == "zk_eu"
-    assert clusters.dag_id("rebalance", {}) == "kafka_rebalance"
 
 
 def test_the_link_leads_to_the_page_of_the_tasks_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,18 +103,7 @@ def test_a_bundle_without_the_installed_dags_says_so(monkeypatch: pytest.MonkeyP
         bundle.CoordinatorDagBundle(name="coordinator")
 
 
-def test_a_site_without_a_connection_to_tell_has_no_notifier(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert dagparts.notifiers(Cluster("main")) == []
-    monkeypatch.setenv("COORDINATOR_NOTIFY_CONN_ID", "chat")
-    (notifier,) = dagparts.notifiers(Cluster("eu"))
-    assert (notifier.cluster, notifier.http_conn_id) == ("eu", "chat")
-
-
 # The notifier
-
-
-def test_a_stable_site_has_nothing_to_tell() -> None:
-    assert list(sentences(stable_site("a").coordinator)) == []
 
 
 def stuck_site() -> Site:

@@ -24,13 +24,10 @@ from coordinator_tasks.core.model import (
     Pause,
     Pauses,
     RunningPartition,
-    Silence,
     State,
     Unmoved,
 )
-from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.fleets import autoscale
-from coordinator_tasks.service.nodes.topics import remove_topic
 from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
 from tests.fakes.cluster import PERSON
 from tests.unit.coordinator_tasks.service.fleets.test_autoscale import BUSY, fleet_site
@@ -164,39 +161,6 @@ def test_the_lag_is_what_owners_say_and_what_they_do_not_say_is_counted(backend:
 
 
 @pytest.mark.usefixtures("tagged")
-def test_a_topic_is_not_0_seconds_behind_because_nothing_is_written_any_more(backend: Backend) -> None:
-    site, of_topic = stable_site("a"), {"cluster": "shop", "topic": "orders"}
-    read = {p: {"lag_records": 0, "rate": 10.0} for p in range(3)}
-    lagging(site, {**read, 3: {"lag_records": 5_000, "rate": 0.0}})
-    stats.tell_figures(site.coordinator, unasked)
-    assert backend.of("coordinator.topic.lag", **of_topic) == [5_000]
-    assert backend.of("coordinator.topic.lag_seconds", **of_topic) == []
-
-
-@pytest.mark.usefixtures("tagged")
-def test_nobody_says_a_lag_so_there_is_none(backend: Backend) -> None:
-    site, of_topic = stable_site("a"), {"cluster": "shop", "topic": "orders"}
-    site.processes["a"].silence = Silence.SILENT
-    stats.tell_figures(site.coordinator, unasked)
-    assert backend.of("coordinator.topic.lag", **of_topic) == []
-    assert backend.of("coordinator.topic.lag_seconds", **of_topic) == []
-    assert backend.of("coordinator.topic.lag_unknown_partitions", **of_topic) == [4]
-
-
-@pytest.mark.usefixtures("tagged")
-def test_a_removed_topic_has_no_lag_so_that_statsd_keeps_no_former_one(backend: Backend) -> None:
-    site, of_topic = stable_site("a"), {"cluster": "shop", "topic": "orders"}
-    lagging(site, {p: {"lag_records": 50, "rate": 10.0} for p in range(4)})
-    remove_topic(site.coordinator, "orders", PERSON)
-    stats.tell_figures(site.coordinator, unasked)
-    del site.statuses.answers["a"]
-    site.settles()
-    stats.tell_figures(site.coordinator, unasked)
-    assert backend.of("coordinator.topic.lag", **of_topic) == [200, 0]
-    assert backend.of("coordinator.topic.lag_seconds", **of_topic) == [5.0, 0]
-
-
-@pytest.mark.usefixtures("tagged")
 def test_what_the_growth_policy_finds_right_is_a_gauge(backend: Backend) -> None:
     site = fleet_site(BUSY)
     list(autoscale.look(site.coordinator, (), PERSON))
@@ -241,15 +205,6 @@ def test_plain_statsd_has_cluster_and_topic_in_the_name(backend: Backend) -> Non
     assert backend.of("coordinator.rebalances.shop.orders__eu") == [1]
 
 
-def test_datadog_without_tags_has_cluster_and_topic_in_the_name(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_DATADOG_ENABLED", "True")
-    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_DATADOG_METRICS_TAGS", "False")
-    stats.tell_reports("shop", [report()])
-    assert backend.of("coordinator.rebalances.shop.orders__eu") == [1]
-
-
 @pytest.mark.usefixtures("plain")
 def test_a_group_whose_name_statsd_does_not_take_has_its_metric(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
@@ -270,29 +225,12 @@ def test_a_group_that_nobody_has_judged_lately_is_unknown_and_keeps_no_former_st
 
 
 @pytest.mark.usefixtures("tagged")
-def test_only_what_is_written_counts(backend: Backend) -> None:
-    stats.tell_reports("shop", [report(Outcome.OVERTAKEN), report(Outcome.UNCHANGED)])
-    assert backend.sent == {}
-    stats.tell_reports("shop", [report(after=State.CLOSING)])
-    assert {name for name, _ in backend.sent} == {"coordinator.moves"}
-
-
-@pytest.mark.usefixtures("tagged")
 def test_a_measured_pause_is_a_timing_and_one_that_is_not_known_is_none(backend: Backend) -> None:
     found = (Pause(0, wait_s=0.023, records=4), Pause(1, wait_s=2.0, records=1, least=True), Pause(2))
     stats.pauses_told("shop")("orders", Pauses(found, unmoved=Unmoved(2, 0.01, 3, "a", 0.01)))
     assert backend.of("coordinator.pause", cluster="shop", topic="orders") == [0.023]
     assert backend.of("coordinator.pause_records", cluster="shop", topic="orders") == [5]
     assert backend.of("coordinator.unmoved_stall", cluster="shop", topic="orders") == [0.01]
-
-
-@pytest.mark.usefixtures("tagged")
-def test_a_topic_that_cannot_be_read_says_only_that(backend: Backend) -> None:
-    site = stable_site("a")
-    site.zk.transact([SetData(site.paths.topic("orders"), b"{")])
-    stats.tell_figures(site.coordinator, unasked)
-    names = {name for name, tags in backend.sent if ("topic", "orders") in tags}
-    assert names == {"coordinator.topic.unreadable"}
 
 
 def test_nothing_is_asked_where_no_metrics_are_on(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

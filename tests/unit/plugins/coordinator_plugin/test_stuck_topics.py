@@ -9,7 +9,7 @@ from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, MAX_QUESTIONS, questions_of_audit, sentences
 
 from coordinator_tasks.core.machine.audit import Finding, Kind
-from coordinator_tasks.service.nodes import directives, store, topics
+from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.plan import plans_to_approve, transitions
 from coordinator_tasks.service.watch.audit import Audit
 from tests.fakes.cluster import PERSON, Cluster
@@ -59,19 +59,6 @@ def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_
         ask._about_unowned(c, cast(Any, {"params": asked.plain()["conf"]}))
 
 
-def test_partitions_that_kafka_has_just_got_are_asked_about_only_if_the_next_plan_has_not_placed_them(
-    shop: Cluster,
-) -> None:
-    c = shop.coordinator
-    shop.join("a")
-    stable(shop, "orders", dict.fromkeys(store.load(c.zk, c.paths, "orders").view.partitions, "a"))
-    shop.clock.sleep(c.policy.stuck_after_s + 1)
-    shop.kafka.add_partitions("orders", 1)
-    assert reconcile(c).questions == ()
-    (asked,) = reconcile(c).questions
-    assert (asked.topic, asked.consumer) == ("orders", "")
-
-
 def test_the_gravest_questions_are_asked_first_because_only_so_many_are(shop: Cluster) -> None:
     c = shop.coordinator
     shop.join("a")
@@ -91,28 +78,6 @@ def test_the_gravest_questions_are_asked_first_because_only_so_many_are(shop: Cl
         ("t00", "a", False),
     ]
     assert len(asked) == MAX_QUESTIONS
-
-
-def test_lesser_questions_come_up_in_turn_beside_the_gravest(shop: Cluster) -> None:
-    c = shop.coordinator
-    shop.join("a")
-    many = [f"t{number:02}" for number in range(MAX_QUESTIONS + 5)]
-    for topic in many:
-        shop.kafka.create_topic(topic, 1)
-        topics.add_topic(c, topic, "h", actor=PERSON)
-    transitions.plan(c, many, PERSON)
-    stable(shop, "orders", {0: "a"})
-    shop.clock.sleep(c.policy.stuck_after_s + 1)
-    asked: dict[str, int] = {}
-    for _ in range(6):
-        found = reconcile(c)
-        assert len(found.questions) == MAX_QUESTIONS
-        assert "6 further questions wait for their turn" in found.lines
-        for one in found.questions:
-            asked[one.topic] = asked.get(one.topic, 0) + 1
-        shop.clock.sleep(ASK_AGAIN_S)
-    assert asked.keys() == {"orders", *many}
-    assert asked["orders"] == 6
 
 
 def test_plans_that_wait_for_approval_come_up_in_turn(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,12 +160,3 @@ def test_a_disputed_partition_is_asked_about_at_once_and_stays_the_same_question
     assert reconcile(c).questions == ()
     with pytest.raises(AirflowSkipException, match="finds nothing now"):
         ask._about_audit(c, cast(Any, {"params": asked.plain()["conf"]}))
-
-
-def test_a_partition_whose_owner_does_not_run_it_is_told_and_not_asked_about_at_once(shop: Cluster) -> None:
-    shop.join("a")
-    stable(shop, "orders", dict.fromkeys(range(4), "a"))
-    shop.join("b")
-    found = reconcile(shop.coordinator)
-    assert any(line.startswith("KPC-085: partitions 0-3 of orders: a, its owner") for line in found.lines)
-    assert found.questions == ()

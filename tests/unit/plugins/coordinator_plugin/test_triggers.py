@@ -36,17 +36,6 @@ def test_a_wait_holds_while_zookeeper_is_away_and_says_so_at_its_limit(borrowed:
     assert event.xcoms["return_value"]["topics"] == {"": "ZooKeeper does not answer"}  # type: ignore[index, call-overload]
 
 
-def test_a_wait_names_the_blocker_and_ends_blocked(shop: Cluster, borrowed: Opened) -> None:
-    shop.join("a")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
-    event = asyncio.run(first(triggers.ConfirmationTrigger("main", "started", '["orders"]', 0.3)))
-    assert isinstance(event, TaskSuccessEvent)
-    assert event.xcoms is not None
-    outcome: Any = event.xcoms["return_value"]
-    assert (outcome["waiting"], outcome["blockers"]) == ("blocked", {"orders": ["a"]})
-    assert borrowed.opened == 1
-
-
 def launch_wait(folder: str = "", limit_s: float = 5.0) -> triggers.RegistrationTrigger:
     return triggers.RegistrationTrigger("main", "a", folder, limit_s, time.time() + limit_s)
 
@@ -145,20 +134,6 @@ def test_a_question_is_withdrawn_when_its_topic_is_removed(shop: Cluster) -> Non
         await asyncio.to_thread(topics.remove_topic, shop.coordinator, "orders", PERSON)
         await asyncio.to_thread(directives.isolate, shop.coordinator, "a", by="ada", why="gone")
         await asyncio.to_thread(transitions.plan, shop.coordinator, ["orders"], PERSON)
-        await asked
-        return stood
-
-    assert asyncio.run(scenario())
-
-
-@pytest.mark.usefixtures("borrowed")
-def test_a_question_about_partitions_without_an_owner_is_withdrawn_when_its_topic_is_removed(shop: Cluster) -> None:
-    async def scenario() -> bool:
-        stable(shop, "orders", {0: "a"})
-        asked = asyncio.ensure_future(first(Asked("")))
-        await asyncio.sleep(0.2)
-        stood = not asked.done()
-        await asyncio.to_thread(topics.remove_topic, shop.coordinator, "orders", PERSON)
         await asked
         return stood
 

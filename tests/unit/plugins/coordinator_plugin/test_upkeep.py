@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSensorTimeout, ErrorType
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSensorTimeout, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from coordinator_plugin import hook
 from coordinator_plugin.upkeep import FOLLOW_S, ReconcileOperator, WatchSensor, active_runs, given_of
@@ -15,9 +15,9 @@ from coordinator_plugin.upkeep import FOLLOW_S, ReconcileOperator, WatchSensor, 
 from coordinator_tasks.core.fleet.upgrade import Phase
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.service.fleets import upgrades
-from coordinator_tasks.service.nodes import fleet, history, upgrade_store
+from coordinator_tasks.service.nodes import fleet, upgrade_store
 from tests.fakes.cluster import PERSON, Cluster
-from tests.world.upgrading import APP, NEW, UpgradingSite, to_v2, upgrading_site
+from tests.world.upgrading import APP, UpgradingSite, to_v2, upgrading_site
 
 Looked = Callable[[Callable[[str], Any]], tuple[list[str], list[str]]]
 GIVEN: dict[str, Any] = {"params": {"cluster": "", "app": APP, "dry_run": False}}
@@ -46,24 +46,6 @@ def test_it_does_the_steps_of_an_upgrade_until_it_is_done(site: UpgradingSite) -
     assert upgrade_store.read(site.coordinator, APP).phase is Phase.DONE
 
 
-def test_it_ends_when_a_person_has_paused_the_upgrade(site: UpgradingSite) -> None:
-    to_v2(site)
-    sensor = WatchSensor(task_id="follow", action="upgrade")
-    assert not sensor.poke(GIVEN)  # type: ignore[arg-type]
-    upgrades.pause(site.coordinator, APP, by=PERSON.named, why="")
-    assert sensor.poke(GIVEN)  # type: ignore[arg-type]
-
-
-def test_each_look_measures_what_has_moved_before_more_of_it_moves(site: UpgradingSite) -> None:
-    to_v2(site, steps=(50, 100))
-    sensor = WatchSensor(task_id="follow", action="upgrade")
-    site.turns_until(lambda _: sensor.poke(GIVEN))  # type: ignore[arg-type]
-    found = history.rebalances(site.coordinator, ["orders"])
-    steps = [one for one in found if {move.taker for move in one.moves} == set(NEW)]
-    assert [len(one.moves) for one in steps] == [2, 2]
-    assert all(one.pauses is not None for one in steps)
-
-
 def test_it_follows_on_when_zookeeper_answers_again(site: UpgradingSite) -> None:
     to_v2(site)
     sensor = WatchSensor(task_id="follow", action="upgrade")
@@ -72,11 +54,6 @@ def test_it_follows_on_when_zookeeper_answers_again(site: UpgradingSite) -> None
     site.server.start()
     upgrades.pause(site.coordinator, APP, by=PERSON.named, why="")
     assert sensor.poke(GIVEN)  # type: ignore[arg-type]
-
-
-def test_an_upgrade_that_is_not_there_fails_the_task_in_one_line(site: UpgradingSite) -> None:
-    with pytest.raises(AirflowFailException, match="KPC-012: the fleet 'billing' has no upgrade"):
-        WatchSensor(task_id="follow", action="upgrade").poke(GIVEN)  # type: ignore[arg-type]
 
 
 def test_after_its_time_it_says_who_continues_and_how_to_follow_again(site: UpgradingSite) -> None:
