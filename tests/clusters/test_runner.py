@@ -20,16 +20,3 @@ def test_a_test_that_was_skipped_has_not_passed(tmp_path: Path) -> None:
     assert runner.skipped(report) == "there is no runc here"
     report.write_text("<testsuite><testcase/></testsuite>")
     assert runner.skipped(report) == runner.skipped(tmp_path / "none.xml") == ""
-
-
-def test_a_row_says_the_result_the_time_and_what_was_recorded() -> None:
-    line = {
-        "part": "clusters",
-        "key": "tests/clusters/test_yarn.py::test_a",
-        "problems": ["exit code 1"],
-        "seconds": 80,
-        "registered_s": "38",
-    }
-    assert (
-        runner.summary([line]).splitlines()[2] == "| `clusters/test_yarn.py::test_a` | failed | 80 | registered_s: 38 |"
-    )

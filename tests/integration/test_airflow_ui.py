@@ -12,15 +12,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
 from coordinator_ui.access import Access, access_of
 from coordinator_ui.data.reading import PAGE_LIMIT_S, Reader
 from coordinator_ui.pages.routes import make_app
-from coordinator_ui.texts import words
 from fastapi.testclient import TestClient
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
@@ -202,20 +198,6 @@ def test_a_stranger_finds_from_the_navigation_what_moved_from_whom_to_whom_why_a
     assert "Stable → Closing → Starting → Stable" in entry.text
 
 
-def test_the_grid_shows_who_runs_what_by_the_consumers_own_word(browser: Browser, coordinator: Coordinator) -> None:
-    browser.enter()
-    node = coordinator.zk.get(coordinator.paths.topic(TOPIC))
-    owners = codec.decode_node("", node.data).assignments
-    rows = {row.find_element(By.TAG_NAME, "th").text: row for row in browser.find_all("table.grid tbody tr")}
-    told = {
-        partition: name
-        for name, row in rows.items()
-        for partition, cell in enumerate(row.find_elements(By.TAG_NAME, "td")[:PARTITIONS])
-        if cell.text == "runs"
-    }
-    assert told == dict(owners)
-
-
 def test_the_story_of_the_rebalance_names_the_tasks_that_ran_it_and_leads_to_their_logs(
     browser: Browser, join: Rebalance
 ) -> None:
@@ -234,15 +216,6 @@ def test_the_story_of_the_rebalance_names_the_tasks_that_ran_it_and_leads_to_the
     browser.until(lambda: page in browser.driver.current_url, "Airflow's page of the task")
     assert f"/dags/{last.dag}/runs/" in browser.driver.current_url
     browser.until(lambda: TOPIC in browser.find("main, #root").text, "the log of the task")
-
-
-def test_the_page_of_a_run_has_a_tab_with_what_that_run_moved(browser: Browser, join: Rebalance) -> None:
-    planner = join.records[0].actor
-    browser.leave()
-    browser.open(f"/dags/{planner.dag}/runs/{planner.run.replace('+', '%2B')}")
-    browser.click("Moved partitions")
-    browser.enter()
-    assert told_moves(entry_of_the_join(browser)) == {(move.partition, move.giver, move.taker) for move in join.moves}
 
 
 def test_a_zookeeper_that_dies_is_told_within_the_limit_and_is_read_again_when_it_is_back(
@@ -419,30 +392,6 @@ def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
     browser.until(lambda: "Dry run: nothing was changed" in browser.find("main").text, "the result")
 
 
-def test_a_form_offers_the_rebalances_of_its_topic_and_takes_one_of_a_list_as_a_line(
-    browser: Browser, settings: Settings, join: Rebalance
-) -> None:
-    browser.leave()
-    ask = f"/coordinator/clusters/{settings.cluster}/ask"
-    browser.open(f"{ask}/roll_back?topic={TOPIC}")
-
-    def offered() -> list[str | None]:
-        return [one.get_attribute("value") for one in browser.find_all("#list-rebalance option")]
-
-    browser.until(lambda: join.rebalance in offered(), "the rebalances")
-    browser.open(f"{ask}/preview")
-    browser.find("input[data-into=field-topics]").send_keys(TOPIC, Keys.ENTER)
-    assert browser.find("#field-topics").get_attribute("value") == TOPIC
-
-
-def test_the_tile_of_the_dashboard_says_what_needs_somebody(browser: Browser) -> None:
-    browser.leave()
-    browser.open("/")
-    text = browser.until(lambda: browser.find("[data-coordinator-tile]").text, "the tile")
-    assert "The only topic is Stable" in text
-    assert "3 consumers run" in text
-
-
 # Consumers that read, and a person who knows nothing --------------------------------------------------------------------
 
 READ = 6
@@ -574,54 +523,6 @@ def test_a_stranger_learns_who_asked_how_long_each_partition_stood_still_and_wha
     }
     assert told_moves(browser.find("main")) == {(one.partition, "eli", "dee") for one in pauses.measured}
     assert len(pauses.measured) == READ // 2
-
-
-def test_the_actions_say_who_asked_for_the_drain_and_lead_to_its_run(
-    browser: Browser, airflow: EmbeddedAirflow, read: Read, theme: str
-) -> None:
-    assert read.drained.ended_at
-    browser.open_page("Actions")
-    browser.enter()
-    browser.find("input[name=actor]").send_keys(airflow.username)
-    browser.find("input[name=about]").send_keys("eli")
-    browser.find("form button").click()
-    browser.until(lambda: browser.find("input[name=about]").get_attribute("value") == "eli", "the filtered list")
-    (row,) = browser.find_all("table.cards tbody tr")
-    told = {one.get_attribute("data-label"): one.text.split("\n") for one in row.find_elements(By.TAG_NAME, "td")}
-    (run,) = [one for one in airflow.client.dag_runs("drain") if one["conf"].get("consumer") == "eli"]
-    assert told["Who"] == [airflow.username, words.run_name(run["dag_run_id"])]
-    assert (told["Action"], told["About"][0], told["Why"]) == (["drain"], "eli", ["new disk"])
-    row.find_element(By.CSS_SELECTOR, "a[target=_top]").click()
-    browser.leave()
-    browser.until(lambda: "/dags/drain/runs/" in browser.driver.current_url, "Airflow's page of the task")
-    browser.open("/coordinator/actions")
-    browser.find("table.cards tbody tr")
-    keep(browser, f"actions-{theme}")
-    assert [line for line in browser.said() if "Content Security Policy" in line] == []
-
-
-def test_the_audit_names_who_commits_and_who_has_no_business_there(
-    browser: Browser, settings: Settings, read: Read, theme: str
-) -> None:
-    admin = AdminClient(dict(settings.kafka))  # it has to outlive its futures
-    foreign = ConsumerGroupTopicPartitions("readers", [TopicPartition(TOPIC, 0, 0)])  # a stub never commits over it
-    for future in admin.alter_consumer_group_offsets([foreign]).values():
-        future.result(10)
-    browser.open_page("Ownership audit")
-    browser.enter()
-    who = f"partition 0 of {TOPIC}: somebody without a token has committed it"
-    browser.until(lambda: who in browser.find("table[aria-labelledby=findings]").text, "the finding")
-    (row,) = [one for one in browser.find_all("table[aria-labelledby=findings] tbody tr") if who in one.text]
-    assert row.find_element(By.CSS_SELECTOR, ".state.alarm").text == "intruder"
-    rows = [one.text for one in browser.find_all("table[aria-labelledby=committers] tbody tr")]
-    (dee,) = [one.split() for one in rows if one.startswith(read.site.topic)]
-    assert dee[1:4] == ["dee", str(READ), f"0–{READ - 1}"]
-    assert int(dee[5]) > 0, "records flow between the two looks"
-    browser.leave()
-    browser.open("/coordinator/audit")
-    browser.find("table[aria-labelledby=findings] tbody tr")
-    keep(browser, f"audit-{theme}")
-    assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
 def of_row(topic: str, what: str) -> str:

@@ -118,15 +118,3 @@ def versions_of(settings: Settings) -> dict[str, str]:
 
 def open_to_consumers() -> list[object]:
     return list(AccessLists(OURS).acl_of("/consumers/c/members"))
-
-
-def test_settings_that_cannot_be_used_are_a_finding(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COORDINATOR_CLUSTER", "shop")
-    monkeypatch.delenv("COORDINATOR_ZOOKEEPER", raising=False)
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor"])
-    said = capsys.readouterr().out
-    assert ended.value.code == 2
-    assert "settings  failed  KPC-020: no ZooKeeper address is set" in said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.devstack.embedded import jars
-from coordinator_tasks.devstack.embedded.errors import CacheUnavailable, JarsUnavailable
+from coordinator_tasks.devstack.embedded.errors import JarsUnavailable
 
 pytestmark = pytest.mark.integration
 
@@ -61,19 +61,6 @@ def test_two_processes_that_ask_at_once_fetch_once(tmp_path: Path, fetched: Path
     assert {jar.name for jar in folder.iterdir()} == {jar.name for jar in fetched.iterdir()}
 
 
-def test_jars_that_were_deleted_from_the_cache_are_fetched_again(
-    tmp_path: Path, fetched: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jars, "pyspark_home", lambda: make_fetcher(tmp_path / "pyspark", fetched))
-    monkeypatch.setenv("COORDINATOR_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "cache" / fetched.name
-    folder.mkdir(parents=True)
-    (folder / "org.yaml_snakeyaml-2.5.jar").touch()  # a cleaner of caches has left one
-    assert jars.ensure_kafka_jars() == folder
-    assert {jar.name for jar in folder.iterdir()} == {jar.name for jar in fetched.iterdir()}
-    assert (folder / "org.yaml_snakeyaml-2.5.jar").stat().st_size
-
-
 @pytest.mark.parametrize(
     ("afterwards", "message"),
     [
@@ -92,30 +79,3 @@ def test_what_is_not_complete_is_refused_and_leaves_nothing(
     with pytest.raises(JarsUnavailable, match=message):
         jars.ensure_kafka_jars()
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
-
-
-def test_the_shells_own_spark_has_no_part_in_the_fetch_but_its_proxy_has(
-    tmp_path: Path, fetched: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = make_fetcher(tmp_path / "pyspark", fetched, f'echo "$SPARK_CONF_DIR $SPARK_SUBMIT_OPTS" > {tmp_path}/told')
-    monkeypatch.setattr(jars, "pyspark_home", lambda: home)
-    monkeypatch.setenv("COORDINATOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark-on-yarn")
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dhttps.proxyHost=proxy")
-    jars.ensure_kafka_jars()
-    assert (tmp_path / "told").read_text() == f"{home / 'conf'} -Dhttps.proxyHost=proxy\n"
-
-
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("COORDINATOR_CACHE", str(tmp_path / "file"))
-    with pytest.raises(CacheUnavailable, match="set COORDINATOR_CACHE"):
-        jars.ensure_kafka_jars()
-
-
-def test_the_client_alone_of_pyspark_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
-    with pytest.raises(JarsUnavailable, match="make install"):
-        jars.zookeeper_class_path()
-    with pytest.raises(JarsUnavailable, match="make install"):
-        jars.kafka_class_path()

@@ -36,23 +36,8 @@ def test_records_and_ports_outlive_a_crash(tmp_path: Path) -> None:
         assert values == [str(number).encode() for number in range(RECORDS)]
 
 
-def test_it_starts_whatever_options_of_java_the_shell_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
-    with EmbeddedKafka(tmp_path) as broker:
-        assert broker.running
-
-
-def test_its_data_are_in_its_folder_whatever_the_folder_is_called(tmp_path: Path) -> None:
-    with EmbeddedKafka(tmp_path / "Jürgen's #1 folder") as broker:
-        assert (broker.data_dir / "data" / "meta.properties").exists()
-
-
 def sasl_admin(broker: SaslKafka, password: str) -> AdminClient:
     return AdminClient({**broker.login(password), "log_level": 0})
-
-
-def test_the_sasl_listener_lets_a_known_user_in(kafka: SaslKafka) -> None:
-    assert sasl_admin(kafka, "alice-secret").list_topics(timeout=ANSWER_TIMEOUT_S).brokers
 
 
 def test_the_sasl_listener_refuses_a_wrong_password(kafka: SaslKafka) -> None:

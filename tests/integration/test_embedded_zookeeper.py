@@ -8,7 +8,6 @@ import pytest
 from kazoo.client import KazooClient
 
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
-from tests.integration.agent_site import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -37,28 +36,6 @@ def test_data_and_port_outlive_a_crash(tmp_path: Path) -> None:
         assert server.connect_string == address
         with client(address) as kazoo:
             assert kazoo.get("/kept")[0] == b"value"
-
-
-def test_it_starts_whatever_options_of_java_the_shell_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
-    with EmbeddedZooKeeper(tmp_path) as server:
-        assert server.ask("ruok") == "imok"
-
-
-def test_its_data_are_in_its_folder_whatever_the_folder_is_called(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper(tmp_path / "Jürgen's #1 folder") as server:
-        assert [*server.data_dir.glob("data/version-2/snapshot.*")]
-
-
-def test_a_paused_server_answers_nothing_until_it_is_resumed(zookeeper: EmbeddedZooKeeper) -> None:
-    zookeeper.pause()
-    try:
-        assert zookeeper.running
-        # On a busy machine a thread of it may answer before the signal has stopped it.
-        wait_for(lambda: zookeeper.ask("ruok") == "", "it answers nothing", 30.0)
-    finally:
-        zookeeper.resume()
-    assert zookeeper.ask("ruok") == "imok"
 
 
 def test_an_ensemble_elects_a_new_leader_and_takes_the_old_one_back(tmp_path: Path) -> None:

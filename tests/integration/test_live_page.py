@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from coordinator_ui.texts import words
 from fastapi import HTTPException
 from selenium.webdriver.common.by import By
 
@@ -117,28 +116,6 @@ def test_a_consumer_says_how_far_behind_it_is_and_when_it_was_last_seen(browser:
     seen = [[text for text in row if "ago" in text or "answer" in text] for row in rows]
     assert seen == [["answers now"], ["registered, no answer"], ["1 min 1 s ago"]]
     assert rows[0][rows[0].index("≥ 5") :][:6] == ["≥ 5", "2.5 s", "2", "3", "never", "at this rate"]
-
-
-@pytest.mark.parametrize(
-    ("told_of", "says"),
-    [
-        ({"drain_s": "never"}, "20 records\n2.0 s behind\nit grows"),
-        ({"drain_s": None}, "20 records\n2.0 s behind"),
-        ({"drain_s": None, "speed": None}, "20 records\n2.0 s behind\nspeed not known yet"),
-        ({"drain_s": None, "lag_unknown": 3}, "at least 20 records\n2.0 s behind"),
-    ],
-)
-def test_the_lag_of_a_topic_says_what_is_known_of_it(
-    browser: Browser, reader: Synthetic, told_of: dict[str, Any], says: str
-) -> None:
-    def one(round_: int) -> dict[str, Any]:
-        made = synthetic(round_)
-        figures = {"lag": 20, "lag_s": 2.0, "rate": 10.0, "speed": 9.9, "lag_unknown": 0, **told_of}
-        return made | {"topics": [made["topics"][0] | figures]}
-
-    reader.make = one
-    browser.open("/live")
-    assert browser.find("[aria-label=Topics] tbody td[data-label=Lag]").text == says
 
 
 def test_a_pin_is_filled_in_with_the_present_owner_whatever_was_shown_before(
@@ -319,14 +296,3 @@ def test_only_addresses_of_pages_are_links(browser: Browser, width: int) -> None
         browser.driver.execute_script("arguments[0].scrollIntoView({ inline: 'nearest' })", link)
         box = link.rect
         assert 0 <= box["x"] <= box["x"] + box["width"] <= width, "a person can reach it"
-
-
-def test_a_status_that_needs_somebody_says_what_it_means_and_what_to_do(browser: Browser, width: int) -> None:
-    meanings = {status.name: said for status, said in words.LAG_STATUSES.items()}
-    cells = browser.find_all("[aria-label=Partitions] .space .row:not([hidden]) [role=cell]:nth-child(4) span")
-    said = [(one.text, one.get_attribute("title")) for one in cells]
-    assert said == [(one, meanings[one]) if one else ("–", "not known") for one in STATUSES]
-    legend = zip(texts(browser, ".meanings dt"), texts(browser, ".meanings dd"), strict=True)
-    assert dict(legend) == meanings
-    first = browser.find("[aria-label=Topics] tbody tr").text
-    assert all(f"{one} 1 partition: {said}" in first for one, said in meanings.items() if one != "OK")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -81,14 +80,6 @@ def test_a_record_with_more_than_one_document_is_refused_as_a_whole(spark: Spark
     assert audited[0]["sequence"] is None
 
 
-@pytest.mark.parametrize(
-    "record", [b"", b"  ", b"null", b"3", b"[" + order() + b"]", b"\xef\xbb\xbf" + order(), order()[:-1], b"[" * 2_000]
-)
-def test_a_record_that_is_no_document_of_the_shape_is_refused(spark: SparkSession, record: bytes) -> None:
-    (found,) = orders.parse(records(spark, record)).toArrow().to_pylist()
-    assert found["problem"] == NO_DOCUMENT
-
-
 def test_a_record_of_lines_is_split_only_where_that_is_asked_for(spark: SparkSession) -> None:
     values = (order() + b"\r\n\n" + order(product=" ") + b"\n" + order() + order() + b"\n", b"", None)
     found = orders.parse(records(spark, *values), by_line=True).toArrow().to_pylist()
@@ -99,17 +90,6 @@ def test_a_record_of_lines_is_split_only_where_that_is_asked_for(spark: SparkSes
         (1, 0, "no value"),
         (2, 0, "no value"),
     ]
-
-
-def test_an_audit_of_a_record_without_its_numbers_has_nulls_and_kafkas_time(spark: SparkSession) -> None:
-    values = (
-        b'{"sequence": 5, "produced_at": 2.5}',
-        b'{"sequence": "x", "produced_at": "y"}',
-        b"\xff",
-        b'{"produced_at": "NaN"}',
-    )
-    rows: list[dict[str, Any]] = audit.processed(records(spark, *values)).toArrow().to_pylist()
-    assert [(row["sequence"], row["produced_at"]) for row in rows] == [(5, 2.5), *[(None, 1.0)] * 3]
 
 
 def test_the_id_of_a_schema_may_be_any_four_bytes(spark: SparkSession) -> None:

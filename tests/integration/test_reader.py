@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from coordinator_tasks.core.errors import BadSettings
 from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
@@ -65,10 +64,6 @@ def test_committed_reads_end_on_the_position(
     assert time.monotonic() - began < 60, "it waited for the limit of a read without progress"
 
 
-def test_by_default_aborted_records_are_read_as_in_kafka_and_spark(servers: str, with_transactions: str) -> None:
-    assert offsets(job(servers, with_transactions, Range(0, 0, 11, 1))) == [0, 1, 2, 4, 5, 6, 8, 9]
-
-
 def test_compaction_leaves_gaps(servers: str) -> None:
     set_broker(servers, "log.cleaner.backoff.ms", "200")
     topic = new_topic(
@@ -117,10 +112,6 @@ def test_lost_records_are_reported_and_passed_over_when_told_so(
     assert "offsets 2 to 3 are gone" in caplog.text
 
 
-def test_a_range_that_is_lost_as_a_whole(servers: str, shortened: str) -> None:
-    assert offsets(job(servers, shortened, Range(0, 0, 3, 1), fail=False)) == []
-
-
 def test_a_range_behind_the_logs_end_is_lost(servers: str, shortened: str) -> None:
     with pytest.raises(DataLost, match=r"offsets 20 to 24 are not there, the log ends at 10"):
         offsets(job(servers, shortened, Range(0, 20, 25, 1)))
@@ -167,16 +158,6 @@ def test_a_reader_that_stops_early_leaves_a_usable_process(servers: str) -> None
 def test_a_broker_that_is_not_there_is_named_after_the_limit() -> None:
     with pytest.raises(ReadFailed, match=r"topic t gave nothing for 0.5 s \(partition 0: at 0, wanted up to 4\)"):
         offsets(job("127.0.0.1:1", "t", Range(0, 0, 5, 1), limit_s=0.5))
-
-
-def test_a_topic_that_is_not_there(servers: str) -> None:
-    with pytest.raises(ReadFailed, match="topic nowhere"):
-        offsets(job(servers, "nowhere", Range(0, 0, 5, 1), limit_s=3.0))
-
-
-def test_settings_that_kafka_does_not_know_are_refused_with_their_name(servers: str) -> None:
-    with pytest.raises(BadSettings, match=r"not usable: .*nonsense"):
-        offsets(job(servers, "t", Range(0, 0, 5, 1), nonsense="1"))
 
 
 def test_wrong_credentials_say_so(kafka: SaslKafka) -> None:

@@ -78,22 +78,6 @@ def one_line(captured: pytest.CaptureFixture[str]) -> str:
     return err
 
 
-@pytest.mark.parametrize(("name", "why"), NAMES.values(), ids=NAMES)
-@pytest.mark.parametrize("start", [as_plain, as_spark, as_launcher])
-def test_an_impossible_consumer_id(
-    start: Callable[[str, str], int],
-    name: str,
-    why: str,
-    nowhere: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert start("shop", name) == 2
-    said = one_line(capsys)
-    assert "consumer id" in said
-    assert why in said
-    assert not nowhere.exists()
-
-
 @pytest.mark.parametrize(("name", "why"), WITHOUT_NUL.values(), ids=WITHOUT_NUL)
 @pytest.mark.parametrize("start", [as_plain, as_spark, as_launcher])
 def test_an_impossible_cluster_name(
@@ -124,17 +108,6 @@ def test_a_cluster_name_with_a_nul(
     assert start("a\0b", "a") == 2
     assert why in one_line(capsys)
     assert not nowhere.exists()
-
-
-@pytest.mark.parametrize(("name", "why"), WITHOUT_NUL.values(), ids=WITHOUT_NUL)
-def test_an_impossible_cluster_name_at_the_command_line(
-    name: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COORDINATOR_CLUSTER", name)
-    assert _cli("topics") == 2
-    said = one_line(capsys)
-    assert "cluster name" in said
-    assert why in said
 
 
 @pytest.fixture
@@ -443,17 +416,3 @@ def test_an_approval_by_who_is_not_entitled_is_refused(
     code, said = typed("approve", standing.site.topic, "0" * 16)
     assert (code, "may not approve plans of cluster" in said, "ask one of ada, kim" in said) == (2, True, True)
     assert stored(standing.site) == before
-
-
-def test_a_second_upgrade_is_refused_while_one_runs(standing: Managed, typed: Callable[..., tuple[int, str]]) -> None:
-    assert typed(*UPGRADE)[0] == 0
-    before = stored(standing.site)
-    for again in (UPGRADE, ("upgrade", "billing", "v3", "--code", "v3"), ("scale", "billing", "5")):
-        code, said = typed(*again)
-        assert code == 2
-        assert (
-            "the fleet 'billing' is being upgraded to 'v2'; wait for it, or roll it back with `roll-back-upgrade"
-            in said
-        )
-    assert stored(standing.site) == before
-    assert typed("roll-back-upgrade", "billing")[0] == 0

@@ -16,17 +16,6 @@ from tests.integration.real_site import LIMIT_S, Managed
 from tests.kafka_tools import consumer_groups
 
 pytestmark = pytest.mark.integration
-POSITIONS = (
-    ("--to-earliest",),
-    ("--to-latest",),
-    ("--to-current",),
-    ("--to-offset", "7"),
-    ("--to-offset", "1000"),
-    ("--shift-by", "-5"),
-    ("--shift-by", "-1000"),
-    ("--to-datetime", "2020-01-01T00:00:00.000"),
-    ("--by-duration", "PT1H"),
-)
 
 
 @pytest.fixture
@@ -83,17 +72,6 @@ def test_the_tables_are_those_of_kafkas_tool(managed: Managed) -> None:
     assert [row[:6] for row in ours[1:]] == sorted((row[:6] for row in theirs[1:]), key=lambda row: int(row[2]))
     owners = managed.node().assignments
     assert [row[8] for row in ours[1:]] == [owners[p] for p in range(4)]
-
-
-def test_each_position_is_the_one_of_kafkas_tool(managed: Managed) -> None:
-    site = managed.site
-    for asked in POSITIONS:
-        ours = ran(managed, "offsets", "reset", "--topic", site.topic, *asked, "--export")
-        theirs = consumer_groups(
-            site.kafka, "--reset-offsets", "--dry-run", "--group", site.group, "--topic", site.topic, *asked, "--export"
-        )
-        lines = [line.replace('"', "") for line in theirs.splitlines() if line.count(",") == 2]
-        assert sorted(ours.split()) == sorted(lines), asked
 
 
 def test_offsets_are_exported_by_one_tool_and_imported_by_the_other(managed: Managed, tmp_path: Path) -> None:

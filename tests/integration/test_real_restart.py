@@ -19,7 +19,7 @@ from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
-from tests.integration.real_site import QUICK, Managed
+from tests.integration.real_site import Managed
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,22 +66,6 @@ def begin(managed: Managed, start: Start) -> tuple[subprocess.Popen[bytes], int]
     process = start("b")
     managed.stable("ab")
     return process, managed.node().incarnations["b"]
-
-
-def test_a_quick_restart_after_kill_9_is_given_partitions_as_soon_as_it_registers(
-    managed: Managed, start: Start
-) -> None:
-    assert QUICK.absent_after_s >= 30.0, "isolating by time would not show anything"
-    with managed.looping():
-        process, first = begin(managed, start)
-        killed_s = time.monotonic()
-        process.kill()
-        process.wait()
-        start("b")
-        wait_for(lambda: taken_by_another(managed, first), "the next b has partitions")
-        took_s = time.monotonic() - killed_s
-        print(f"\nkill -9 and a restart at once: {took_s:.1f} s until everything is shared again")
-        assert took_s < 20.0, "its session, a start, and no time-out of ours"
 
 
 def test_a_restart_beside_a_stopped_process_is_given_nothing_while_that_may_go_on(

@@ -246,31 +246,6 @@ def test_a_registered_consumer_behind_dropped_packets_is_named_and_never_isolate
     assert sum(owner == "a" for owner in node.assignments.values()) == held_by_silent
 
 
-def test_who_is_absent_and_silent_is_isolated_by_the_platform_after_its_time(cluster: Cluster) -> None:
-    silent = hosted_beside_b(cluster)
-    silent.drop()
-    silent.die()
-    began = time.monotonic()
-    cluster.until(lambda: cluster.isolated_by("a") != "", "isolated")
-    assert time.monotonic() - began >= cluster.settings.policy.absent_after_s - 0.5
-    assert cluster.isolated_by("a") == observe.PLATFORM
-    cluster.stable("b")
-    node, _ = cluster.stored()
-    assert len(node.guarded) == PARTITIONS // 2, "a survivor may still commit: b waits for the fence"
-
-
-def test_whose_address_refuses_is_gone_after_a_session_time_out_and_not_isolated(cluster: Cluster) -> None:
-    cluster.c = replace(cluster.c, policy=replace(cluster.c.policy, absent_after_s=300.0))
-    dead = hosted_beside_b(cluster)
-    began = time.monotonic()
-    dead.refuse()
-    dead.die()
-    cluster.stable("b")
-    assert time.monotonic() - began >= cluster.c.zk.session_timeout_s - 0.2
-    assert cluster.ended("a") == {dead.incarnation: Ending.REFUSED}
-    assert cluster.isolated_by("a") == ""
-
-
 def test_an_address_that_refused_while_the_session_ran_is_not_waited_for_again(cluster: Cluster) -> None:
     dead = hosted_beside_b(cluster)
     dead.refuse()

@@ -196,19 +196,6 @@ def test_columns_and_values_are_those_of_kafka(stage: Stage) -> None:
     assert rows[0]["timestamp"].timestamp() == pytest.approx(1_700_000_000.123)
 
 
-def test_a_limit_spreads_over_the_partitions(stage: Stage) -> None:
-    topic = new_topic(stage.servers, 2)
-    produce(stage.servers, topic, [b"v"] * 300, 0)
-    produce(stage.servers, topic, [b"v"] * 100, 1)
-    planner = stage.planner(topic)
-    planner.give(0, 0, 1)
-    query = stage.start(stage.stream(topic, maxOffsetsPerTrigger="200"))
-    stage.wait(lambda: len(stage.rows) == 300)
-    planner.give(1, 0, 1)
-    stage.wait(lambda: len(stage.rows) == 400)
-    assert max(progress.numInputRows for progress in query.recentProgress) == 200
-
-
 def test_progress_says_how_far_every_partition_is_behind_and_jobs_carry_the_topics_name(stage: Stage) -> None:
     topic = new_topic(stage.servers, 2)
     produce(stage.servers, topic, [b"v"] * 30, 0)
@@ -270,12 +257,6 @@ def test_a_stream_into_files_is_refused_because_a_restart_would_lose_batches(spa
     assert "\n" not in str(found.value)
 
 
-def test_other_writers_are_as_spark_takes_them(spark: SparkSession) -> None:
-    stream = spark.readStream.format("rate").load()
-    for writer in (stream.writeStream.foreachBatch(lambda *_: None), stream.writeStream.format("kafka")):
-        check_writer(writer)
-
-
 def grouped(stream: DataFrame) -> DataFrame:
     return stream.groupBy(F.window("timestamp", "1 minute")).count()
 
@@ -328,13 +309,6 @@ def test_a_query_that_keeps_state_is_refused_with_the_operator_unless_it_may_sta
         check_stateless(writer)
     assert "\n" not in str(found.value)
     check_stateless(writer, state_stays_behind=True)
-
-
-def test_what_keeps_no_state_is_taken(spark: SparkSession) -> None:
-    stream = spark.readStream.format("rate").load()
-    still = spark.range(5).withColumnRenamed("id", "value").groupBy("value").count()
-    for frame in (stream.where("value > 1").join(still, "value"), stream.withWatermark("timestamp", "1 minute")):
-        check_stateless(frame.writeStream)
 
 
 def test_a_warm_up_runs_its_batches_and_leaves_no_query(spark: SparkSession) -> None:

@@ -215,18 +215,3 @@ def test_a_version_that_is_killed_in_its_second_step_gives_everything_back_and_e
     assert there == back == set(range(PARTITIONS))
     least = [one for one in found.moved if one.giver in killed and one.stall_s is not None]
     assert all(one.least for one in least), "nobody can say when its last record passed"
-
-
-def test_a_version_that_passes_moves_each_partition_once_and_each_record_is_there_once(shop: Shop) -> None:
-    with shop.flowing():
-        begun = upgraded(shop, "v3")
-        done = shop.followed((Phase.DONE, 1))
-        assert done.phase is Phase.DONE, done.reason
-        shop.owned_by(begun.new_consumers)
-    fleet_now = fleet.fleet_of(shop.c, APP)
-    assert (fleet_now.consumers, fleet_now.code) == (begun.new_consumers, "v3")
-    shop.left(begun.old_consumers)
-    shop.judge()
-    found = shop.measured()
-    shop.agrees(found)
-    assert sorted(one.partition for one in found.moved) == list(range(PARTITIONS))

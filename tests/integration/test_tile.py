@@ -73,7 +73,3 @@ def test_a_tile_that_cannot_be_asked_for_again_says_its_age_and_why(browser: Bro
     assert "The only topic is Stable" in said.text
     run("window.fetch = window.real")
     browser.until(lambda: "As of" not in said.text, "it goes on")
-
-
-def test_a_tile_names_five_of_the_missing_consumers_and_counts_the_others(browser: Browser) -> None:
-    browser.until(lambda: "missing: c0, c1, c2, c3, c4 and 2 more" in browser.find("body").text, "the missing ones")
