@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.model import Actor, MoveKind, State
-from coordinator_tasks.devstack.demo.checker import Check, Verdict, check, moves_of
+from coordinator_tasks.devstack.demo.checker import CLOCK_TOLERANCE_S, Check, Verdict, check, moves_of
 from coordinator_tasks.devstack.demo.evidence import Evidence
+from coordinator_tasks.devstack.demo.ownership import End, holdings
 from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import (
+    KILL_AT,
     KILLED_OFFSET,
     RECORDS,
     RECOVERED_AT,
@@ -19,6 +21,7 @@ from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import (
     honest,
     move,
     record,
+    release,
     row,
     with_rows,
 )
@@ -162,6 +165,19 @@ def test_a_giver_that_processes_the_very_record_of_its_release_is_caught() -> No
     assert "it released the partition at offset 25" in problems(check(with_rows(run, [*run.rows, more])), OWNER)
 
 
+@pytest.mark.parametrize("side", [-1, 1], ids=["the giver's last batch", "the taker's first batch"])
+def test_a_batch_may_miss_its_release_by_the_clocks_tolerance_and_no_more(side: int) -> None:
+    run = honest()
+
+    def missed(by_s: float) -> Verdict:
+        at = {TAKEN_OFFSET - 1: RELEASED_AT + by_s} if side < 0 else {TAKEN_OFFSET: RELEASED_AT - by_s}
+        rows = [replace(r, processed_at=at[r.offset]) if r.partition == 1 and r.offset in at else r for r in run.rows]
+        return check(with_rows(run, rows))
+
+    assert OWNER not in failed(missed(0.9 * CLOCK_TOLERANCE_S))
+    assert OWNER in failed(missed(1.1 * CLOCK_TOLERANCE_S))
+
+
 def test_no_evidence_at_all_does_not_pass() -> None:
     assert failed(check(Evidence([], [], [], [], []))) == {TASKS}
 
@@ -246,3 +262,68 @@ def test_a_move_that_no_change_asked_for_is_caught() -> None:
     more = record(7, State.STABLE, State.CLOSING, 5, RECOVERED_AT + 0.1, moves=(move(3, "b", "c", MoveKind.HANDOFF),))
     verdict = check(replace(run, records=[*run.records, more]))
     assert problems(verdict, MOVES) == "partition 3 moved from b to c, and no change asked for it"
+
+
+def test_a_hand_off_without_release_goes_on_with_the_confirmation() -> None:
+    run = honest()
+    held = [h for h in holdings(run.records, []) if h.partition == 1]
+    assert [(h.consumer, h.epoch, h.end) for h in held] == [("b", 1, End.CONFIRMED), ("c", 2, End.OPEN)]
+    assert held[0].until_at == held[1].from_at == 1002.8
+
+
+def test_a_release_that_comes_after_the_confirmation_takes_nothing_back() -> None:
+    run = honest()
+    late = [release(1, 2, "b", TAKEN_OFFSET, 1002.9)]
+    held = [h for h in holdings(run.records, late) if h.partition == 1]
+    assert [(h.consumer, h.epoch, h.end) for h in held] == [("b", 1, End.CONFIRMED), ("c", 2, End.OPEN)]
+    assert held[0].until_at == held[1].from_at == 1002.8
+    assert held[0].until_offset == TAKEN_OFFSET, "it says all the same where the giver stopped"
+
+
+def test_a_giver_that_is_lost_ends_its_hand_off_though_its_successor_is_granted_something_at_once() -> None:
+    given, lost = honest().records[2], 1002.7
+    restarted = record(
+        3,
+        State.CLOSING,
+        State.STARTING,
+        3,
+        lost,
+        moves=(move(3, "b", "b", MoveKind.START),),
+        incarnations={"a": 1, "b": 2, "c": 1},
+    )
+    held = [h for h in holdings([*honest().records[:2], given, restarted], []) if h.partition == 1]
+    assert [(h.consumer, h.incarnation, h.epoch, h.end) for h in held] == [("b", 1, 1, End.LOST), ("c", 1, 2, End.OPEN)]
+    assert held[0].until_at == held[1].from_at == lost
+
+
+def test_a_barrier_waits_for_the_life_that_held_the_partition_and_not_for_its_successor() -> None:
+    successor = {"a": 1, "b": 2, "c": 1}
+    moves = (move(1, "b", "c", MoveKind.BARRIER),)
+    plan = record(2, State.STABLE, State.CLOSING, 5, 1001.0, moves=moves, incarnations=successor)
+    after = record(3, State.CLOSING, State.STARTING, 6, 1002.0, incarnations=successor)
+    held = [h for h in holdings([*honest().records[:2], plan, after], []) if h.partition == 1]
+    assert [(h.consumer, h.incarnation, h.end) for h in held] == [("b", 1, End.LOST), ("c", 1, End.OPEN)]
+
+
+def test_a_release_of_another_generation_or_giver_ends_nothing() -> None:
+    run, giver = honest(), release(1, 2, "b", TAKEN_OFFSET, RELEASED_AT)
+    former = replace(giver, release=replace(giver.release, generation="a former one"))
+    for strange in (release(1, 2, "c", TAKEN_OFFSET, RELEASED_AT), former):
+        held = [h for h in holdings(run.records, [strange]) if h.partition == 1]
+        assert held[0].end is End.CONFIRMED
+        assert held[0].until_at < KILL_AT
+
+
+def test_the_taker_holds_from_the_release_on_whatever_is_recorded_later() -> None:
+    run = honest()
+    for records in (run.records[:3], run.records, run.records[::-1]):
+        held = [h for h in holdings(records, run.releases) if h.partition == 1]
+        assert [(h.consumer, h.epoch, h.end) for h in held] == [("b", 1, End.RELEASED), ("c", 2, End.OPEN)]
+        assert held[0].until_at == held[1].from_at == RELEASED_AT
+
+
+def test_a_restart_ends_a_holding_and_begins_the_next_of_the_same_consumer() -> None:
+    again = record(5, State.STABLE, State.STARTING, 4, TAKEN_AT, moves=(move(3, "b", "b", MoveKind.RESTART),))
+    held = [h for h in holdings([*honest().records[:5], again], []) if h.partition == 3]
+    assert [(h.consumer, h.epoch, h.end) for h in held] == [("b", 1, End.RESTARTED), ("b", 4, End.OPEN)]
+    assert held[0].until_at == held[1].from_at == TAKEN_AT
