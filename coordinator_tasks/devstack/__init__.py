@@ -1,1 +1,1 @@
-"""Servers of one machine, and the demonstration on them. Neither is in the wheel."""
+"""Servers on a single machine, and the demonstration on them. Neither is in the wheel."""

@@ -1,1 +1,1 @@
-"""The neighbours in memory, with the semantics of the real ones: the contract tests run on both."""
+"""The neighbours in memory, with the semantics of the real servers: the contract tests run on both."""

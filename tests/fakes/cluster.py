@@ -18,7 +18,7 @@ PERSON = Actor("command", "ada")
 
 
 class AllowEverything(AllowedLaunches):
-    """For tests of what is launched and when."""
+    """For tests of launches."""
 
     def problem(self, fleet: Fleet) -> str:
         return ""
@@ -54,7 +54,7 @@ class Cluster:
         )
 
     def join(self, consumer: str, zk: ZooKeeper | None = None) -> Member:
-        """A new process of this id registers in a session of its own; returns what it registered."""
+        """Register a new process of this id in a separate session; return its registration."""
         session = zk or self.server.connect()
         incarnation = claim_incarnation(session, self.paths, consumer, 1)
         member = Member(consumer, incarnation, f"http://{consumer}:{9000 + incarnation}", "boot")

@@ -12,7 +12,7 @@ from coordinator_tasks.core.protocol.claims import in_use, same_process
 
 @dataclass(slots=True)
 class FakeDiscovery:
-    """`ports.Discovery` and `ports.Registry`; `down` makes it fail."""
+    """`ports.Discovery` and `ports.Registry`; with `down` every call fails."""
 
     down: bool = False
     registered: dict[str, Member] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class FakeDiscovery:
 
 @dataclass(slots=True)
 class FakeStatusClient:
-    """`ports.StatusClient`: answers by consumer, given or made at the moment of asking; nobody listens by default."""
+    """`ports.StatusClient`: answers by consumer, given or made at the request; by default no consumer listens."""
 
     answers: dict[str, Answer | Callable[[Member], Answer]] = field(default_factory=dict)
     posted: list[tuple[str, str, bytes]] = field(default_factory=list)

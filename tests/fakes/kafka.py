@@ -34,7 +34,7 @@ class FakeKafka:
     _created: int = 0
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Recreate it, with another id and without its committed offsets, if it is there."""
+        """Create the topic, or recreate it with another id and without committed offsets."""
         if topic in self._topics:
             self.stored = {key: entry for key, entry in self.stored.items() if key[1] != topic}
         self._created += 1
@@ -48,7 +48,7 @@ class FakeKafka:
         self._topics[topic].ends += [0] * count
 
     def append(self, topic: str, partition: int, records: int, at_ms: int = 0) -> None:
-        """Add records of one time, in milliseconds since 1970."""
+        """Add records with the same time, in milliseconds since 1970."""
         found = self._topics[topic]
         found.times.setdefault(partition, []).append((at_ms, found.ends[partition]))
         found.ends[partition] += records
@@ -116,7 +116,7 @@ class FakeKafka:
         return {p: self.log(topic, p) for p in self.led(topic, partitions)}
 
     def led(self, topic: str, partitions: Collection[int]) -> list[int]:
-        """Those of these partitions that are there and have a leader."""
+        """Return the existing partitions with a leader."""
         self._answer()
         count = len(self._topics[topic].ends) if topic in self._topics else 0
         return sorted(p for p in partitions if p < count and p not in self.leaderless)
@@ -169,7 +169,7 @@ class FakeGroupOffsets:
 
 
 def perform_due(ownership: TopicOwnership, offsets: GroupOffsets, limit: int = 20) -> None:
-    """Perform all that is asked of Kafka for a topic now, at most `limit` requests."""
+    """Perform all due requests to Kafka for a topic, at most `limit`."""
     for _ in range(limit):
         work = ownership.requests.work()
         if work is None:

@@ -8,7 +8,7 @@ from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Sta
 
 
 class Znode(NamedTuple):
-    """One node; `owner` is the session of an ephemeral one, or 0; `creations` counts the children ever made."""
+    """A node; `owner` is the session of an ephemeral node, or 0; `creations` counts the children ever made."""
 
     data: bytes
     version: int
@@ -20,7 +20,7 @@ class Znode(NamedTuple):
     children: frozenset[str]
 
     def stat(self) -> Stat:
-        # ZooKeeper keeps the number of creations and shows that of changes.
+        # ZooKeeper keeps the number of creations and shows the number of changes.
         return Stat(
             version=self.version,
             created_at=self.created_at,
@@ -36,10 +36,10 @@ def fresh(data: bytes, owner: int, zxid: int, now: float) -> Znode:
 
 
 class Transaction:
-    """Operations by one session upon `nodes`, which stay as they are.
+    """Operations of a session on `nodes`, which stay unchanged.
 
-    `changed`: path → the node afterwards, or `None`; `events`: what watches are told, in order, as path and whether it
-    is the list of its children; `results`: as the port gives them. Raises `LookAgain` and its kinds.
+    `changed`: path → the node afterwards, or `None`; `events`: notices to watches, in order, as path and whether about
+    the list of its children; `results`: as in the port. Raises `LookAgain` and its kinds.
     """
 
     def __init__(

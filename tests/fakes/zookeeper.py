@@ -74,7 +74,7 @@ class FakeZooKeeperServer:
         return self._nodes[path]
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Put anything there, beyond what a client may write, and tell nobody."""
+        """Store anything there, beyond a client's rights, without notices."""
         self._nodes[path] = self.node(path)._replace(data=data)
 
     def watch(self, path: str, children: bool, session: "FakeZooKeeper", watcher: Watcher) -> None:
@@ -118,10 +118,11 @@ class FakeZooKeeper:
         self._lose_next: bool | None = None
         self.connection = Connection.CONNECTED
         self.closed = False
-        # Nodes that this session's account may do nothing with, and those that it may only read.
+        # Nodes without any rights of this session's account, and nodes with read rights only.
         self.denied, self.read_only = set[str](), set[str]()
 
-    # What a test does to it -------------------------------------------------------------------------------------------
+    # A test's interference
+    # -----------------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
         """The connection is lost; as with kazoo, every watch fires and is forgotten."""
@@ -140,7 +141,7 @@ class FakeZooKeeper:
         self._tell(Connection.CONNECTED)
 
     def expire(self) -> None:
-        """The server ends the session; the client hears of it when it is connected, and goes on with a new one."""
+        """End the session on the server; the client learns this when connected, and continues with a new session."""
         connected = self.connection is Connection.CONNECTED
         self._expired = True
         self._server.close_session(self._number)
@@ -149,7 +150,7 @@ class FakeZooKeeper:
             self.resume()
 
     def lose_next_write(self, *, applied: bool) -> None:
-        """The next transaction's connection breaks, after or before the server has applied it."""
+        """Break the next transaction's connection, after or before the server has applied it."""
         self._lose_next = applied
 
     # The port ---------------------------------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ class FakeZooKeeper:
             )
 
     def _check_write(self, operation: Operation) -> None:
-        """The right to create and to delete a node is its parent's."""
+        """Check the rights; the right to create and to delete a node is its parent's."""
         of_parent = isinstance(operation, Create | Delete)
         path = operation.path.rpartition("/")[0] if of_parent else operation.path
         self._check(path, write=not isinstance(operation, Check))
@@ -258,7 +259,7 @@ class FakeZooKeeper:
 
 
 def paths_read(zk: FakeZooKeeper, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list that gets the paths of all nodes that `get_many` reads from now on."""
+    """Return a list that gets the paths of all nodes that `get_many` reads from now on."""
     found: list[str] = []
     inner = zk.get_many
 

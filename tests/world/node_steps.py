@@ -1,10 +1,10 @@
-"""What must hold between one topic node and the next."""
+"""Invariants between a topic node and the next."""
 
 from coordinator_tasks.core.model import TopicNode
 
 
 def of_step(before: TopicNode, after: TopicNode) -> list[str]:
-    """The broken statements about a topic node and the next one, as sentences; none = all hold."""
+    """Return the violated invariants between a topic node and the next, as sentences; empty = all hold."""
     broken: list[str] = []
     if after.epoch <= before.epoch:
         broken.append(f"epochs grow: {before.epoch} was followed by {after.epoch}")

@@ -204,7 +204,7 @@ class Cluster:
             self.drain(name, False)
         elif self.rng.random() < 0.3:
             self.node = self.state = None
-            self.history.clear()  # nobody reads what is no longer there
+            self.history.clear()  # vanished records have no reader
 
     def heal(self, rounds: int = 200) -> None:
         self.directives.clear() if not any(d.isolation for d in self.directives.values()) else None

@@ -1,7 +1,7 @@
-"""One topic and everything that `decide` looks at, as a table of facts that a test changes and decides upon.
+"""A topic and all inputs of `decide`, as a table of facts that a test changes and decides upon.
 
-`Scene` starts Stable and confirmed, with everything where it should be; each method makes one thing happen. Consumers
-act on a written node only when told so (`acts`), so a test says exactly which confirmation is outstanding.
+`Scene` starts Stable and confirmed, with everything at its place; each method makes one event happen. Consumers act on
+a written node only when told so (`acts`), so a test states exactly the outstanding confirmations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,13 +58,13 @@ def answer(consumer: str, incarnation: int, topic: TopicStatus | None) -> Consum
 
 
 def running(tokens: Mapping[int, int], incarnation: int = 1, *, generation: str = "g1") -> dict[int, RunningPartition]:
-    """Partition → what runs, given the epochs of acquisition."""
+    """Return partition → its running state, given the epochs of acquisition."""
     return {p: RunningPartition(10, Token(e, incarnation, generation), started=True) for p, e in tokens.items()}
 
 
 @dataclass
 class Scene:
-    """See the module. `partitions` are the listed ones."""
+    """See the module. `partitions` are the listed partitions."""
 
     partitions: int = 4
     now: float = NOW
@@ -85,10 +85,11 @@ class Scene:
     last: Decision | None = None
     packed: bool = False  # the form of the stored node
 
-    # What happens ----------------------------------------------------------------------------------------------------
+    # Events
+    # --------------------------------------------------------------------------------------------------------------
 
     def joins(self, *consumers: str, incarnation: int = 1, at: float = LONG_AGO, **more: Any) -> "Scene":
-        """Registered since long ago, its interface answers, it has acted on nothing yet."""
+        """Register the consumer since long ago; its interface answers, without any acts so far."""
         for consumer in consumers:
             self.members[consumer] = replace(member(consumer, incarnation, **more), registered_at=at)
             self.claims[consumer] = IdClaim(
@@ -137,7 +138,7 @@ class Scene:
         return self
 
     def acts(self, *consumers: str, runs: Iterable[int] | None = None, closing: Iterable[int] = ()) -> "Scene":
-        """The consumers have acted on the node: they run what `assignments` gives them, or just `runs`."""
+        """The consumers have acted on the node: they run their `assignments`, or just `runs`."""
         assert self.node is not None
         for consumer in consumers:
             incarnation = self.claims[consumer].incarnation
@@ -155,7 +156,7 @@ class Scene:
         return self
 
     def says(self, consumer: str, **changes: Any) -> "Scene":
-        """Change what the consumer says of the topic."""
+        """Change the consumer's report of the topic."""
         before = self.answers[consumer]
         assert isinstance(before, ConsumerStatus)
         topic = replace(before.topics[TOPIC], **changes)
@@ -233,7 +234,8 @@ class Scene:
             self.write(decision)
         raise AssertionError(f"it does not settle: {self.last}")
 
-    # What there is now -----------------------------------------------------------------------------------------------
+    # Present state
+    # -------------------------------------------------------------------------------------------------------
 
     @property
     def owned(self) -> dict[str, list[int]]:
@@ -250,7 +252,7 @@ class Scene:
 
 
 def stable(*consumers: str, partitions: int = 4, **more: Any) -> Scene:
-    """A topic that its consumers share, Stable."""
+    """Return a Stable topic shared by its consumers."""
     description = TopicDescription(TOPIC, "id-1", partitions)
     scene = Scene(partitions=partitions, description=description, **more).joins(*consumers)
     scene.settles()

@@ -1,4 +1,4 @@
-"""Topic `orders` with committed offsets, and a consumer that obeys at once: what resets of offsets are tried on."""
+"""Topic `orders` with committed offsets, and a consumer that obeys at once: for tests of offset resets."""
 
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.model import (

@@ -46,9 +46,11 @@ LOOP = Actor("loop", "test")
 
 @dataclass
 class Process:
-    """One consumer process. `stubborn` = it releases, but goes on and says so; `plain` = it only knows `assignments`.
+    """A consumer process.
 
-    `leaving` = it closes what it runs, and begins nothing. `rate`: records/s that it says come to each of its partitions.
+    `stubborn` = it releases, but continues and reports so; `plain` = it only knows `assignments`.
+
+    `leaving` = it closes its partitions, and begins nothing. `rate`: reported records/s for each of its partitions.
     """
 
     site: "Site"
@@ -69,8 +71,8 @@ class Process:
         return self.zk.connection is Connection.CONNECTED
 
     def read(self, topic: str) -> None:
-        """Read the topic node and the own directive, and accept what the rules let it accept."""
-        with suppress(*UNREADABLE):  # one that cannot be read changes nothing
+        """Read the topic node and the own directive, and accept them as far as the rules allow."""
+        with suppress(*UNREADABLE):  # an unreadable node changes nothing
             isolation = self.site.isolation(self.member.consumer)
             self.isolated = isolation is not None and isolation.incarnation in (0, self.member.incarnation)
         node = self.zk.find(self.site.paths.topic(topic))
@@ -82,7 +84,7 @@ class Process:
             self.pictures[topic] = seen
 
     def act(self, topic: str) -> None:
-        """Stop, release and start what the picture asks for, all at once."""
+        """Stop, release and start all at once, by the accepted node."""
         me, incarnation, picture = self.member.consumer, self.member.incarnation, self.pictures.get(topic)
         runs, released = self.running.setdefault(topic, {}), self.released.setdefault(topic, {})
         owed = {} if self.plain else owes_release(picture, me, incarnation, self.isolated)
@@ -155,7 +157,10 @@ class Site(Cluster):
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
 
     def dies(self, consumer: str, how: Ending | None = Ending.REAPED, reason: str = "") -> None:
-        """Its session ends at once; its launcher (or its own last word) says how and why, unless `how` is `None`."""
+        """End its session at once.
+
+        Its launcher (or its own last word) reports the end and reason, unless `how` is `None`.
+        """
         process = self.processes.pop(consumer)
         process.zk.close()
         self.statuses.answers[consumer] = Unreachable(Silence.REFUSED, "connection refused")
@@ -167,7 +172,7 @@ class Site(Cluster):
             self.zk.transact([SetData(path, encode_claim(ended))])
 
     def loses_session(self, consumer: str) -> None:
-        """Cut off from ZooKeeper: its node vanishes, its interface goes on answering."""
+        """Cut the consumer off from ZooKeeper: its node vanishes, its interface continues to answer."""
         process = self.processes[consumer]
         process.zk.expire()
         process.zk.suspend()
@@ -190,7 +195,8 @@ class Site(Cluster):
                 return
         raise AssertionError(f"it does not settle: {reports}")
 
-    # What there is now -----------------------------------------------------------------------------------------------
+    # Present state
+    # ------------------------------------------------------------------------------------------------------
 
     def node(self, topic: str = "orders") -> TopicNode:
         return codec.decode_node(topic, self.zk.get(self.paths.topic(topic)).data)
@@ -227,7 +233,7 @@ class Site(Cluster):
 
 
 def stable_site(*consumers: str, partitions: int = 4, names: tuple[str, ...] = ("orders",)) -> Site:
-    """Topics that the consumers share, Stable."""
+    """Return a site with Stable topics shared by the consumers."""
     site = Site()
     for topic in names:
         site.add_topic(topic, partitions)

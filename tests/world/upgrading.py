@@ -20,10 +20,11 @@ TURNS = 300
 
 @dataclass
 class UpgradingSite(Site):
-    """`lag`: consumer → records that wait in each of its partitions; `speed`: consumer → records per second of each.
+    """`lag`: consumer → waiting records in each of its partitions; `speed`: consumer → records per second of each.
 
-    `reports`: consumer → what it reports; `away`: consumer → what it says of its sink, which is away; `broken`: who does not start; `lingering`: who does not leave; `advances`: whether a turn does the steps of upgrades;
-    `kafka_away`: Kafka does not answer these.
+    `reports`: consumer → its reports; `away`: consumer → its report about an unavailable sink; `broken`: consumers that
+    do not start; `lingering`: consumers that do not leave; `advances`: whether a turn does the steps of upgrades;
+    `kafka_away`: consumers without answers from Kafka.
     """
 
     lag: dict[str, int] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class UpgradingSite(Site):
             self.kafka.down = False
 
     def _leave(self) -> None:
-        """Who is drained and owns nothing leaves."""
+        """Let drained consumers without partitions leave."""
         for consumer in list(self.processes):
             draining = directives.read_directive(self.coordinator, consumer).draining
             nodes = [self.node(topic) for topic in transitions.topics(self.coordinator)]
@@ -126,7 +127,7 @@ class UpgradingSite(Site):
 
 
 def upgrading_site(partitions: int = 20, names: tuple[str, ...] = ("orders",)) -> UpgradingSite:
-    """A fleet of two consumers in version v1, which share these topics."""
+    """Return a fleet of two consumers in version v1, which share these topics."""
     site = UpgradingSite()
     for topic in names:
         site.add_topic(topic, partitions)

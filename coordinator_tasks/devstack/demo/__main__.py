@@ -23,7 +23,7 @@ def main() -> int:
     given = parser.parse_args()
     folders = default_folders()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup requires
             signal.signal(number, _interrupt)
     display = Display()
     try:

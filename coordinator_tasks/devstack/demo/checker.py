@@ -1,7 +1,7 @@
 """The checks of the demonstration: pure functions over rows, records, releases and task runs.
 
-Nothing here trusts a consumer: a row counts as allowed only if ZooKeeper's history and the releases (`ownership`) gave
-its partition to that consumer and incarnation under that epoch, at that time and up to that offset.
+No consumer is trusted: a row counts as allowed only if ZooKeeper's history and the releases (`ownership`) gave the
+partition to the row's consumer and incarnation under the row's epoch, at that time and up to that offset.
 """
 
 from collections import Counter
@@ -17,13 +17,13 @@ from coordinator_tasks.devstack.demo.ownership import End, Holding, holdings, ow
 CLOCK_TOLERANCE_S = 0.005
 """ZooKeeper cuts its times to milliseconds; all processes of the demonstration are on one host."""
 REPEATED_BATCHES_MAX = 1
-"""A killed consumer has at most this many uncommitted batches in the sink."""
+"""Maximum uncommitted batches of a killed consumer in the sink."""
 SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: its name, the finding in a sentence, and examples of problems (none = it holds)."""
+    """One check: name, finding as a sentence, and examples of problems (none = passed)."""
 
     name: str
     found: str
@@ -31,7 +31,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether it holds."""
+        """Return whether the check passed."""
         return not self.problems
 
 
@@ -55,7 +55,7 @@ class Verdict:
 
 
 def check(evidence: Evidence) -> Verdict:
-    """Run every check; no evidence makes it raise."""
+    """Run every check; never raises."""
     held = tuple(holdings(evidence.records, evidence.releases))
     lost, unowned = lost_records(evidence.produced, evidence.rows), unowned_rows(evidence.rows, held)
     clean, by_kill, unbounded = repeated(evidence.rows, held, evidence.killed)
@@ -93,13 +93,13 @@ def check(evidence: Evidence) -> Verdict:
 
 
 def lost_records(produced: Sequence[Produced], rows: Sequence[Row]) -> list[str]:
-    """The produced records that are not in the sink."""
+    """Return the produced records missing in the sink."""
     there = {(row.partition, row.offset) for row in rows}
     return [f"partition {p.partition} offset {p.offset}" for p in produced if (p.partition, p.offset) not in there]
 
 
 def unowned_rows(rows: Sequence[Row], held: Sequence[Holding]) -> list[str]:
-    """The rows whose consumer did not own the partition, each with the reason."""
+    """Return the rows whose consumer did not own the partition, each with the reason."""
     granted = _by_grant(held)
     found = []
     for row in rows:
@@ -124,9 +124,9 @@ def _why_unowned(row: Row, holding: Holding | None) -> str:
 def repeated(
     rows: Sequence[Row], held: Sequence[Holding], killed: frozenset[tuple[str, int]]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Repeated processings: without a kill, by kills, and those by kills that exceed the bound.
+    """Return repeated processings: without a kill, by kills, and by kills beyond the bound.
 
-    A kill is the cause only if the first processing was under the lost holding of a killed incarnation, and the next one
+    A kill is the cause only if the first processing was under the lost holding of a killed incarnation, and the next
     under another holding. It is within the bound if the first was in the last batches of the killed incarnation.
     """
     granted = _by_grant(held)
@@ -147,7 +147,7 @@ def repeated(
 
 
 def _processings(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """The rows of each record with more than one row, in the order of epochs and times."""
+    """Yield the rows of each record with several rows, in the order of epochs and times."""
     counted = Counter((row.partition, row.offset) for row in rows)
     several: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
@@ -168,9 +168,10 @@ def _last_batches(
 
 
 def disordered(rows: Sequence[Row], held: Sequence[Holding]) -> list[str]:
-    """Where offsets go back or skip some: within a holding, and from one holding of a partition to the next.
+    """Return backward or skipped offsets: within a holding, and from a holding of a partition to the next.
 
-    Only after a lost owner may the next one begin before the last processed offset; another check bounds its repetitions.
+    Only after a lost owner may the next owner begin before the last processed offset; another check bounds the
+    repetitions.
     """
     found: list[str] = []
     by_partition: dict[int, dict[tuple[int, str, int], list[Row]]] = {}
@@ -230,12 +231,12 @@ def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> Check:
 
 
 def _changes_something(record: Record) -> bool:
-    """A record that only notes the inputs of the last plan is no transition: it may stand beside one."""
+    """Return whether a record is a transition, not merely a note of the last plan's inputs."""
     return record.source is not record.target or bool(record.moves)
 
 
 def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
-    """Partition → first giver, last taker and last kind of its moves between the event and its Stable."""
+    """Return partition → first giver, last taker and last kind of its moves between the event and its Stable."""
     found: dict[int, tuple[str, str, MoveKind]] = {}
     for record in sorted(records, key=lambda r: r.sequence):
         if event.began_at <= record.at <= event.stable_at:
@@ -268,7 +269,7 @@ def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Seque
 
 
 def _unasked(events: Sequence[Event], records: Sequence[Record]) -> list[str]:
-    """The moves since the first event that belong to none."""
+    """Return the moves since the first event that belong to no event."""
     return [
         f"partition {move.partition} moved from {move.giver} to {move.taker}, and no change asked for it"
         for record in records
@@ -280,7 +281,7 @@ def _unasked(events: Sequence[Event], records: Sequence[Record]) -> list[str]:
 
 
 def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Check:
-    """A drained consumer gives everything by release or confirmation; nothing is taken from it as from a lost one."""
+    """Check that a drained consumer gives everything by release or confirmation, unlike a lost consumer."""
     wrong: list[str] = []
     drained = [event for event in events if event.kind == "drain"]
     for event in drained:

@@ -25,7 +25,7 @@ WHY_EXTRA = (
 class Snapshot:
     """The data in ZooKeeper and the sink at one moment.
 
-    `owned`: consumer → its partitions; `moving`: partition → (giver, taker); `processed`: consumer → rows so far.
+    `owned`: consumer → partitions; `moving`: partition → (giver, taker); `processed`: consumer → rows so far.
     """
 
     state: str = "Initial"
@@ -36,7 +36,7 @@ class Snapshot:
 
 
 class Display:
-    """Lines and, where standard output is a terminal, the table below them."""
+    """Lines and, where standard output is a terminal, a table below."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or _console()
@@ -61,7 +61,7 @@ class Display:
             self._live = None
 
     def doing(self, phase: str) -> None:
-        """A phase begins; a terminal shows it with the table."""
+        """Begin a phase; a terminal shows the phase with the table."""
         self._doing, self._doing_since_s = phase, time.monotonic()
 
     def passed(self) -> None:
@@ -70,7 +70,7 @@ class Display:
         self.phases_s[self._doing] = round(before_s + time.monotonic() - self._doing_since_s, 1)
 
     def done(self, sentence: str) -> None:
-        """The phase is over: print one line with its result."""
+        """End the phase: print a line with the result."""
         self.passed()
         self._console.print(f"[dim]{time.monotonic() - self._began_s:6.1f} s[/]  {escape(sentence)}")
 

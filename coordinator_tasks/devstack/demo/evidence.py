@@ -1,7 +1,7 @@
-"""The input of the checks: plain values, none of them a consumer's own claim about its partitions.
+"""The input of the checks: plain values, never a consumer's own claim about its partitions.
 
-Times are seconds since 1970. Rows are what reached the sink; the journal is the producer's; records and releases are
-ZooKeeper's; task runs are Airflow's answers.
+Times are seconds since 1970. Rows come from the sink, the journal from the producer, records and releases from
+ZooKeeper, and task runs from Airflow.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from coordinator_tasks.core.model import Record, Release
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One processing of one record, as the sink wrote it; rows of one batch share `processed_at`."""
+    """One processing of one record, from the sink; rows of a batch share `processed_at`."""
 
     consumer: str
     incarnation: int
@@ -26,7 +26,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """One record that the broker has confirmed; `sequence` counts within its partition."""
+    """A record confirmed by the broker; `sequence` counts within its partition."""
 
     partition: int
     offset: int
@@ -45,7 +45,7 @@ class SeenRelease:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """One try of one task, from Airflow's API."""
+    """One try of a task, from Airflow's API."""
 
     dag: str
     run: str
@@ -56,9 +56,9 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All evidence. `killed`: consumer and incarnation of those that were killed on purpose.
+    """All evidence. `killed`: consumer and incarnation of deliberate kills.
 
-    `rows` keep the order of each writer. `loops`: command lines of coordinator processes outside Airflow that were seen.
+    `rows` keep the order of each writer. `loops`: command lines of coordinator processes seen outside of Airflow.
     """
 
     produced: Sequence[Produced]

@@ -1,4 +1,4 @@
-"""The demonstration: one phase after the other, each awaited, measured and reported in one line."""
+"""The demonstration in phases, each awaited, measured and reported in a line."""
 
 import time
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet, topics
 from coordinator_tasks.wiring import open_coordinator
 
-# The names of docs/howto, so that the commands there can be typed beside what the demonstration leaves running.
+# The names of docs/howto, so that its commands work on the running demonstration.
 TOPIC, GROUP, APP = "orders", "orders-billing", "billing"
 PARTITIONS = 12
 PIPELINE = "spark_apps.pipelines.audit:build"
@@ -53,7 +53,7 @@ class Progress:
 
 
 class Demo:
-    """One demonstration on running servers."""
+    """A demonstration on running servers."""
 
     def __init__(self, stack: Stack, c: Coordinator, display: Display) -> None:
         self.stack, self.c, self.display = stack, c, display
@@ -103,7 +103,7 @@ class Demo:
         self.rest()
 
     def join(self) -> None:
-        """A third consumer is launched and gets its share."""
+        """Launch a third consumer, which gets its share."""
         self.display.doing("launching a third consumer")
         self.set_fleet((*FIRST, THIRD))
         self.registered(THIRD)
@@ -114,7 +114,7 @@ class Demo:
         self.rest()
 
     def drain(self) -> None:
-        """A person drains a consumer; it gives everything away, and leaves."""
+        """Drain a consumer as a person; it gives everything away, and leaves."""
         self.display.doing("drain")
         member = self.member(DRAINED)
         began_at = time.time()
@@ -132,7 +132,7 @@ class Demo:
         self.rest()
 
     def kill(self) -> None:
-        """Kill -9 of a whole consumer; its partitions recover. Airflow is paused, or would launch it again at once."""
+        """Kill -9 a whole consumer; its partitions recover. Airflow is paused to prevent an immediate launch."""
         self.display.doing("kill")
         member = self.member(KILLED)
         self.stack.airflow.client.set_paused("consumers", True)
@@ -177,7 +177,7 @@ class Demo:
         return verdict
 
     def member(self, consumer: str) -> Member:
-        """The registration of a consumer; raises `DemoFailed` if there is none."""
+        """Return the registration of a consumer; raises `DemoFailed` without it."""
         found = self.watch.member(consumer)
         if found is None:
             raise DemoFailed(f"{consumer} is not registered any more ({self.watch.standing()})")
@@ -195,7 +195,7 @@ class Demo:
         self.watch.wait(f"the registration of {consumer}", LAUNCH_LIMIT_S, there)
 
     def stable(self, after: float, owners: set[str]) -> Record:
-        """Wait until these own everything and the topic is Stable."""
+        """Wait until these owners have everything and the topic is Stable."""
         found: list[Record] = []
 
         def there() -> bool:
@@ -209,7 +209,7 @@ class Demo:
         return found[-1]
 
     def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:
-        """Note an event that is over, and report it."""
+        """Note and report a finished event."""
         self.progress.events.append(Event(kind, consumer, began_at, record.at, *self.progress.quiet))
         self.display.done(
             f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}"
@@ -223,7 +223,10 @@ class Demo:
         self.display.passed()
 
     def caught_up(self) -> bool:
-        """Whether every partition is processed within `CAUGHT_UP_S` after the producer; raises `DemoFailed` if that has ended."""
+        """Return whether every partition is processed within `CAUGHT_UP_S`.
+
+        Raises `DemoFailed` if the producer has ended.
+        """
         if self.stack.producer is not None and not self.stack.producer.running:
             raise DemoFailed(f"the producer has ended by itself; its log is {self.stack.folders.producer_log}")
         newest = sink.newest(self.stack.folders.audit)

@@ -1,4 +1,4 @@
-"""What a person can do with the servers that `make demo KEEP=1` leaves running."""
+"""Hints for the servers that `make demo KEEP=1` leaves running."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from coordinator_tasks.settings import Settings
 
 
 def write_settings(path: Path, settings: Settings) -> None:
-    """Write the settings file of the command line; it has the status token, so only its owner may read it (mode 0600)."""
+    """Write the settings file of the command line; private (mode 0600), because it has the status token."""
     given: dict[str, Any] = {
         "cluster": settings.cluster,
         "zookeeper": settings.zookeeper,
@@ -24,7 +24,7 @@ def write_settings(path: Path, settings: Settings) -> None:
 
 
 def lines(settings_file: Path, address: str, topic: str, app: str, drained: str) -> tuple[str, ...]:
-    """How to point a browser and the command line at what runs, and three things to try.
+    """Return lines that point a browser and the command line at the servers, and three things to try.
 
     `address`: Airflow's, with user and password; `drained`: the consumer that left the fleet `app`.
     """

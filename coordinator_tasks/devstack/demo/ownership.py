@@ -1,11 +1,11 @@
-"""Who was allowed to process what, and when: derived only from ZooKeeper's history and the releases.
+"""Permitted processing by consumer and time, derived only from ZooKeeper's history and the releases.
 
-Rules (those of the hand-off in docs/architecture.md, read from the outside):
-- A `start` move begins a holding at its record's epoch and time; the holder before was lost by then.
+Rules (of the hand-off in docs/architecture.md, read from the outside):
+- A `start` move begins a holding at its record's epoch and time; the previous holder was lost by then.
 - A `hand-off` move names its epoch E. The giver's holding ends, and the taker's begins, with the release of this epoch,
-  giver and generation: at ZooKeeper's time of its write, at its offset. If a record that confirms that the giver closed,
-  or that takes it for lost, comes before the release, both happen with the record. The taker's epoch is E in each case.
-- A `barrier` move begins the new holding with the record that confirms the last possible owner closed, at that
+  giver and generation: at ZooKeeper's time of its write, at its offset. If a record that confirms the giver's close, or
+  takes the giver for lost, comes before the release, both happen with the record. The taker's epoch is E in each case.
+- A `barrier` move begins the new holding with the record that confirms the last possible owner's close, at the
   record's epoch. A `stop` move ends the holding with such a record.
 - A `restart` move ends the holding and begins the next of the same consumer, at its record's epoch.
 """
@@ -22,7 +22,7 @@ from coordinator_tasks.devstack.demo.evidence import SeenRelease
 class End(StrEnum):
     """How a holding ended."""
 
-    OPEN = "open"  # it has not
+    OPEN = "open"  # not ended
     RELEASED = "released"  # by the owner's release
     CONFIRMED = "confirmed"  # closed, and confirmed to the coordinator
     LOST = "lost"  # the owner was gone or isolated: its last work may be repeated
@@ -31,10 +31,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The right of one incarnation to process one partition under one epoch.
+    """The right of an incarnation to process a partition under an epoch.
 
     `from_at` and `until_at` bound the times of its rows, `until_offset` is the first offset after it (-1 = unknown).
-    `kind` is the move that began it, `giver` the holder before.
+    `kind` is the beginning move, `giver` the previous holder.
     """
 
     partition: int
@@ -51,9 +51,9 @@ class Holding:
 
 @dataclass(slots=True)
 class _Pending:
-    """A move that waits for its partition to be closed by `owners`: consumer → incarnation.
+    """A move that waits for `owners` (consumer → incarnation) to close its partition.
 
-    `release` is the giver's, whenever it was written; `granted` are the incarnations of the move's own record.
+    `release` is the giver's, whenever written; `granted` are the incarnations of the move's own record.
     """
 
     move: Move
@@ -73,7 +73,7 @@ class _Partition:
         self.pending: _Pending | None = None
 
     def move(self, move: Move, record: Record) -> None:
-        self.released()  # also a release that came while this was planned: its taker may have begun
+        self.released()  # with a release during the planning: its taker may have begun
         match move.kind:
             case MoveKind.START | MoveKind.ADOPT:
                 self._end(record.at, End.LOST)
@@ -85,11 +85,11 @@ class _Partition:
                 self._hand_off(move, record)
             case MoveKind.BARRIER | MoveKind.STOP:
                 self.pending = _pending(move, record, {move.giver})
-                if self.current is not None:  # the holding's incarnation: by now the id may have another one
+                if self.current is not None:  # the holding's incarnation: by now the id may have another
                     self.pending.owners[self.current.consumer] = self.current.incarnation
 
     def released(self, until_at: float = inf) -> None:
-        """Apply the giver's release, if it was written by then."""
+        """Apply the giver's release, if written by then."""
         pending = self.pending
         seen = pending.release if pending is not None else None
         if pending is not None and seen is not None and seen.written_at <= until_at:
@@ -97,7 +97,7 @@ class _Partition:
             self._begin(pending.move, pending.move.taker, pending.epoch, pending.granted, seen.written_at)
 
     def confirmed(self, closed: set[str], record: Record) -> None:
-        """These consumers have confirmed to the coordinator that they closed the partition."""
+        """These consumers have confirmed the partition's close to the coordinator."""
         if self.pending is None:
             return
         self.pending.owners = {who: life for who, life in self.pending.owners.items() if who not in closed}
@@ -131,7 +131,7 @@ class _Partition:
         self.current, self.pending = None, None
 
     def _begin(self, move: Move, taker: str, epoch: int, incarnations: Mapping[str, int], at: float) -> None:
-        # Incarnations count from 1: 0, for a consumer that the record does not name, matches no row.
+        # Incarnations count from 1: 0, for a consumer missing in the record, matches no row.
         incarnation = incarnations.get(taker, 0)
         self.current = Holding(move.partition, taker, incarnation, epoch, move.kind, move.giver, at)
 
@@ -146,7 +146,7 @@ def _pending(move: Move, record: Record, owners: set[str]) -> _Pending:
 
 
 def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list[Holding]:
-    """All holdings, by partition and in the order in which they began."""
+    """Return all holdings, by partition and in the order of their begin."""
     numbers = {move.partition for record in records for move in record.moves}
     found = {p: _Partition([seen for seen in releases if seen.partition == p]) for p in sorted(numbers)}
     for record in sorted(records, key=lambda r: r.sequence):
@@ -172,5 +172,5 @@ def _closed(record: Record) -> dict[int, set[str]]:
 
 
 def owners_at(held: Iterable[Holding], at: float) -> dict[int, str]:
-    """Partition → who may process it at this moment."""
+    """Return partition → its permitted owner at this moment."""
     return {h.partition: h.consumer for h in held if h.from_at <= at < h.until_at}

@@ -44,7 +44,7 @@ class SteadyProducer:
         self._stop = True
 
     def run(self, rate: float) -> bool:
-        """Send `rate` records per second until stopped; True if all of them were confirmed."""
+        """Send `rate` records per second until stopped; True if all were confirmed."""
         began_s, sent, journaled_s = time.monotonic(), 0, 0.0
         while not self._stop:
             now_s = time.monotonic()

@@ -15,15 +15,15 @@ from coordinator_tasks.devstack.demo.evidence import Event, Evidence
 from coordinator_tasks.devstack.demo.stalls import Spread, Stall
 
 AFTER_STABLE_S = 1.0
-"""An event's window ends so much after Stable, to include a stall that ends only then."""
+"""Seconds after Stable at which an event's window ends, to include stalls that end late."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveStall:
-    """One partition's move in an event, by the rows: `total_ms` is its longest stall there, `usual_ms` its longest one in the
-    undisturbed window before, `extra_ms` the difference, not below 0.
+    """One partition's move in an event, by the rows, in milliseconds.
 
-    `pause`: what the history says of the same three (`None` = nothing).
+    `total_ms` is its longest stall there, `usual_ms` its longest in the undisturbed window before, `extra_ms` the
+    difference, not below 0. `pause`: the history's figures for the same (`None` = none).
     """
 
     event: str
@@ -40,11 +40,12 @@ class MoveStall:
 
 @dataclass(frozen=True, slots=True)
 class EventReport:
-    """One event: what moved, and how long moved and unmoved partitions stood still.
+    """One event: the moves, and the stalls of moved and unmoved partitions.
 
-    `quiet`: the longest stalls of all partitions that begin and end in an undisturbed window before. `moved`, `unmoved` and
-    `bystander` are totals; `bystander`: of the partitions whose consumer neither gave nor took anything (there may be none).
-    `moved_extra`, `unmoved_extra`: the same without what each partition stood still in that window. `pauses`: what the history says.
+    `quiet`: the longest stalls of all partitions within an undisturbed window before. `moved`, `unmoved` and
+    `bystander` are totals; `bystander`: of partitions whose consumer neither gave nor took anything (possibly none).
+    `moved_extra`, `unmoved_extra`: the same without each partition's stall in that window. `pauses`: the history's
+    figures.
     """
 
     kind: str
@@ -62,7 +63,7 @@ class EventReport:
 
 
 def event_reports(evidence: Evidence, verdict: Verdict) -> list[EventReport]:
-    """One report for each event, in their order."""
+    """Return a report for each event, in order."""
     found = stalls.stalls(evidence.produced, evidence.rows)
     return [_event(event, evidence, verdict, found) for event in evidence.events]
 
@@ -172,7 +173,7 @@ def _spread_json(spread: Spread) -> dict[str, float | None]:
 
 
 def _unless_endless(stall_ms: float) -> float | None:
-    """A stall that never ended is null: JSON knows no infinity."""
+    """Return the stall, or null if it never ended: JSON has no infinity."""
     return stall_ms if isfinite(stall_ms) else None
 
 

@@ -1,4 +1,4 @@
-"""Reads the audit sink: one SQLite file per consumer and incarnation, one row per processing. Never blocks a writer."""
+"""Reads the audit sink: a SQLite file per consumer and incarnation, a row per processing. Never blocks a writer."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def rows(folder: Path) -> list[Row]:
 
 
 def processed(folder: Path) -> dict[str, int]:
-    """Consumer → how many rows it has written."""
+    """Return consumer → number of its rows."""
     found: dict[str, int] = {}
     for database in _files(folder):
         consumer = database.stem.rpartition("-")[0]

@@ -32,7 +32,7 @@ ANSWER_TIMEOUT_S = 30.0
 ALLOWED_CONF = "spark.driver.extraJavaOptions"
 END_GRACE_S = 3.0
 SEPARATORS = {",": "Kafka's log.dirs", "?": "the address of Airflow's database"}
-"""What ends a path, and where; it cannot be quoted there."""
+"""Characters that end a path, and where; they cannot be quoted there."""
 
 
 class DemoFailed(CoordinatorError):
@@ -51,13 +51,13 @@ class Folders:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.report = base / "report.json"
-        self.kept = base / "kept.json"  # what was left running, for the next `--stop`
-        self.lock = base / "lock"  # held by the one demonstration that uses these folders
+        self.kept = base / "kept.json"  # processes left running, for the next `--stop`
+        self.lock = base / "lock"  # held by the running demonstration in these folders
         self.run = base / "run"  # data and logs of the servers and the consumers
         self.audit = self.run / "audit"  # the sink
         self.consumers = self.run / "consumers"  # the run folders of the consumers
         self.settings = self.run / "settings.json"  # for the command line, if everything keeps running
-        self.journal = self.run / "journal.txt"  # what the producer confirms
+        self.journal = self.run / "journal.txt"  # records confirmed to the producer
         self.producer_log = self.run / "producer.log"
 
 
@@ -67,7 +67,7 @@ def default_folders() -> Folders:
 
 
 def occupy(folders: Folders) -> int:
-    """Take the folders for this process and empty them; returns the lock's descriptor. Raises `DemoFailed`."""
+    """Take the folders for this process and empty them; return the lock's descriptor. Raises `DemoFailed`."""
     for sign, place in SEPARATORS.items():
         if sign in str(folders.base):
             raise DemoFailed(
@@ -102,7 +102,7 @@ class Stack:
         self.kafka = (EmbeddedBrokers if ensemble else EmbeddedKafka)(folders.run / "kafka")
         self._status_token = secrets.token_urlsafe()
         self._starting = ThreadPoolExecutor(3, thread_name_prefix="start")
-        Guard.current()  # made here, before several threads ask for it
+        Guard.current()  # made here, before several threads need it
         self._servers = [self._starting.submit(one) for one in (self.zookeeper.start, self.kafka.start)]
         self._airflow = self._starting.submit(self._start_airflow)
         self.producer: ManagedProcess | None = None
@@ -114,7 +114,7 @@ class Stack:
 
     @property
     def airflow(self) -> EmbeddedAirflow:
-        """Airflow; waits until its services are healthy and the DAGs are parsed."""
+        """Return Airflow, once its services are healthy and the DAGs are parsed."""
         return self._airflow.result()
 
     @property
@@ -136,7 +136,7 @@ class Stack:
 
     @property
     def client(self) -> Mapping[str, str]:
-        """The settings of the demonstration's own Kafka clients; they do not log that the broker is gone at the end."""
+        """Return the settings of the demonstration's Kafka clients; the clients do not log the broker's end."""
         return {"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": "0"}
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -144,7 +144,7 @@ class Stack:
         ConfluentKafkaAdmin(self.client, TOPIC_TIMEOUT_S).create_topic(topic, partitions)
 
     def start_producer(self, topic: str, partitions: int, rate: float) -> None:
-        """Start the steady producer in a process of its own."""
+        """Start the steady producer in a separate process."""
         command = (
             *(
                 sys.executable,
@@ -166,7 +166,7 @@ class Stack:
             self.producer.stop()
 
     def keep(self) -> None:
-        """Let all processes outlive this one, until `--stop`."""
+        """Let all processes outlive this process, until `--stop`."""
         airflow = self.airflow
         clusters = (self.zookeeper, self.kafka)
         servers = [one.servers if isinstance(one, ServerGroup) else (one,) for one in clusters]
@@ -174,11 +174,11 @@ class Stack:
         detached.detach(self.folders.kept, processes, {"airflow": airflow.base_url})
 
     def end(self) -> None:
-        """End all processes, also those that are starting or have left their session."""
+        """End all processes, including starting processes and processes outside of their session."""
         self._starting.shutdown(wait=False, cancel_futures=True)
         reap_all(grace_s=END_GRACE_S)
         while not (self._airflow.done() and all(one.done() for one in self._servers)):
-            reap_all(grace_s=END_GRACE_S)  # what has been started since
+            reap_all(grace_s=END_GRACE_S)  # processes started since
 
     def _start_airflow(self) -> EmbeddedAirflow:
         airflow = EmbeddedAirflow(
@@ -204,14 +204,14 @@ class Stack:
         return airflow
 
     def _environment(self) -> dict[str, str]:
-        """With the Spark and the Python that are installed beside: the shell may be set up for others."""
+        """Return an environment with the Spark and Python of this installation: the shell may be set up for others."""
         programs, spark = Path(sys.executable).parent, pyspark_home()
         return {
             "COORDINATOR_ALLOWED_CONF": ALLOWED_CONF,
             "COORDINATOR_ALLOWED_FOLDERS": str(self.folders.run),
             "COORDINATOR_CLUSTERS": CLUSTER,
             "COORDINATOR_RUN_BASE": str(self.folders.consumers),
-            # Else the paths of the consumers would be those of a cluster's file system.
+            # Else the paths of the consumers would be on a cluster's file system.
             **dict.fromkeys(("HADOOP_CONF_DIR", "YARN_CONF_DIR"), ""),
             "JAVA_HOME": str(find_java().home),
             "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
@@ -224,7 +224,7 @@ class Stack:
 
 
 def stop_kept(folders: Folders, say: Callable[[str], None]) -> None:
-    """End the processes that an earlier demonstration left running."""
+    """End the processes left running by an earlier demonstration."""
     ended = detached.stop(folders.kept)
     what = "process" if ended == 1 else "processes"
     say(f"ended {ended} {what}" if ended else "nothing was left running")

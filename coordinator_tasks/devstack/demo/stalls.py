@@ -1,8 +1,8 @@
-"""How long partitions were not processed, from the time stamps of the producer and the sink. Pure.
+"""Stalls of partitions, from the time stamps of the producer and the sink. Pure.
 
-During a stall a partition has unprocessed records, and none is processed. A stall ends with a processing. It begins with
-the processing before or, if no record was left then, with the next record produced. A stall that reaches into a window
-counts with its whole length.
+During a stall a partition has unprocessed records, and processes none. A stall ends with a processing. It begins with
+the previous processing or, if no record was left then, with the next produced record. A stall that reaches into a
+window counts with its whole length.
 """
 
 from bisect import bisect_right
@@ -37,7 +37,7 @@ class Spread:
 
 
 def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[Stall]]:
-    """Partition → all its stalls, in order. A record counts as processed once it is in the sink."""
+    """Return partition → all its stalls, in order. A record counts as processed once it is in the sink."""
     first: dict[tuple[int, int], float] = {}
     for row in rows:
         key = (row.partition, row.offset)
@@ -56,7 +56,7 @@ def _of_partition(events: list[tuple[float, float]]) -> list[Stall]:
 
 
 def between(processings: Sequence[tuple[float, float]]) -> list[Stall]:
-    """The stalls of one partition between its processings, in order: (when, production of the oldest record in it)."""
+    """Return the stalls of a partition between its processings, in order: (time, production of its oldest record)."""
     oldest_left = inf
     found: list[Stall] = []
     for index in range(len(processings) - 1, -1, -1):
@@ -70,9 +70,9 @@ def between(processings: Sequence[tuple[float, float]]) -> list[Stall]:
 def longest(
     found: Mapping[int, Sequence[Stall]], from_at: float, to_at: float, *, within: bool = False
 ) -> dict[int, float]:
-    """Partition → its longest stall, in seconds, among those that reach into the window; 0 if there is none.
+    """Return partition → its longest stall, in seconds, reaching into the window; 0 without any.
 
-    `within`: only stalls that begin and end in the window: the others belong to the event before it or after it.
+    `within`: only stalls that begin and end in the window: the others belong to a neighbouring event.
     """
     return {
         partition: max(lengths_s(some, from_at, to_at, within=within), default=0.0) for partition, some in found.items()
@@ -80,7 +80,7 @@ def longest(
 
 
 def lengths_s(found: Sequence[Stall], from_at: float, to_at: float, *, within: bool = False) -> list[float]:
-    """Of one partition's stalls, in order: the length in seconds of each that reaches into the window; `within` as above."""
+    """Return the lengths in seconds of a partition's stalls that reach into the window, in order; `within` as above."""
     begin = bisect_right(found, from_at, key=lambda s: s.until_at)
     reaching = (s for s in found[begin:] if s.from_at < to_at)
     return [s.length_s for s in reaching if not within or (s.from_at >= from_at and s.until_at <= to_at)]

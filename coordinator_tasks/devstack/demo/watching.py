@@ -1,4 +1,4 @@
-"""How the demonstration watches ZooKeeper and Airflow: it only reads."""
+"""The demonstration's read-only view of ZooKeeper and Airflow."""
 
 import contextlib
 import time
@@ -25,7 +25,7 @@ TASKS_END_S = 30.0
 
 
 class Watcher:
-    """Reads one topic, and collects its releases, because a later release overwrites an earlier one."""
+    """Reads a topic, and collects its releases, because a later release overwrites an earlier one."""
 
     def __init__(self, stack: Stack, c: Coordinator, topic: str, partitions: int, display: Display) -> None:
         self.stack, self.c, self.display = stack, c, display
@@ -86,12 +86,12 @@ class Watcher:
         return self.c.discovery.members().get(consumer)
 
     def registered_at(self, consumer: str) -> float:
-        """When ZooKeeper made its registration; 0 while there is none."""
+        """Return when ZooKeeper made its registration; 0 if absent."""
         found = self.c.zk.find(self.c.paths.member(consumer))
         return found.stat.created_at if found is not None else 0.0
 
     def ending(self, consumer: str, incarnation: int) -> Ending | None:
-        """How this incarnation ended; `None` = it is not known to have ended."""
+        """Return how this incarnation ended; `None` = no known end."""
         path = self.c.paths.id(consumer)
         found = self.c.zk.find(path)
         claim = member_codec.decode_claim(path, found.data, consumer, 0) if found is not None else IdClaim(consumer, 0)
@@ -102,7 +102,7 @@ class Watcher:
         return list(history.records(self.c, self.topic, MAX_RECORDS))[::-1]
 
     def stable_after(self, at: float, owners: set[str]) -> Record | None:
-        """The record of Stable after this time, if exactly these consumers now own all partitions."""
+        """Return the record of Stable after this time, if exactly these consumers now own all partitions."""
         node = self.node()
         if node is None or self.state() is not State.STABLE or node.handoff or set(_owned(node)) != owners:
             return None
@@ -112,7 +112,7 @@ class Watcher:
         return last[0] if last and last[0].target is State.STABLE and last[0].at > at else None
 
     def collect_releases(self, partitions: Iterable[int]) -> None:
-        """Keep the present releases of these partitions, with ZooKeeper's time of each."""
+        """Keep the present releases of these partitions, each with ZooKeeper's time."""
         paths = {p: self.c.paths.partition(self.topic, p) for p in partitions}
         for partition, node in find_many(self.c.zk, paths).items():
             if release := codec.decode_release(paths[partition], node.data):
@@ -134,7 +134,7 @@ class Watcher:
         return tuple(sorted(self._loops))
 
     def tasks(self, records: Iterable[Record]) -> list[TaskRun]:
-        """Every try of the tasks that the records name, from Airflow's API, once all have ended."""
+        """Return every try of the tasks named in the records, from Airflow's API, once all have ended."""
         actors = sorted({(r.actor.dag, r.actor.run, r.actor.task) for r in records if r.actor.kind == "airflow"})
         client = self.stack.airflow.client
         found: list[TaskRun] = []
@@ -150,7 +150,7 @@ class Watcher:
         return found
 
     def kill(self, consumer: str) -> float:
-        """Kill -9 of all processes of the consumer but its launcher; returns the time, in seconds since 1970."""
+        """Kill -9 all processes of the consumer except its launcher; return the time, in seconds since 1970."""
         launcher = int(self.run_folder(consumer).lock.read_text())
         victims = psutil.Process(launcher).children(recursive=True)
         at = time.time()
@@ -160,7 +160,7 @@ class Watcher:
         return at
 
     def gone(self, consumer: str) -> bool:
-        """Whether no process of the consumer is left, its launcher included."""
+        """Return whether no process of the consumer is left, its launcher included."""
         return self.run_folder(consumer).exit_code() is not None
 
     def run_folder(self, consumer: str) -> RunFolder:

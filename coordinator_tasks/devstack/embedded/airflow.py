@@ -24,8 +24,8 @@ from coordinator_tasks.java import OPTIONS_VARIABLES
 
 READY_TIMEOUT_S = 180.0
 READY_POLL_S = 0.2
-# The triggerer needs 10 s to notice that its child has ended, and signs off only then. If it does not sign off, the next
-# one takes over its triggers a heartbeat threshold later.
+# The triggerer needs 10 s to notice its child's end, and only then signs off. Without the sign-off, the next triggerer
+# takes over its triggers a heartbeat threshold later.
 STOP_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 3.0
 """At the end of a ``with`` block: nothing is started afterwards, so no service needs to sign off."""
@@ -39,13 +39,15 @@ NOT_INHERITED = (
     *PROXIES,
     *map(str.upper, PROXIES),
 )
-"""The first three go before airflow.cfg, and may be those of another Airflow: its database, connections and clusters.
-By OpenLineage's, consumers would report what they read and write here to the lineage of the site.
-A proxy does not reach this machine's own loopback address, by which the tasks report to the api-server."""
+"""The first three precede airflow.cfg, and may belong to another Airflow: its database, connections and clusters.
+
+By OpenLineage's, consumers would report to the lineage of the site. A proxy does not reach this machine's loopback
+address, by which the tasks report to the api-server.
+"""
 
 
 class Service(StrEnum):
-    """The four services; the value is Airflow's own name of each."""
+    """The four services; the value is Airflow's name."""
 
     API_SERVER = "api-server"
     SCHEDULER = "scheduler"
@@ -54,7 +56,7 @@ class Service(StrEnum):
 
 
 API_SERVER_MODULE = "coordinator_tasks.devstack.embedded.api_server"
-# These would start log servers for other machines: here the api-server reads the files itself.
+# These services would start log servers for other machines: here the api-server reads the files itself.
 LOG_SERVERS = (Service.SCHEDULER, Service.TRIGGERER)
 
 
@@ -99,9 +101,9 @@ class EmbeddedAirflow:
         self.stop(timeout_s=LEAVE_TIMEOUT_S)
 
     def start(self, *services: Service, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Starts the services (all by default) and waits until they are healthy and the expected DAGs are parsed.
+        """Start the services (all by default) and wait until they are healthy and the expected DAGs are parsed.
 
-        The api-server tells the health of all: start it before, or together with, any other.
+        The api-server reports the health of all: start it first, or together with any other.
         """
         chosen = services or tuple(Service)
         deadline_s = time.monotonic() + timeout_s
@@ -119,7 +121,7 @@ class EmbeddedAirflow:
             raise
 
     def stop(self, *services: Service, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends the services (all by default) within ``timeout_s``; a scheduler's tasks that still run then are killed."""
+        """End the services (all by default) within ``timeout_s``; a scheduler's remaining tasks are then killed."""
         chosen = services or tuple(Service)
         deadline_s = time.monotonic() + timeout_s
         for service in chosen:
@@ -129,14 +131,14 @@ class EmbeddedAirflow:
         self._drop_connections(chosen)
 
     def kill(self, *services: Service) -> None:
-        """Kill -9 of the services (all by default) and of the tasks they run."""
+        """Kill -9 the services (all by default) and their tasks."""
         chosen = services or tuple(Service)
         for service in chosen:
             self.services[service].kill()
         self._drop_connections(chosen)
 
     def wait_for_dags(self, dag_ids: Collection[str], timeout_s: float) -> None:
-        """Waits until all these DAGs are parsed; AirflowUnavailable at once if a file cannot be imported."""
+        """Wait until all these DAGs are parsed; AirflowUnavailable at once if a file cannot be imported."""
         deadline_s = time.monotonic() + timeout_s
         while missing := set(dag_ids) - self.client.dag_ids():
             for file_name, trace in self.client.import_errors().items():
@@ -192,7 +194,7 @@ class EmbeddedAirflow:
         return self.home / f"{service.value}.log"
 
     def _base_environment(self) -> dict[str, str]:
-        # DAGs and plugins import this project from its place of installation or its checkout.
+        # DAGs and plugins import this project from its installation or its checkout.
         project = str(Path(coordinator_tasks.__file__).parent.parent)
         inherited = os.environ.get("PYTHONPATH")
         return {

@@ -16,11 +16,11 @@ WARM_UP_TIMEOUT_S = 90.0
 PAGE_SIZE = 100
 
 Json = Any
-"""An answer of the API, as its documentation shows it."""
+"""An answer of the API, as documented by Airflow."""
 
 
 class AirflowClient:
-    """Signs in as one user; every method raises AirflowUnavailable with Airflow's own words if Airflow refuses."""
+    """Signs in as a single user; every method raises AirflowUnavailable with Airflow's words if Airflow refuses."""
 
     def __init__(self, base_url: str, username: str, password: str) -> None:
         self.base_url = base_url
@@ -39,9 +39,9 @@ class AirflowClient:
         self._http = self._new_http()
 
     def request(self, method: str, path: str, **options: Any) -> Json:
-        """One call of ``/api/v2`` + ``path``; signs in when needed. Returns the decoded answer, None if it is empty.
+        """Call ``/api/v2`` + ``path``; sign in when needed. Return the decoded answer, None if empty.
 
-        It is sent again if Airflow rolled it back: SQLite has one writer, and the wait for a turn can time out.
+        A call that Airflow rolled back is sent again: SQLite has one writer, and the wait for a turn can time out.
         """
         if "Authorization" not in self._http.headers:
             token = self._send("POST", "/auth/token", json=self._credentials).json()["access_token"]
@@ -54,7 +54,7 @@ class AirflowClient:
         return self._send("GET", "/api/v2/monitor/health").json()
 
     def warm_up(self) -> None:
-        """Lets Airflow build the API that tasks report to, which takes seconds and would delay the first task."""
+        """Let Airflow build the tasks' API, which takes seconds and would delay the first task."""
         self._send("GET", "/execution/health", timeout=WARM_UP_TIMEOUT_S)
 
     def dag_ids(self) -> set[str]:
@@ -62,7 +62,7 @@ class AirflowClient:
         return {dag["dag_id"] for dag in self._pages("/dags", "dags")}
 
     def import_errors(self) -> dict[str, str]:
-        """File name to traceback, of the files that could not be parsed."""
+        """Return file name → traceback, of the files that could not be parsed."""
         return {item["filename"]: item["stack_trace"] for item in self._pages("/importErrors", "import_errors")}
 
     def set_paused(self, dag_id: str, paused: bool) -> None:

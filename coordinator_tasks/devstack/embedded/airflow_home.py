@@ -37,10 +37,10 @@ SETTINGS: Mapping[str, str] = {
     "core.executor": "LocalExecutor",
     "core.parallelism": "8",
     "core.load_examples": "False",
-    # Tasks are forks of a worker: what the plugin has imported there costs them nothing.
+    # Tasks are forks of a worker: the plugin's imports there cost them nothing.
     "core.lazy_load_plugins": "False",
     "core.dags_are_paused_at_creation": "False",
-    # The default asks a name server for the full name, which takes seconds if there is no server.
+    # The default asks a name server for the full name, which takes seconds without a server.
     "core.hostname_callable": "socket.gethostname",
     "api.workers": "1",
     "dag_processor.refresh_interval": "300",
@@ -130,7 +130,10 @@ def _write_configuration(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _migrated_database() -> Path:
-    """A migrated SQLite database with the launches' pool; it takes seconds, so it is made once per set of packages."""
+    """Return a migrated SQLite database with the launches' pool.
+
+    It takes seconds, so it is made once per set of packages.
+    """
     name = f"airflow-{_fingerprint([*_airflow_packages(), f'{LAUNCH_POOL}={LAUNCH_SLOTS}'])}"
     database = cache_folder() / f"{name}.db"
     if database.exists():

@@ -1,4 +1,4 @@
-"""The folder for files that are fetched or prepared once, and the lock by which several processes share it."""
+"""The folder for files that are fetched or prepared once, and its lock for several processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Leaves processes running after their owner has ended, and lets another process end them later.
 
-A file names what was left: the owner's mark, and each process with its id and start time, so that another process with
-the same id is never taken for it. The file also has details for the next process, such as addresses, but no secrets.
+A file names the detached processes: the owner's mark, and each process with its id and start time, so that another
+process with the same id is never taken for it. The file also has details for the next process, such as addresses, but
+no secrets.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _State(TypedDict):
 
 
 def detach(state_file: Path, processes: Sequence[ManagedProcess], details: Mapping[str, str]) -> None:
-    """Writes the file and lets all that this process has started outlive it; ``processes`` in order of their start.
+    """Write the file and let all started processes outlive this process; ``processes`` in order of their start.
 
     The processes' objects are released, so the end of their ``with`` blocks does not end them.
     """
@@ -59,7 +60,7 @@ def detach(state_file: Path, processes: Sequence[ManagedProcess], details: Mappi
 
 
 def details(state_file: Path) -> dict[str, str]:
-    """The details given to :func:`detach`, if one of its processes still runs; else empty."""
+    """Return the details given to :func:`detach`, if any of the processes still runs; else empty."""
     if not state_file.exists():
         return {}
     state = _read(state_file)

@@ -1,4 +1,4 @@
-"""The errors of local processes; each message is one line that says what, why and what to do next."""
+"""The errors of local processes; each message is one line with problem, reason and remedy."""
 
 from coordinator_tasks.core.errors import CoordinatorError
 

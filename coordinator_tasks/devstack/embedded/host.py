@@ -1,7 +1,8 @@
-"""Provides what no Python package has: Java, Chromium for the browser tests, Prometheus for its tests, Kafka's jars.
+"""Provides programs that no Python package has: Java, Chromium and Prometheus for tests, Kafka's jars.
 
-``make install`` runs it as ``python -m coordinator_tasks.devstack.embedded.host``. As root on Debian or Ubuntu it installs what is
-missing; elsewhere it says in one line what to install. Only a missing Java is an error, since nothing runs without it.
+``make install`` runs ``python -m coordinator_tasks.devstack.embedded.host``. As root on Debian or Ubuntu it installs
+missing programs; elsewhere it prints the needed installation in a line. Only a missing Java is an error, since nothing
+runs without.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from coordinator_tasks.devstack.embedded.jars import ensure_kafka_jars
 from coordinator_tasks.java import JavaUnavailable, find_java
 
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
-"""In order of preference: newer releases of Debian have the second one only."""
+"""In order of preference: newer releases of Debian have only the second."""
 BROWSER_PACKAGES = ("chromium", "chromium-driver")
 BROWSER_PROGRAMS = ("chromium", "chromedriver")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
@@ -33,7 +34,7 @@ def can_install() -> bool:
 
 
 def ensure_java() -> None:
-    """Installs Java if there is no usable one and this user may; raises JavaUnavailable if there is still none."""
+    """Install Java if none is usable and this user may; raises JavaUnavailable if still missing."""
     try:
         find_java()
     except JavaUnavailable:
@@ -43,7 +44,7 @@ def ensure_java() -> None:
 
 
 def ensure_browser() -> str | None:
-    """Installs Chromium and its driver if this user may; returns one line of advice if they are still missing."""
+    """Install Chromium and its driver if this user may; return a line of advice if still missing."""
     if can_install() and _missing_programs():
         _install(*BROWSER_PACKAGES)
     missing = _missing_programs()
@@ -62,9 +63,9 @@ def prometheus_program(name: str) -> str | None:
 
 
 def ensure_prometheus() -> str | None:
-    """Unpacks Prometheus into our cache if this user may; returns one line of advice if it is still missing.
+    """Unpack Prometheus into our cache if this user may; return a line of advice if still missing.
 
-    It is not installed: Debian's package would start it as a service.
+    It is not installed: Debian's package would start a service.
     """
     if can_install() and not all(map(prometheus_program, PROMETHEUS_PROGRAMS)):
         with exclusive("prometheus") as folder:
@@ -78,7 +79,7 @@ def ensure_prometheus() -> str | None:
 
 
 def main() -> int:
-    """Prepares the machine; exit code 1, with one line that says what to do, if that fails."""
+    """Prepare the machine; exit code 1, with a line about the remedy, if this fails."""
     try:
         ensure_java()
         ensure_kafka_jars()
@@ -105,7 +106,7 @@ def _install(*packages: str) -> bool:
 
 
 def _unpack(package: str, folder: Path) -> None:
-    """The files of one package of Debian, without its dependencies, in a folder of ours: all of them or none."""
+    """Unpack the files of a Debian package, without its dependencies, into our folder: all of them or none."""
     with TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch:
         if not _run(["apt-get", "update"], ["apt-get", "download", package], cwd=scratch):
             return

@@ -1,8 +1,8 @@
 """Jars of the embedded servers: ZooKeeper's come with PySpark, Kafka's are fetched once, by pinned version, and cached.
 
-``spark-submit --packages`` fetches Kafka's jars: its Ivy knows the registries, and every full PySpark has it. The jars are
-compared with the checksums in ``kafka-4.3.1.sha256`` beside this file, and get their final folder by one rename, so that
-an interrupted fetch leaves nothing half done. Tests and benchmarks fetch other jars in the same way.
+``spark-submit --packages`` fetches Kafka's jars: its Ivy knows the registries, and every full PySpark has it. The jars
+are compared with the checksums in ``kafka-4.3.1.sha256`` beside this file, and get their final folder by a single
+rename, so that an interrupted fetch leaves nothing half done. Tests and benchmarks fetch other jars in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FETCH_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """One request to Ivy: `packages` with their dependencies but `excluded`; both are lists with commas."""
+    """A request to Ivy: `packages` with their dependencies except `excluded`; both are lists with commas."""
 
     packages: str
     excluded: str = ""
@@ -34,7 +34,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are fetched together: `title` is for people; `checksums`: a line for each jar, its SHA-256 and its name."""
+    """Jars fetched together: `title` is for people; `checksums`: a line for each jar, SHA-256 and name."""
 
     title: str
     checksums: Path
@@ -42,7 +42,7 @@ class JarSet:
 
     @property
     def name(self) -> str:
-        """The name of their folder."""
+        """Return the name of their folder."""
         return self.checksums.stem
 
 
@@ -52,10 +52,10 @@ KAFKA = JarSet(
     (Resolution(f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION},org.slf4j:slf4j-simple:1.7.36"),),
 )
 
-# A class in PySpark's jars that ends at once: Spark resolves the packages and then runs only this.
+# A class in PySpark's jars that ends at once: Spark resolves the packages and then runs only this class.
 HARMLESS_CLASS = "org.apache.zookeeper.version.VersionInfoMain"
 
-# Of Spark's 250 jars, those that a ZooKeeper server loads: fewer jars start faster.
+# The jars of a ZooKeeper server among Spark's 250: fewer jars start faster.
 ZOOKEEPER_JARS = (
     "zookeeper-*.jar",
     "netty-*.jar",
@@ -79,8 +79,8 @@ def zookeeper_class_path() -> str:
 
 
 def kafka_class_path() -> str:
-    """Class path of the broker; fetches its jars on first use, at most ``FETCH_TIMEOUT_S``."""
-    # Ivy leaves out the jars that Spark has.
+    """Return the class path of the broker; fetches its jars on first use, at most ``FETCH_TIMEOUT_S``."""
+    # Ivy leaves out Spark's jars.
     scala = _pyspark_jars(("scala-library-*.jar",))
     if not scala:
         raise JarsUnavailable(_not_full_pyspark("the Scala library of Kafka's broker"))
@@ -93,7 +93,7 @@ def ensure_kafka_jars() -> Path:
 
 
 def ensure_jars(wanted: JarSet) -> Path:
-    """The folder with verified jars; of several processes that ask at once, one fetches them."""
+    """Return the folder with verified jars; of several concurrent processes, one fetches them."""
     folder = cache_folder() / wanted.name
     if _complete(wanted, folder):
         return folder
@@ -124,7 +124,7 @@ def _fetch(wanted: JarSet, folder: Path) -> None:
             for jar in (scratch / "jars").glob("*.jar"):
                 jar.rename(jars / jar.name)
         _verify(wanted, jars)
-        shutil.rmtree(folder, ignore_errors=True)  # what is left of jars that were deleted
+        shutil.rmtree(folder, ignore_errors=True)  # left from deleted jars
         jars.rename(folder)
 
 

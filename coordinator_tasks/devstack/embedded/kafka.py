@@ -61,7 +61,7 @@ REPLICATED_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Shared by the nodes of a cluster: its id, and node number → port of the node's controller."""
+    """Shared by the nodes of a cluster: cluster id, and node number → port of the node's controller."""
 
     cluster_id: str
     ports: Mapping[int, int]
@@ -69,7 +69,7 @@ class Quorum:
     @classmethod
     def of(cls, nodes: int) -> Self:
         """A new cluster with nodes 1 to `nodes`."""
-        # The tool that formats reads a leading dash as an option.
+        # The formatting tool reads a leading dash as an option.
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
         return cls(cluster_id, {node: free_port() for node in range(1, nodes + 1)})
 
@@ -80,10 +80,10 @@ class Quorum:
 
 
 class EmbeddedKafka(ManagedProcess):
-    """One broker; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
+    """A broker; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free port.
 
-    The listener is open to everybody on this machine. ``settings`` overrides broker settings.
-    ``node`` and ``quorum`` (used by :class:`EmbeddedBrokers`) are the broker's number and its cluster.
+    The listener is open to everybody on this machine. ``settings`` overrides broker settings. ``node`` and ``quorum``
+    (used by :class:`EmbeddedBrokers`) are the broker's number and its cluster.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class EmbeddedKafka(ManagedProcess):
         return f"{HOST}:{self.port}"
 
     def spawn(self) -> None:
-        """Starts the broker without waiting for it, and formats the data folder on first use; no effect if it runs."""
+        """Start the broker without waiting, and format the data folder on first use; no effect if running."""
         if self.running:
             return
         self._write_settings()
@@ -168,7 +168,7 @@ class EmbeddedKafka(ManagedProcess):
 
 
 class EmbeddedBrokers(ServerGroup[EmbeddedKafka]):
-    """Three brokers, each with a replica of every topic; ``servers[i]`` can be stopped, killed and started one by one."""
+    """Three brokers, each with a replica of every topic; ``servers[i]`` can be stopped, killed and started separately."""
 
     def __init__(self, data_dir: Path) -> None:
         quorum = Quorum.of(BROKERS)

@@ -1,7 +1,7 @@
-"""Free TCP ports on the loopback address, below the range that the kernel hands out for outgoing connections.
+"""Free TCP ports on the loopback address, below the kernel's range for outgoing connections.
 
-Any client's connection could take a port of that range between the choice and the server's bind. A lock file per port,
-held for the life of the process that chose it, keeps two of our own processes from choosing the same port.
+Any client's connection could take a port of the range between the choice and the server's bind. A lock file per port,
+held for the life of the choosing process, keeps two of our processes from choosing the same port.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _leases: dict[int, int] = {}
 
 
 def free_port() -> int:
-    """A port on which nobody listens, and that this function has given to no other process."""
+    """Return a port without a listener, given by this function to no other process."""
     for _ in range(ATTEMPTS_MAX):
         port = random.randint(FIRST_PORT, LAST_PORT)
         if port not in _leases and _bindable(port) and _lease(port):

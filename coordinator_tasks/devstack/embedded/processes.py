@@ -1,10 +1,10 @@
 """A managed process: own session, log file, readiness, clean stop, faults for tests; never outlives its owner.
 
 Rules:
-- A process leads its own session, so that a Ctrl-C at the terminal reaches only its owner, which then stops it.
-- It carries its owner's mark; a guard process ends everything with that mark once the owner is gone, for any reason.
+- A process leads its own session, so that a Ctrl-C at the terminal reaches only its owner, which then stops the process.
+- It carries its owner's mark; a guard process ends everything with the mark once the owner is gone, for any reason.
 - :meth:`ManagedProcess.stop` and :meth:`ManagedProcess.kill` end the session, but not processes that left it on purpose
-  (Spark drivers that Airflow detached); the guard and :func:`reap_all` end those too.
+  (Spark drivers detached by Airflow); the guard and :func:`reap_all` end these too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ LOG_TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to run. After SIGTERM the process has ``stop_timeout_s``.
+    """A program to run. After SIGTERM the process has ``stop_timeout_s``.
 
-    ``env`` is added to this process's own environment without the variables whose names begin as one of ``not_inherited``.
+    ``env`` is added to this process's environment without the variables that begin with any of ``not_inherited``.
     """
 
     name: str
@@ -52,7 +52,10 @@ class ProcessSpec:
 
 
 class Guard:
-    """One per owner process: draws the mark, and runs the guard process (:mod:`coordinator_tasks.devstack.embedded.reaper`)."""
+    """One per owner process.
+
+    Draws the mark, and runs the guard process (:mod:`coordinator_tasks.devstack.embedded.reaper`).
+    """
 
     _current: Guard | None = None
 
@@ -67,7 +70,7 @@ class Guard:
 
     @classmethod
     def current(cls) -> Guard:
-        """The guard of this process; a forked child gets one of its own."""
+        """Return the guard of this process; a forked child gets a separate guard."""
         if cls._current is None or cls._current.owner_pid != os.getpid():
             cls._current = cls()
         return cls._current
@@ -79,10 +82,7 @@ class Guard:
 
 
 def marked_environment(extra: Mapping[str, str], not_inherited: tuple[str, ...] = ()) -> dict[str, str]:
-    """This process's environment with ``extra`` and the owner's mark, for processes that must not be left behind.
-
-    Without the variables whose names begin as one of ``not_inherited``.
-    """
+    """Return this process's environment with ``extra`` and the owner's mark, for processes that must not be left behind."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(not_inherited)}
     environment = {**inherited, **extra}
     outer = extra.get(reaper.MARK_VARIABLE, os.environ.get(reaper.MARK_VARIABLE, ""))
@@ -101,7 +101,7 @@ def run_to_end(
     advice: str,
     cwd: Path | None = None,
 ) -> None:
-    """Runs a command; ProcessFailed, whose text is the sentence ``failure`` with the reason and the ``advice``."""
+    """Run a command; the text of ProcessFailed is the sentence ``failure`` with the reason and the ``advice``."""
     try:
         subprocess.run(
             command,
@@ -126,10 +126,10 @@ def reap_all(*, grace_s: float = reaper.GRACE_S) -> int:
 
 
 class ManagedProcess:
-    """One process that can be started, stopped, paused and killed, and started again on the same ports and data.
+    """A process that can be started, stopped, paused and killed, and started again on the same ports and data.
 
-    As a context manager it starts and stops. ``ready`` is called until it returns True: it returns quickly, and does not
-    raise while the service is not up. Not thread-safe.
+    As a context manager it starts and stops. ``ready`` is called until it returns True: it returns quickly, and does
+    not raise while the service is not up. Not thread-safe.
     """
 
     def __init__(self, spec: ProcessSpec, ready: Callable[[], bool]) -> None:
@@ -150,18 +150,18 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int:
-        """Process id, which is also the id of its session; an error before the first start."""
+        """Return the process id, also the id of its session; an error before the first start."""
         if self._process is None:
             raise ProcessFailed(f"{self.spec.name} has not been started: call start() first")
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process itself is alive (a paused one is)."""
+        """Return whether the process itself is alive, possibly paused."""
         return self._process is not None and self._process.poll() is None
 
     def spawn(self) -> None:
-        """Starts the process without waiting for it; no effect if it runs."""
+        """Start the process without waiting; no effect if running."""
         if self.running:
             return
         self.spec.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ class ManagedProcess:
             time.sleep(READY_POLL_S)
 
     def start(self, timeout_s: float | None = None) -> None:
-        """Starts the process and waits until it is ready, as :meth:`wait_ready` does; kills it if it does not get ready."""
+        """Start the process and wait as :meth:`wait_ready`; kill it if it does not get ready."""
         self.spawn()
         try:
             self.wait_ready(timeout_s)
@@ -201,9 +201,9 @@ class ManagedProcess:
             raise
 
     def terminate(self) -> None:
-        """Asks the process to end and returns at once; follow it with :meth:`stop`.
+        """Ask the process to end and return at once; follow with :meth:`stop`.
 
-        It asks only once: some servers take a second SIGTERM as "do not clean up".
+        SIGTERM is sent only once: some servers take a second SIGTERM as "do not clean up".
         """
         if self.running and not self._terminated:
             self._terminated = True
@@ -211,7 +211,10 @@ class ManagedProcess:
             os.kill(self.pid, signal.SIGTERM)
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """SIGTERM, at most ``timeout_s`` (else the specification's), then SIGKILL for the rest of its session. Idempotent."""
+        """Send SIGTERM, wait at most ``timeout_s`` (else the specification's), then SIGKILL the rest of its session.
+
+        Idempotent.
+        """
         if self._process is None:
             return
         self.terminate()
@@ -220,7 +223,7 @@ class ManagedProcess:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL for the whole session, as a crash of its host would. Idempotent."""
+        """SIGKILL the whole session, as in a crash of its host. Idempotent."""
         if self._process is None:
             return
         members = self._signal_session(signal.SIGKILL)
@@ -228,7 +231,7 @@ class ManagedProcess:
         reaper.wait_gone(members, timeout_s=KILL_TIMEOUT_S)
 
     def release(self) -> None:
-        """Gives up the process: it runs on, and this object can no longer stop or kill it."""
+        """Give up the process: it continues, and this object can no longer stop or kill it."""
         self._process = None
 
     def pause(self) -> None:
@@ -273,8 +276,8 @@ class ServerGroup(Generic[Server]):
         self.stop()
 
     def start(self) -> None:
-        """Starts the servers that do not run, all at once since none serves alone, and waits until each serves."""
-        Guard.current()  # made here, before several threads ask for it
+        """Start the stopped servers together, since none serves alone, and wait until each serves."""
+        Guard.current()  # made here, before several threads need it
         try:
             with ThreadPoolExecutor(len(self.servers)) as pool:
                 list(pool.map(lambda server: server.spawn(), self.servers))

@@ -1,9 +1,9 @@
-"""Finds and ends every process that carries a mark in its environment; as a script, it guards one owner process.
+"""Finds and ends every process with a mark in its environment; as a script, it guards an owner process.
 
-Each owner draws one mark and gives it to all that it starts (:mod:`coordinator_tasks.devstack.embedded.processes`). Children
-inherit it in any session or process group, so one scan finds the whole tree, also when the owner is gone. The guard is a
-small process that waits for its owner's death and then reaps the mark. This works also after kill -9, which no signal
-handler or exit hook of the owner survives.
+Each owner draws a mark and gives it to all started processes (:mod:`coordinator_tasks.devstack.embedded.processes`).
+Children inherit the mark in any session or process group, so a single scan finds the whole tree, also when the owner is
+gone. The guard is a small process that waits for its owner's death and then reaps the mark. This works also after kill
+-9, which no signal handler or exit hook of the owner survives.
 
 The file imports nothing of this project, so that it starts in a tenth of a second, from any working directory.
 """
@@ -31,7 +31,7 @@ RESCANS_MAX = 20
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Live processes, other than this one, that inherited ``mark``, and their descendants."""
+    """Return live processes, except this process, that inherited ``mark``, and their descendants."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         if not _carries(process, mark):
@@ -43,7 +43,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def session_members(session_id: int, mark: str) -> Iterator[psutil.Process]:
-    """Live processes of one session that carry ``mark``; without the mark, a recycled session id could be a stranger's."""
+    """Yield live processes of a session with ``mark``; without the mark, a recycled session id could be a stranger's."""
     for process in psutil.process_iter():
         try:
             member = os.getsid(process.pid) == session_id
@@ -54,7 +54,7 @@ def session_members(session_id: int, mark: str) -> Iterator[psutil.Process]:
 
 
 def send(processes: Iterable[psutil.Process], signal_number: signal.Signals) -> None:
-    """Sends a signal to each process that is still there; psutil checks that its id was not recycled."""
+    """Send a signal to each process that still exists; psutil checks that its id was not recycled."""
     for process in processes:
         try:
             process.send_signal(signal_number)
@@ -72,7 +72,7 @@ def end(processes: list[psutil.Process], *, grace_s: float = GRACE_S) -> None:
 
 
 def wait_gone(processes: Iterable[psutil.Process], *, timeout_s: float) -> list[psutil.Process]:
-    """Waits until none is alive; returns those that are alive after ``timeout_s``. A zombie counts as gone."""
+    """Wait until none is alive; return the processes alive after ``timeout_s``. A zombie counts as gone."""
     deadline_s = time.monotonic() + timeout_s
     while rest := [process for process in processes if _alive(process)]:
         if time.monotonic() > deadline_s:
@@ -82,7 +82,7 @@ def wait_gone(processes: Iterable[psutil.Process], *, timeout_s: float) -> list[
 
 
 def reap(mark: str, *, grace_s: float = GRACE_S) -> int:
-    """Ends every process that carries ``mark``; returns how many there were."""
+    """End every process with ``mark``; return their number."""
     ended = 0
     for _ in range(RESCANS_MAX):
         processes = marked(mark)

@@ -29,10 +29,10 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 class EmbeddedZooKeeper(ManagedProcess):
-    """One ZooKeeper server; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free one.
+    """A ZooKeeper server; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free port.
 
     ``quorum`` (used by :class:`EmbeddedEnsemble`) is the server's number and the ``server.N=...`` lines of all servers.
-    ``settings`` are further lines of ``zoo.cfg``, such as those of a TLS port; ``java_options`` go to the JVM.
+    ``settings`` are further lines of ``zoo.cfg``, such as for a TLS port; ``java_options`` go to the JVM.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class EmbeddedZooKeeper(ManagedProcess):
         return b"".join(parts).decode()
 
     def mode(self) -> str:
-        """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
+        """Return ``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
         lines = self.ask("srvr").splitlines()
         return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), "")
 
@@ -124,7 +124,7 @@ class EmbeddedZooKeeper(ManagedProcess):
 
 
 class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):
-    """Three servers that elect a leader; ``servers[i]`` can be stopped, killed, paused and started one by one."""
+    """Three servers that elect a leader; ``servers[i]`` can be stopped, killed, paused and started separately."""
 
     def __init__(self, data_dir: Path, tick_time_ms: int = TICK_TIME_MS, *, java_options: tuple[str, ...] = ()) -> None:
         numbers = range(1, ENSEMBLE_SIZE + 1)
@@ -145,7 +145,7 @@ class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):
         return ",".join(server.connect_string for server in self.servers)
 
     def leader(self, timeout_s: float = READY_TIMEOUT_S) -> EmbeddedZooKeeper:
-        """The server that leads now; waits for an election that is under way, at most ``timeout_s``."""
+        """Return the present leader; wait at most ``timeout_s`` for an election under way."""
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             for server in self.servers:
