@@ -23,10 +23,10 @@ def airflow_for(
     settings: Mapping[str, str] | None = None,
     dags: Iterable[str] = (),
 ) -> EmbeddedAirflow:
-    """Not started yet; all clusters are in this ZooKeeper.
+    """Return an Airflow, not started yet; all clusters are in this ZooKeeper.
 
-    `site`: the coordinator's settings in the extra of ZooKeeper's connection; `further`: files of DAGs beside ours, named as
-    their DAG unless `dags` names them; `settings`: of Airflow.
+    `site`: the coordinator's settings in the extra of ZooKeeper's connection; `further`: files of DAGs beside ours,
+    named after their DAG unless named in `dags`; `settings`: of Airflow.
     """
     files = folder / "dags"
     shutil.copytree(PROJECT / "dags", files, ignore=shutil.ignore_patterns("__pycache__"))

@@ -59,7 +59,7 @@ class Cell:
         return f"{self.topics:,}×{self.partitions:,}/{self.members:,}{kind}"
 
     def subscriptions(self) -> list[list[int]]:
-        """Topics of each member and of the joiner; half of them, at random, where subscriptions are mixed."""
+        """Return the topics of each member and of the joiner; a random half for mixed subscriptions."""
         rng = random.Random(42)
         every = list(range(self.topics))
         half = max(1, self.topics // 2)
@@ -116,7 +116,7 @@ class Row:
         return missed
 
     def line(self, cell: Cell, event: str) -> dict[str, Any]:
-        """For the file: `None` = not measured, a text in place of a time that Kafka did not reach."""
+        """Return the row for the file: `None` = not measured, a text in place of a time that Kafka did not reach."""
         return {
             "cell": cell.name,
             "event": event,
@@ -168,7 +168,7 @@ def rows_of(cell: Cell, jars: Path, seconds: float) -> Iterator[dict[str, Any]]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A row for each cell and event, and below them the memory."""
+    """Return a row for each cell and event, and the memory below."""
     rows = []
     for one in result["rows"]:
         beside = (one["sticky"],) if one["event"] == "fresh" else (one["sticky"], one["uniform"])
@@ -228,7 +228,7 @@ def ours(cell: Cell, prior: list[int], seconds: float, rows: Mapping[str, Row]) 
 
 
 def measure(asked: Group, plan: Plan | None, seconds: float, row: Row) -> None:
-    """One event; `plan` is the present one, None where nobody has anything yet."""
+    """Measure an event; `plan` is the present plan, None before the first."""
     layout = layout_of(asked)
     claims = claims_of(asked, layout)
     row.full = clock(lambda _: GroupBalanced().assign(asked), lambda: None, seconds)
@@ -258,7 +258,7 @@ def clock(run: Callable[[Any], object], prepare: Callable[[], object], seconds: 
 
 
 def measured_memory_mb() -> float:
-    """By a process of its own."""
+    """Measure the memory in a separate process."""
     measured = subprocess.run([sys.executable, __file__, "--memory"], capture_output=True, text=True, check=True)
     return float(measured.stdout)
 

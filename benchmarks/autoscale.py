@@ -43,12 +43,12 @@ RECORDED = Path(__file__).with_name("results") / "recorded_load.json"
 BIN_S = 180
 """Of the plots: the worst lag, the most consumers and the moves so far of so many seconds are one point."""
 LAG_THRESHOLD = 10_000
-"""Of KEDA: records of lag for one consumer; its default is 10, which no such load could do with."""
+"""KEDA's records of lag per consumer; its default of 10 is too small for such a load."""
 
 
 @dataclass
 class Fleet:
-    """The simulated fleet. `owners`: partition → consumer; `ready`: consumer → from which second on it reads."""
+    """The simulated fleet. `owners`: partition → consumer; `ready`: consumer → second from which it reads."""
 
     sink: float = float("inf")
     now: int = 0
@@ -71,7 +71,7 @@ class Fleet:
         return [one for one, at in self.ready.items() if at <= self.now]
 
     def step(self, rates: list[float]) -> None:
-        """One second: records come, consumers read."""
+        """Simulate a second: records arrive, consumers read."""
         self._take_over()
         budget = dict.fromkeys(self.reading, CAPACITY)
         sink = self.sink if self.now >= self.stopped_until else 0.0
@@ -97,7 +97,7 @@ class Fleet:
         self.now += 1
 
     def resize(self, count: int, leaves: tuple[int, ...] = ()) -> None:
-        """To so many consumers; who leaves is drained at once."""
+        """Resize to `count` consumers; leaving consumers are drained at once."""
         count = max(LEAST, min(MOST, count))
         while len(self.ready) > count:
             one = leaves[0] if leaves else max(self.ready)
@@ -109,7 +109,7 @@ class Fleet:
         self.changes += 1
 
     def _take_over(self) -> None:
-        """Balanced by number, as few moves as needed, among those that read."""
+        """Balance by number among reading consumers, with as few moves as possible."""
         live = sorted(self.reading)
         if not live:
             return
@@ -133,7 +133,7 @@ class Fleet:
             counts[taker] += 1
 
     def move(self, partition: int, taker: int) -> None:
-        """A job that restarts has counted all its partitions already."""
+        """Move a partition; a restarting job has counted all its partitions already."""
         self.owners[partition] = taker
         self.still[partition] = PAUSE_S
         self.moves += self.now > self.stopped_until
@@ -149,7 +149,7 @@ class Ours:
         self.memory, self.window = Memory(), deque[tuple[list[float], list[float], list[float]]](maxlen=20)
 
     def look(self, fleet: Fleet, rates: list[float]) -> None:
-        """Each second it measures; each minute it decides."""
+        """Measure each second; decide each minute."""
         self.window.append((rates, list(fleet.read), list(fleet.lag)))
         if fleet.now % self.every_s or len(self.window) < 20:
             return
@@ -208,7 +208,7 @@ class Flink:
             return
         rate = sum(self.window) / len(self.window)
         lag = sum(fleet.lag)
-        # The true rate: what an instance reads while it is busy; under back pressure it waits, and counts as less busy.
+        # The true rate: an instance's reads while busy; under back pressure it waits, and counts as less busy.
         capacity = CAPACITY * now
         if rate + lag / 1800 <= capacity <= rate / 0.4:
             return
@@ -243,24 +243,24 @@ def spike(now: int, _rng: random.Random) -> list[float]:
 
 
 def slow_sink(now: int, _rng: random.Random) -> list[float]:
-    """4,500 records/s into a sink that takes 3,000."""
+    """Return 4,500 records/s into a sink with a limit of 3,000."""
     return _even(4_500 if 3_600 <= now < 9_000 else 1_500)
 
 
 def hot_partition(now: int, _rng: random.Random) -> list[float]:
-    """1,400 records/s of 3,000 in one partition: more than one consumer reads."""
+    """Return 1,400 records/s of 3,000 in one partition: beyond a single consumer."""
     hot = 1_400.0 if 3_600 <= now < 9_000 else 67.0
     return [hot, *[1_600 / (PARTITIONS - 1)] * (PARTITIONS - 1)]
 
 
 def uneven(now: int, _rng: random.Random) -> list[float]:
-    """2,100 records/s, most of it in three partitions of one consumer: to be moved, not grown."""
+    """Return 2,100 records/s, mostly in three partitions of one consumer: a case for moves, not growth."""
     heavy = 480.0 if now >= 1_800 else 87.5
     return [heavy if p in (0, 3, 6) else (2_100 - 3 * heavy) / (PARTITIONS - 3) for p in range(PARTITIONS)]
 
 
 def noisy(now: int, rng: random.Random) -> list[float]:
-    """2,500 records/s on average; each minute between a third and twice of it, each second again."""
+    """Return 2,500 records/s on average; each minute between a third and twice the average, and again each second."""
     minute = random.Random(now // 60).uniform(0.35, 1.65)
     return _even(2_500 * minute * rng.uniform(0.7, 1.3))
 
@@ -275,7 +275,7 @@ def _recording() -> tuple[float, list[list[float]]]:
 
 
 def recorded(now: int, _rng: random.Random) -> list[float]:
-    """What a machine at work wrote, again and again from its beginning."""
+    """Return the recorded rates of a working machine, repeated from the beginning."""
     every_s, rows = _recording()
     return rows[int(now / every_s) % len(rows)]
 
@@ -293,7 +293,7 @@ LOADS: Mapping[str, tuple[Rates, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What one policy did under one load, second by second. `lags`: in seconds of the present rate; `moves`: so far."""
+    """The course of a policy under a load, second by second. `lags`: in seconds of the present rate; `moves`: so far."""
 
     load: str
     policy: str
@@ -320,7 +320,7 @@ class Course:
 
 
 def run(load: str, policy: str, hours: float = HOURS, seed: int = 1) -> Course:
-    """One policy under one load."""
+    """Run a policy under a load."""
     rates_of, sink = LOADS[load]
     fleet, scaler, rng = Fleet(sink=sink), POLICIES[policy](), random.Random(seed)
     course = Course(load, policy, [], [], [], 0)

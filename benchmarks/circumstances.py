@@ -1,4 +1,4 @@
-"""On what a benchmark ran: machine, versions and commit, for the file that keeps its result."""
+"""The circumstances of a benchmark: machine, versions and commit, for its result file."""
 
 import os
 import platform
@@ -41,14 +41,14 @@ def circumstances() -> dict[str, Any]:
 
 @contextmanager
 def noted(**asked: Any) -> Iterator[dict[str, Any]]:
-    """A result to fill: the circumstances, what was asked, and the load before and after the block."""
+    """Yield a result to fill: the circumstances, the parameters, and the load before and after the block."""
     result = {**circumstances(), **asked, "load_before": os.getloadavg()[0]}
     yield result
     result["load_after"] = os.getloadavg()[0]
 
 
 def told(result: Mapping[str, Any], *how: str) -> str:
-    """The line above a table: how it was measured, and what the result has of machine, load, day and commit."""
+    """Return the line above a table: the method, and the result's machine, load, day and commit."""
     if "cores" in result:
         how = (*how, f"{result['cores']} cores" + (f" ({result['processor']})" if "processor" in result else ""))
     if "memory_gib" in result:

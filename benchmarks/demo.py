@@ -1,8 +1,8 @@
-"""How long partitions stand still in the demonstration: runs it, and keeps the events of its reports.
+"""Stalls of partitions in the demonstration: runs the demonstration, and keeps the events of its reports.
 
     python -m benchmarks.demo [--runs 3] [--json FILE]
 
-A run that fails ends the benchmark.
+A failed run ends the benchmark.
 """
 
 import argparse

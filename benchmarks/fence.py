@@ -1,9 +1,9 @@
-"""What `fence=transactional` costs beside the default: commits, taking over, and a consumer's throughput, in one run.
+"""Cost of `fence=transactional` beside the default: commits, take-over, and a consumer's throughput, in one run.
 
     python -m benchmarks.fence [--commits 100] [--records 400000] [--json FILE]
 
-Commits: all partitions of one consumer at once, as its agent does. Throughput: a plain consumer reads a backlog; its agent
-commits at most twenty times a second. Alternating, so that a busy machine is busy for both.
+Commits: all partitions of a consumer at once, as its agent does. Throughput: a plain consumer reads a backlog; its
+agent commits at most twenty times a second. Alternating, so that a busy machine is busy for both.
 """
 
 import argparse
@@ -39,7 +39,7 @@ FENCES = (TOKEN_FENCE, TRANSACTIONAL_FENCE)
 PARTITIONS = (1, 10, 50)
 ROUNDS = 2
 BACKLOG = 10
-"""Partitions of a consumer whose throughput is measured."""
+"""Partitions of a consumer for the throughput."""
 LIMIT_S = 240.0
 TOKEN = Token(1, 1, "g")
 
@@ -52,11 +52,11 @@ def offsets_of(fence: str, kafka: str, group: str) -> GroupOffsets:
 
 
 def commits(kafka: str, fence: str, partitions: int, count: int) -> dict[str, Any]:
-    """Milliseconds of one commit of so many partitions; `hold_ms`: until they could be committed at all."""
+    """Return the milliseconds of a commit of `partitions`; `hold_ms`: until commits were possible."""
     topic = f"commits-{fence}-{partitions}"
     ConfluentKafkaAdmin({"bootstrap.servers": kafka}).create_topic(topic, partitions)
     offsets = offsets_of(fence, kafka, topic)
-    offsets.committed(topic, range(partitions))  # the group's coordinator is found
+    offsets.committed(topic, range(partitions))  # finds the group's coordinator
     me = psutil.Process()
     threads, memory = me.num_threads(), me.memory_info().rss
     began = time.perf_counter()
@@ -81,7 +81,7 @@ def commits(kafka: str, fence: str, partitions: int, count: int) -> dict[str, An
 
 
 class Count:
-    """A sink that counts."""
+    """A counting sink."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -111,7 +111,7 @@ def backlog(kafka: str, topic: str, partitions: int, records: int) -> None:
 
 
 def throughput(zookeeper: str, kafka: str, fence: str, topic: str, records: int) -> dict[str, Any]:
-    """Records per second of one plain consumer from its first record to its last."""
+    """Return the records per second of a plain consumer from its first record to its last."""
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     cluster = f"{topic}-{fence}".lower()
     settings = Settings(cluster, zookeeper, client, fence=fence, policy=Policy(settle_s=0.1))
@@ -143,7 +143,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Commits of both fences side by side, and below them the throughput of each round."""
+    """Return the commits of both fences side by side, and the throughput of each round below."""
     found = {(one["partitions"], one["fence"]): one for one in result["commits"]}
     rows = []
     for partitions in dict.fromkeys(one["partitions"] for one in result["commits"]):

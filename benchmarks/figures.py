@@ -123,7 +123,7 @@ FIGURES = (
 
 
 def markdown(made: Mapping[str, str]) -> str:
-    """The table of the figures, of tables by the name of their place; empty if one of the tables is missing."""
+    """Return the table of the figures, from tables by the name of their place; empty if a table is missing."""
     if any(one.table not in made for one in FIGURES):
         return ""
     rows = [_row(one, made[one.table]) for one in FIGURES]

@@ -1,10 +1,9 @@
-"""How the stall of a hand-off and the work of consumers grow with the partitions that each of them has.
+"""Growth of hand-off stalls and of consumers' work with the partitions per consumer.
 
     python -m benchmarks.growth [--each 10,30,100,300,1000] [--rounds 3] [--json FILE] [--svg FILE]
 
-Three plain consumers share the partitions and a fourth joins, as in `benchmarks.handoff`, with the same number of records in
-all whatever the partitions. The cores are those of everything that the benchmark runs, its producer included, while nothing
-moves.
+Three plain consumers share the partitions and a fourth joins, as in `benchmarks.handoff`, with the same total of
+records whatever the partitions. The cores are of the whole benchmark, its producer included, while nothing moves.
 """
 
 import argparse
@@ -28,7 +27,7 @@ CONSUMERS = len(STAYING[False])
 
 
 def cell(each: int, rounds: int) -> dict[str, Any]:
-    """One number of partitions, on servers of its own."""
+    """Measure a number of partitions, on separate servers."""
     partitions = each * CONSUMERS
     per_second = RECORDS_PER_S / partitions
     asked = Asked(partitions=(partitions,), rounds=rounds, kinds=("join",), only=(OURS,), per_second=per_second)
@@ -66,7 +65,7 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def plot(result: Mapping[str, Any]) -> Plot:
-    """Stalls and cores in one picture: both axes are logarithmic."""
+    """Return stalls and cores in one picture: both axes are logarithmic."""
     lines = {
         "stall of a moved partition, ms": lambda one: one["stall"].get("median"),
         "the same, the worst": lambda one: one["stall"].get("worst"),

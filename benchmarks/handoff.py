@@ -1,20 +1,21 @@
-"""The stall of every moved and unmoved partition when consumers join, leave, are restarted and crash: Kafka's protocols, ours.
+"""Stalls of every moved and unmoved partition when consumers join, leave, restart and crash: Kafka's protocols, ours.
 
     python -m benchmarks.handoff [--partitions 12,48,192] [--rounds 5] [--kinds join,leave,rolling,crash]
         [--only eager,cooperative-quick,java-kip848,ours,spark,...] [--airflow] [--json build/handoff.json] [--svg FILE]
 
-All plain clients run at once on one broker, each protocol with a topic and a group of its own, so that whatever disturbs
-one disturbs all; Java clients and Spark applications take turns with them. Before every change of membership is a wait of
-random length, because heartbeats are periodic. After it comes an undisturbed window of the same length with the same
-clients, whose longest stall is subtracted, partition by partition. ZooKeeper forces its writes to the disk.
+All plain clients run at once on one broker, each protocol with a separate topic and group, so that a disturbance
+affects all of them; Java clients and Spark applications take turns with them. Before every change of membership is a
+wait of random length, because heartbeats are periodic. After the change comes an undisturbed window of the same length
+with the same clients, whose longest stall is subtracted, partition by partition. ZooKeeper forces its writes to the
+disk.
 
-- join: a further consumer comes; leave: it leaves cleanly; rolling: the staying ones are restarted, one after the other;
-  crash: kill -9 of the further one. Our consumers are watched by their launcher, which reports the death; silent
-  (`--kinds silent`): nobody does; gone (`--kinds gone`): nothing answers and nothing refuses any more.
-- A stall: the longest time in which a partition had an unprocessed record and none was processed.
+- join: a further consumer comes; leave: it leaves cleanly; rolling: the staying consumers restart, one after the other;
+  crash: kill -9 of the further consumer. Our consumers are watched by their launcher, which reports the death; silent
+  (`--kinds silent`): no report; gone (`--kinds gone`): no answers and no refusals.
+- A stall: the longest time in which a partition had an unprocessed record and processed none.
 
-With `--airflow`, Airflow's tasks run our transitions instead of the plain loop. `python -m benchmarks.rebalance` measures
-what they add to the decision, which is no part of a stall.
+With `--airflow`, Airflow's tasks run our transitions instead of the plain loop. `python -m benchmarks.rebalance`
+measures their addition to the decision, not part of a stall.
 """
 
 import argparse
@@ -73,10 +74,10 @@ ACTS: Mapping[str, Callable[[Lane, str], Any]] = {
     "rolling": lambda lane, consumer: lane.restart(consumer),
 }
 GOING = ("crash", "silent", "gone", "leave")
-"""What a further consumer does after it has come."""
+"""Ends of a further consumer."""
 KINDS = ("join", "leave", "rolling", "crash")
 FURTHER = ("silent", "gone")
-"""Only when asked for: they take long."""
+"""Only on request: they take long."""
 STAYING = {True: ("a", "b"), False: ("a", "b", "c")}  # Spark applications are heavy for a small machine
 COMING = "x"
 JVM = ("-XX:+UseSerialGC",)  # a broker that lives for an hour is worth compiling well
@@ -84,14 +85,15 @@ FORCED = ("-Dzookeeper.forceSync=yes",)
 WAIT_S = 5.0
 """The longest wait before an event: the longest period of a heartbeat."""
 LOOK_S, AFTER_S, CALM_S, LIMIT_S = 0.2, 1.0, 2.0, 90.0
-APART_S = 1.1  # consumers that start at once would beat their hearts at once, which none do in production
+APART_S = 1.1  # consumers that start at once would send simultaneous heartbeats, unlike in production
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change of membership: `steps` are, by lane, the processes that live after each of its parts.
+    """One change of membership: `steps` are, by lane, the live processes after each of its parts.
 
-    In the control, the benchmark used so many cores, and all that ran on the machine so large a part of them."""
+    In the control: the cores used by the benchmark, and the share of the machine used by everything.
+    """
 
     kind: str
     window: Window
@@ -104,7 +106,7 @@ class Event:
 
 @dataclass
 class Fleet:
-    """Lanes that go through the same events at the same time, beside one flow of records."""
+    """Lanes with the same events at the same time, beside one flow of records."""
 
     lanes: Sequence[Lane]
     ticks: Path
@@ -171,7 +173,7 @@ class Fleet:
         self.events.append(Event(kind, window, control, steps, took_s, cores, psutil.cpu_percent() / 100))
 
     def _settle(self) -> dict[str, float]:
-        """Wait for all lanes; how many seconds each of them took."""
+        """Wait for all lanes; return the seconds of each."""
         began_s, found = time.monotonic(), dict[str, float]()
         while len(found) < len(self.lanes):
             self._look()
@@ -192,7 +194,7 @@ class Fleet:
             sys.exit("the traffic has ended early; its last words are above")
 
     def drain(self) -> None:
-        """Until everything that was produced has been processed; what never comes is lost."""
+        """Wait until all produced records are processed; records that never come are lost."""
         self.traffic.terminate()
         self.traffic.join(LIMIT_S)
         for lane in self.lanes:
@@ -203,14 +205,14 @@ class Fleet:
             np.min(lane.position) < flow.base + len(flow.ticks) for lane in self.lanes
         ):
             self._look()
-        time.sleep(AFTER_S)  # all is committed: of members that leave at once, Kafka refuses some the commit
+        time.sleep(AFTER_S)  # all is committed: Kafka refuses some commits of members that leave at once
         for consumer in list(self.lanes[0].lives):
             self._all("leave", consumer)
         while time.monotonic() < deadline + LIMIT_S and not all(one.ended for lane in self.lanes for one in lane.all):
             time.sleep(LOOK_S)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What each event did to each lane."""
+        """Yield the effect of each event on each lane."""
         flow = flow_of(self.ticks)
         for lane in self.lanes:
             courses = {partition: course(flow, spans) for partition, spans in lane.spans().items()}
@@ -227,7 +229,7 @@ class Fleet:
 
 
 def _own_cpu_s() -> dict[int, float]:
-    """Process → what it has used of the processors, of all that belong to the benchmark."""
+    """Return process → its processor time, for all processes of the benchmark."""
     me, found = psutil.Process(), dict[int, float]()
     for one in (me, *me.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
@@ -242,7 +244,7 @@ def flow_of(ticks: Path) -> Flow:
 
 @dataclass
 class Bench:
-    """Running servers, and what is measured on them."""
+    """Running servers, and the measurements on them."""
 
     zookeeper: str
     ensemble: str
@@ -258,7 +260,7 @@ class Bench:
         self.forks = fork_server()
 
     def lanes(self, names: Sequence[str], partitions: int) -> list[Lane]:
-        """New ones, on the topics and groups of the rounds before."""
+        """Return new lanes, on the topics and groups of earlier rounds."""
         self.count += 1
         found: list[Lane] = []
         for name in names:
@@ -279,7 +281,7 @@ class Bench:
         return {"zookeeper": zookeeper, "forks": self.forks, "looping": not self.airflow}
 
     def round(self, names: Sequence[str], partitions: int, kinds: Collection[str]) -> list[dict[str, Any]]:
-        """All events once, with all of these at the same time."""
+        """Run all events once, with all of these lanes at the same time."""
         lanes = self.lanes(names, partitions)
         ticks = self.folder / f"{self.count}.ticks"
         ticks.touch()
@@ -297,14 +299,14 @@ class Bench:
 
 
 def _keep(file: Path | None, result: Mapping[str, Any], ended: str) -> None:
-    """What has been measured so far, for a call that is cut off; `ended`: where and why, which a whole result does not have."""
+    """Store the measurements so far, for an interrupted call; `ended`: place and reason, absent in a complete result."""
     if file is not None:
         report({"load_after": os.getloadavg()[0], "took_s": 0, **result, "ended": ended}, lambda _: None, file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be measured; the command's options have the same names and defaults."""
+    """Parameters of the measurement; the command's options have the same names and defaults."""
 
     partitions: tuple[int, ...] = (12, 48, 192)
     rounds: int = 5
@@ -317,7 +319,7 @@ class Asked:
 
 
 def measure(given: Asked) -> dict[str, Any]:
-    """Everything that was found, with the circumstances, as `--json` writes it; `judged` sums it up."""
+    """Return all findings, with the circumstances, as written by `--json`; `judged` adds the summary."""
     result: dict[str, Any] = {
         "cores": os.cpu_count(),
         **circumstances(),
@@ -354,7 +356,10 @@ def measure(given: Asked) -> dict[str, Any]:
 
 
 def measure_rounds(bench: Bench, given: Asked, partitions: int, result: dict[str, Any]) -> None:
-    """Add the runs of all rounds to the result, and keep it after each of them. What ends a round is kept beside those before it."""
+    """Add the runs of all rounds to the result, and store it after each round.
+
+    A round's failure is kept beside earlier rounds.
+    """
     began_s = time.monotonic()
     kinds_of_clients = ((*CLIENTS, OURS, *OPTIONAL), JAVA, (SPARK,))
     turns = [names for some in kinds_of_clients if (names := [one for one in some if one in given.only])]

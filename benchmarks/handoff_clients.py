@@ -1,7 +1,7 @@
 """The processes of the hand-off benchmark: plain clients of Kafka's protocols and of ours, and the coordinator.
 
-They are forked from a server that has imported everything, so that a start costs little to whoever is measured beside it.
-Every client writes down which offsets it has processed, and when, by the clock that all processes of a machine share.
+They are forked from a server with all imports, so that a start hardly disturbs other measurements. Every client notes
+its processed offsets with their times, by the clock that all processes of a machine share.
 """
 
 import multiprocessing
@@ -29,7 +29,7 @@ from spark_apps.plain import DEFAULTS, MOST_MESSAGES, POLL_S, PlainConsumer, Rec
 from tests.faults.roles import die_with_parent
 
 SPAN = struct.Struct("<diqq")
-"""When, partition, first offset, the one after the last."""
+"""Time, partition, first offset, offset after the last."""
 COMMIT_MS = 100
 CONNECT_S = 10.0
 
@@ -42,13 +42,13 @@ def fork_server() -> ForkServerContext:
 
 
 class Journal:
-    """Appends the spans of a batch in one write: what is there has been processed, whoever is killed next."""
+    """Appends the spans of a batch in one write: all written spans were processed, regardless of later kills."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(self, offsets: Iterable[tuple[int, int]]) -> None:
-        """Partition and offset of each record, those of one partition in ascending order."""
+        """Note partition and offset of each record, ascending within a partition."""
         now = time.monotonic()
         spans: list[list[int]] = []
         last: dict[int, list[int]] = {}
@@ -64,7 +64,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class ClientOrder:
-    """A client of one of Kafka's own protocols, which `settings` choose."""
+    """A client of a protocol of Kafka, chosen by `settings`."""
 
     topic: str
     settings: Mapping[str, str | int | bool]
@@ -87,7 +87,7 @@ def subscribe(order: ClientOrder, begin: Event) -> None:
             if not came:
                 continue
             journal.note(came)
-            with suppress(KafkaException):  # some of them were taken away while they were on their way
+            with suppress(KafkaException):  # some partitions were revoked while their offsets were under way
                 consumer.store_offsets(offsets=[TopicPartition(order.topic, p, at + 1) for p, at in dict(came).items()])
     consumer.close()
     os._exit(0)
@@ -112,7 +112,7 @@ class JournalSink:
 
 
 def consume(order: OurOrder, begin: Event) -> None:
-    """Once told, a plain consumer with the settings that it has by itself; SIGTERM asks it to leave."""
+    """Run a plain consumer with its own settings once told; SIGTERM asks it to leave."""
     die_with_parent()
     begin.wait()
     settings = ConsumerSettings(order.site, order.consumer, run_folder=str(order.run_folder))
@@ -124,7 +124,7 @@ def consume(order: OurOrder, begin: Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorOrder:
-    """`looping`: decide as well; else the topic is only made one that is managed."""
+    """`looping`: decide as well; else the topic is only added."""
 
     site: Settings
     topic: str

@@ -50,9 +50,12 @@ FRESH_S, FRESH_RECORDS = 1.0, 3
 JAVA_CLASS, BYTES = "HandoffConsumer", "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 READY_S, LEAVE_S, ANSWER_S = 240.0, 60.0, 30.0
 ASK_S = 0.5
-"""All consumers are on this host: one that answers does so within milliseconds, and one that hangs delays every look so long."""
+"""Limit of a request.
+
+Consumers on this host answer within milliseconds, and a hanging consumer delays every look by this.
+"""
 POLICY = {"flap_registrations": 1_000_000, "absent_after_s": 5.0}
-"""A consumer that is restarted by every round would be held back as flapping. Kafka's sessions here are short, so is this wait."""
+"""A consumer restarted by every round would be held back as flapping. Kafka's sessions here are short, so is this wait."""
 
 OURS, FENCED, OF_THREE, SPARK = "ours", "ours-fenced", "ours-ensemble", "spark"
 FENCED_ABSENT_S = 1.0
@@ -71,7 +74,7 @@ CLIENTS: Mapping[str, Mapping[str, str | int | bool]] = {
     "kip848-1s": {"group.protocol": "consumer"},
 }
 STATIC = frozenset({"cooperative-static"})
-"""Their members have a `group.instance.id`: a restart within the session is no change of membership."""
+"""Lanes whose members have a `group.instance.id`: a restart within the session is no change of membership."""
 ASSIGNOR = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 JAVA_CLIENTS: Mapping[str, Mapping[str, str | int | bool]] = {
     "java-cooperative": {**QUICK, "partition.assignment.strategy": ASSIGNOR},
@@ -82,7 +85,7 @@ GROUPS = {
     "kip848-1s": {"consumer.heartbeat.interval.ms": "1000", "consumer.session.timeout.ms": "4000"},
     "java-kip848": {"consumer.heartbeat.interval.ms": "1000", "consumer.session.timeout.ms": "4000"},
 }
-"""The broker's, for KIP-848: it tells its members."""
+"""The broker's settings for KIP-848, told to its members."""
 SESSIONS_S = {
     "eager": 10.0,
     "cooperative": 10.0,
@@ -98,19 +101,19 @@ SESSIONS_S = {
     SPARK: SESSION_S,
 }
 BROKER = {"group.consumer.min.heartbeat.interval.ms": "1000", "group.consumer.min.session.timeout.ms": "4000"}
-"""What the broker has to allow for them."""
+"""Settings that the broker needs for these sessions."""
 PLAIN = (*CLIENTS, OURS)
 JAVA = tuple(JAVA_CLIENTS)
 EVERY = (*PLAIN, *JAVA, SPARK)
 OPTIONAL = (FENCED, OF_THREE)
-"""Only when asked for: commits are transactions, and an ensemble of three ZooKeeper servers."""
+"""Only on request: transactional commits, and an ensemble of three ZooKeeper servers."""
 OF_KAFKA = frozenset((*CLIENTS, *JAVA_CLIENTS))
-"""Contenders whose deaths nobody can report."""
+"""Contenders without reports of deaths."""
 
 
 @dataclass
 class Life:
-    """One process of a consumer: its `key` tells it from the one before with the same id."""
+    """A process of a consumer: its `key` differs from the previous process of the same id."""
 
     consumer: str
     key: str
@@ -135,7 +138,7 @@ class Lane(ABC):
     partitions: int
     folder: Path
     per_second: float
-    lives: dict[str, Life] = field(default_factory=dict)  # by the consumer's id: those that are to live
+    lives: dict[str, Life] = field(default_factory=dict)  # by the consumer's id: processes that should live
     all: list[Life] = field(default_factory=list)
     restarting: dict[str, Life] = field(default_factory=dict)
     frozen: list[Life] = field(default_factory=list)
@@ -146,18 +149,18 @@ class Lane(ABC):
         self.at = np.zeros(self.partitions)
         self.position = np.zeros(self.partitions, np.int64)
 
-    # What happens ----------------------------------------------------------------------------------------------------
+    # Events ----------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def spawn(self, consumer: str) -> BaseProcess | ManagedProcess:
-        """Let this consumer's next process begin, which was prepared."""
+        """Start this consumer's prepared next process."""
 
     @abstractmethod
     def prepare(self, consumer: str) -> None:
-        """Whatever a start costs that others would not notice on hosts of their own."""
+        """Prepare a start, as far as its cost would not disturb others on separate hosts."""
 
     def wait_prepared(self) -> None:
-        """Until it is done."""
+        """Wait until prepared."""
         return
 
     def next_journal(self, consumer: str) -> Path:
@@ -165,7 +168,7 @@ class Lane(ABC):
         return self.folder / f"{consumer}#{sum(one.consumer == consumer for one in self.all)}.spans"
 
     def close(self) -> None:
-        """End everything that is left."""
+        """End all remaining processes."""
         for one in self.all:
             if isinstance(one.process, ManagedProcess):
                 one.process.stop()
@@ -186,15 +189,15 @@ class Lane(ABC):
         return life
 
     def restart(self, consumer: str) -> None:
-        """Leave, and come back as soon as that is over: `follow` sees to it."""
+        """Leave, and come back after the end, by `follow`."""
         self.restarting[consumer] = self.leave(consumer)
 
     def crash(self, consumer: str) -> None:
-        """A kill -9, with whatever a deployment has that notices it."""
+        """Kill -9, with a deployment's usual detection."""
         self.die(consumer)
 
     def die(self, consumer: str) -> None:
-        """A kill -9, and nobody reports it."""
+        """Kill -9, without a report."""
         life = self.lives.pop(consumer)
         if isinstance(life.process, ManagedProcess):
             life.process.kill()
@@ -203,7 +206,7 @@ class Lane(ABC):
             life.process.join(10)
 
     def vanish(self, consumer: str) -> None:
-        """Its host is gone: nothing answers, and nothing refuses. SIGSTOP has this effect; `bury` ends it."""
+        """Lose its host: no answers, and no refusals. SIGSTOP has this effect; `bury` ends it."""
         life = self.lives.pop(consumer)
         if isinstance(life.process, ManagedProcess):
             life.process.pause()
@@ -212,14 +215,14 @@ class Lane(ABC):
         self.frozen.append(life)
 
     def bury(self) -> None:
-        """Kill whoever has vanished."""
+        """Kill the vanished processes."""
         for life in self.frozen:
             life.process.kill()
 
-    # What is seen ----------------------------------------------------------------------------------------------------
+    # Views -----------------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Read what has been processed since, and start again who is to."""
+        """Read the newly processed spans, and restart ended consumers."""
         for consumer, life in list(self.restarting.items()):
             if life.ended:
                 del self.restarting[consumer]
@@ -233,7 +236,7 @@ class Lane(ABC):
             np.maximum.at(self.position, spans["partition"], spans["end"])
 
     def is_settled(self) -> bool:
-        """Whether those that are to live share everything evenly, and keep up."""
+        """Return whether the live consumers share everything evenly, and keep up."""
         live = [number for number, one in enumerate(self.all) if one in self.lives.values()]
         counts = [int(np.sum(self.owner == number)) for number in live]
         even = sum(counts) == self.partitions and max(counts) - min(counts) <= 1
@@ -241,7 +244,7 @@ class Lane(ABC):
         return even and not self.restarting and bool(np.min(self.at) > time.monotonic() - fresh_s)
 
     def problem(self) -> str:
-        """Who of those that are to live does not."""
+        """Return a sentence about consumers that should live and do not."""
         dead = [one.key for one in self.lives.values() if one.ended]
         return f"{self.name}: {', '.join(dead)} has ended; see {self.folder}" if dead else ""
 
@@ -249,7 +252,7 @@ class Lane(ABC):
         return [one.key for one in self.lives.values()]
 
     def spans(self) -> dict[int, list[Span]]:
-        """Everything that was processed, by partition."""
+        """Return everything processed, by partition."""
         found: dict[int, list[Span]] = {partition: [] for partition in range(self.partitions)}
         for life in self.all:
             for at, partition, first, end in _spans(life.journal, 0).tolist():
@@ -267,7 +270,7 @@ def _spans(journal: Path, from_byte: int) -> "np.ndarray[tuple[int], np.dtype[np
 
 @dataclass
 class ForkedLane(Lane):
-    """Consumers that are forked, connect, and begin once they are told."""
+    """Consumers that are forked, connect, and begin once told."""
 
     forks: ForkServerContext = field(kw_only=True)
     waiting: dict[str, tuple[BaseProcess, Event]] = field(default_factory=dict, kw_only=True)
@@ -277,7 +280,7 @@ class ForkedLane(Lane):
 
     @abstractmethod
     def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder | OurOrder]:
-        """What its next process runs, and the first argument; the second is the event that lets it begin."""
+        """Return the function of its next process, and the first argument; the second is the event that lets it begin."""
 
     def prepare(self, consumer: str) -> None:
         begin = self.forks.Event()
@@ -300,7 +303,7 @@ class ForkedLane(Lane):
 
 @dataclass
 class ClientLane(ForkedLane):
-    """Plain clients of one of Kafka's own protocols."""
+    """Plain clients of a protocol of Kafka."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -316,16 +319,16 @@ class ClientLane(ForkedLane):
 
 @dataclass
 class PreparedLane(Lane):
-    """Consumers in a JVM of their own: it starts before it is measured, and consumes once a file tells it to.
+    """Consumers in separate JVMs: each starts before the measurement, and consumes once a file tells it.
 
-    A JVM that starts takes both cores of a small machine for seconds: on a cluster others would not notice.
+    A starting JVM takes both cores of a small machine for seconds: on a cluster others would not notice.
     """
 
     prepared: dict[str, ManagedProcess] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
     def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
-        """It makes the file `ready` in the folder, and waits there for the file `go`."""
+        """Return a command that makes the file `ready` in the folder, and waits there for the file `go`."""
 
     def prepare(self, consumer: str) -> None:
         folder = self.next_journal(consumer).with_suffix("")
@@ -394,7 +397,7 @@ def _compiled() -> Path:
 
 
 def coordinator_settings(*, fenced: bool) -> dict[str, Any]:
-    """What differs from the defaults: fields of `Settings`, as the extra of Airflow's connection has them."""
+    """Return the settings that differ from the defaults: fields of `Settings`, as in the extra of Airflow's connection."""
     own = {"session_timeout_s": SESSION_S, "ask_timeout_s": ASK_S, "policy": POLICY}
     if fenced:
         own |= {"fence": TRANSACTIONAL_FENCE, "policy": {**POLICY, "absent_after_s": FENCED_ABSENT_S}}
@@ -402,7 +405,7 @@ def coordinator_settings(*, fenced: bool) -> dict[str, Any]:
 
 
 def create_topic(kafka: str, topic: str, partitions: int) -> None:
-    """Until every partition has a leader that takes records."""
+    """Create the topic and wait until every partition has a leader that takes records."""
     settings = {"bootstrap.servers": kafka, "log_level": "0"}
     ConfluentKafkaAdmin(settings, ANSWER_S).create_topic(topic, partitions)
     offsets, deadline = ConfluentGroupOffsets(settings, topic, ANSWER_S), time.monotonic() + ANSWER_S
@@ -450,7 +453,7 @@ class OurLane(ForkedLane):
         return super().spawn(consumer)
 
     def crash(self, consumer: str) -> None:
-        """Its launcher lives on, and reports the end."""
+        """Kill -9; its launcher survives, and reports the end."""
         self.die(consumer)
         folder = self.run_folder(consumer)
         write_private(folder.settings, plain_settings(self.site))
@@ -470,7 +473,7 @@ class OurLane(ForkedLane):
 
 @dataclass
 class SparkLane(PreparedLane, OurLane):
-    """Spark consumers: one application each."""
+    """Spark consumers: an application each."""
 
     batch_interval_s: float = field(kw_only=True)
 

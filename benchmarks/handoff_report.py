@@ -1,13 +1,13 @@
-"""What the hand-off benchmark found: summaries, targets, a table and plots.
+"""Findings of the hand-off benchmark: summaries, targets, a table and plots.
 
     python -m benchmarks.handoff_report FILE... [--json FILE] [--svg FILE]
 
-joins what several calls have measured, each of other cells or rounds, and shows it.
+joins the results of several calls, each of other cells or rounds, and shows them.
 
-`--against FILE` shows two results side by side. A run is one event of one lane, with pairs of stalls in milliseconds, the
-event's and the control's, of each partition that moved and of each that did not; `None` = a stall that never ended. The
-partitions of one event are not independent of each other, so figures are taken over events: of each event its median and its
-worst partition.
+`--against FILE` shows two results side by side. A run is one event of a lane, with pairs of stalls in milliseconds, the
+event's and the control's, of each moved and each unmoved partition; `None` = a stall that never ended. The partitions
+of an event are not independent of each other, so figures are taken over events: of each event its median and its worst
+partition.
 """
 
 import argparse
@@ -47,21 +47,21 @@ TITLES = {
 MOVED_MS = {OURS: (50.0, 200.0), FENCED: (50.0, 200.0), OF_THREE: (50.0, 200.0), SPARK: (300.0, 1000.0)}
 """Median and worst that a hand-off may add."""
 UNMOVED_MS = {OURS: (10.0, 50.0), FENCED: (10.0, 50.0), OF_THREE: (10.0, 50.0), SPARK: (50.0, 250.0)}
-"""What counts as equal to the control: less than half a tick, and a pause that any process has now and then."""
+"""Differences that count as equal to the control: less than half a tick, and an occasional pause of any process."""
 OF_A_CALL = ("measured_on", "commit", "load_before", "load_after", "took_s")
 MACHINE = ("cores", "processor", "memory_gib")
 WAYS = ("airflow", "per_second", "batch_interval_s")
-"""Options by which a result was measured: a joined one has them once."""
+"""Options of a measurement, common to joined results."""
 REPORTED_MS = {OURS: (400.0, 1500.0), SPARK: (700.0, 1800.0)}
-"""A death that the launcher reports: under the plain loop, and under Airflow."""
+"""A death reported by the launcher: under the plain loop, and under Airflow."""
 UNREPORTED_MS = (1000.0, 3000.0)
-"""The same beyond the session, if nobody reports it."""
+"""The same beyond the session, without a report."""
 GONE_MS, GONE_FENCED_MS = 15_000.0, 2000.0
-"""Of a host that is gone; with a broker that refuses the dead, beyond the session."""
+"""Of a lost host; with a broker that refuses the dead consumer, beyond the session."""
 
 
 def line_of(kind: str, contender: str, found: Impact, took_s: float) -> dict[str, Any]:
-    """A run for the JSON file."""
+    """Return a run for the JSON file."""
     return {
         "kind": kind,
         "contender": contender,
@@ -81,7 +81,7 @@ def _ms(seconds: float) -> float | None:
 
 
 def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One entry for each number of partitions, kind and contender, over all its runs."""
+    """Return an entry for each number of partitions, kind and contender, over all its runs."""
     cells: dict[tuple[int, str, str], list[Mapping[str, Any]]] = {}
     for one in runs:
         cells.setdefault((one["partitions"], one["kind"], one["contender"]), []).append(one)
@@ -109,21 +109,21 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def judged(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with its summary and the targets."""
+    """Return the result with its summary and the targets."""
     cells = summary(result["runs"])
     return {**result, "summary": cells, "targets": targets(cells, airflow=bool(result.get("airflow")))}
 
 
 def measured(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what `judged` adds: what a file keeps."""
+    """Return the result without the additions of `judged`: the content of a file."""
     return {name: it for name, it in result.items() if name not in ("summary", "targets")}
 
 
 def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several calls as one; `calls` has the circumstances of each, and who and what was measured in it.
+    """Return several calls as one; `calls` has the circumstances, contenders and kinds of each.
 
-    Raises `SystemExit` for results of different machines or options: a row beside others would compare these. So does a run that
-    is in two of them, which would count twice.
+    Raises `SystemExit` for results of different machines or options, since a table compares its rows, and for a run in
+    two results, which would count twice.
     """
     machines = {tuple(str(one.get(name)) for name in MACHINE) for one in results}
     if len(machines) > 1:
@@ -143,7 +143,7 @@ def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of a result that several calls have made; one call is its own."""
+    """Return the calls of a joined result; a single call is its own."""
     if "calls" in result:
         return list(result["calls"])
     runs = result["runs"]
@@ -158,7 +158,7 @@ def calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def beyond(runs: Sequence[Pairs]) -> dict[str, float | None]:
-    """What the event added to the control's stall, partition by partition; see `_spread`."""
+    """Return the event's addition to the control's stall, partition by partition; see `_spread`."""
     return _spread([[_number(here) - _number(quiet) for here, quiet in pairs] for pairs in runs])
 
 
@@ -207,7 +207,7 @@ def _targets(cell: Mapping[str, Any], airflow: bool) -> list[dict[str, Any]]:
 
 
 def _moved_ms(contender: str, kind: str, airflow: bool) -> tuple[float, float]:
-    """Median and worst that an event of this kind may add."""
+    """Return median and worst that an event of this kind may add."""
     session_ms = SESSIONS_S[contender] * 1000
     ours = SPARK if contender == SPARK else OURS
     found = {
@@ -219,7 +219,7 @@ def _moved_ms(contender: str, kind: str, airflow: bool) -> tuple[float, float]:
 
 
 def write_plots(result: Mapping[str, Any], file: Path | None) -> None:
-    """One file for each kind, if any: NAME-KIND.svg."""
+    """Write a file for each kind, if any: NAME-KIND.svg."""
     if file is None:
         return
     for kind, plot in plots(result["summary"]).items():
@@ -230,7 +230,7 @@ def write_plots(result: Mapping[str, Any], file: Path | None) -> None:
 
 
 def show(result: Mapping[str, Any]) -> None:
-    """The tables, and which targets are missed."""
+    """Show the tables, and the missed targets."""
     console = Console(width=180)
     for partitions in dict.fromkeys(cell["partitions"] for cell in result["summary"]):
         console.print(_table(result, partitions))
@@ -273,7 +273,7 @@ def _table(result: Mapping[str, Any], partitions: int) -> Table:
 
 
 def ordered(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By kind, and in it Kafka's protocols first."""
+    """Return the cells by kind, Kafka's protocols first."""
     kinds = list(dict.fromkeys(["join", "leave", "rolling", *(cell["kind"] for cell in cells)]))
     contenders = tuple(TITLES)
     return sorted(cells, key=lambda cell: (kinds.index(cell["kind"]), contenders.index(cell["contender"])))
@@ -293,7 +293,7 @@ def tick_ms_of(result: Mapping[str, Any]) -> float:
 
 
 def beyond_tick(value: float | None, tick_ms: float) -> str:
-    """Milliseconds beyond the control; what is below the producer's tick is not told from 0."""
+    """Return milliseconds beyond the control; values below the producer's tick are indistinguishable from 0."""
     return "< tick" if value is not None and value < tick_ms else number(value)
 
 
@@ -320,7 +320,7 @@ def _line(contender: str, cells: Sequence[Mapping[str, Any]], title: str) -> Lin
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Table:
-    """What both have measured: medians of the moved partitions, in milliseconds beyond the control."""
+    """Return the table of common measurements: medians of the moved partitions, in milliseconds beyond the control."""
     table = Table("", "before", "n", "after", "n", title="moved partitions, median and quartiles in milliseconds")
     earlier = {_cell(one): one for one in before["summary"]}
     for one in ordered(after["summary"]):
@@ -339,7 +339,7 @@ def _cell(one: Mapping[str, Any]) -> tuple[int, str, str]:
 
 
 def result_of(text: str) -> dict[str, Any]:
-    """The type of an option that names a file with a result."""
+    """Parse an option with a result file."""
     try:
         found = json.loads(Path(text).read_text())
         problem = "" if isinstance(found, dict) and "runs" in found else "it has no runs"

@@ -1,8 +1,8 @@
-"""One record to every partition of several topics at every tick, in one request, as Kafka's own producer would send it.
+"""A record to every partition of several topics at every tick, in one request, as by Kafka's own producer.
 
-librdkafka sends a request for each partition (confluentinc/librdkafka#1700): with a thousand partitions and twenty ticks a
-second, broker and client would take a core for what is only the traffic of a measurement. The records are alike, so the
-batch is built once for each tick; the broker must lead all partitions and hand out the same offset in each of them.
+librdkafka sends a request for each partition (confluentinc/librdkafka#1700): with a thousand partitions and twenty
+ticks a second, broker and client would take a core for mere traffic of a measurement. The records are alike, so the
+batch is built once per tick; the broker must lead all partitions and hand out the same offset in each.
 """
 
 import os
@@ -25,7 +25,7 @@ VALUE_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class TrafficOrder:
-    """What the process writes: to `log` the first offset of these topics, then the time of each tick, as 8-byte floats."""
+    """Output of the process: to `log` the first offset of these topics, then the time of each tick, as 8-byte floats."""
 
     kafka: str
     topics: tuple[str, ...]
@@ -35,7 +35,7 @@ class TrafficOrder:
 
 
 def produce(order: TrafficOrder) -> None:
-    """Until SIGTERM; every tick that is in the log is confirmed by the broker in all partitions."""
+    """Produce until SIGTERM; every tick in the log is confirmed by the broker in all partitions."""
     die_with_parent()
     host, _, port = order.kafka.rpartition(":")
     log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -58,7 +58,7 @@ def produce(order: TrafficOrder) -> None:
 
 
 def request(topics: Sequence[str], partitions: int, number: int) -> bytes:
-    """A Produce request of one record to every partition."""
+    """Return a Produce request of one record to every partition."""
     batch = record_batch(str(number).encode().ljust(VALUE_BYTES), int(time.time() * 1000))
     sized = struct.pack(">i", len(batch)) + batch
     each = b"".join(struct.pack(">i", partition) + sized for partition in range(partitions))
@@ -70,7 +70,7 @@ def request(topics: Sequence[str], partitions: int, number: int) -> bytes:
 
 
 def record_batch(value: bytes, at_ms: int) -> bytes:
-    """One record as a batch of format 2, whose checksum begins with the attributes."""
+    """Return a record as a batch of format 2, whose checksum begins with the attributes."""
     record = b"\0\0\0\1" + _varint(len(value)) + value + b"\0"  # attributes, two deltas, no key; no headers
     record = _varint(len(record)) + record
     told = struct.pack(">hiqqqhii", 0, 0, at_ms, at_ms, -1, -1, -1, 1) + record
@@ -79,7 +79,7 @@ def record_batch(value: bytes, at_ms: int) -> bytes:
 
 
 def offsets(answer: bytes, expected: int) -> list[int]:
-    """The offsets that the records have got. Raises `SystemExit` when the broker has refused one."""
+    """Return the offsets of the records. Raises `SystemExit` when the broker has refused a record."""
     place, found = 4, []  # behind the correlation
     (topics,) = struct.unpack_from(">i", answer, place)
     place += 4

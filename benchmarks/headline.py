@@ -1,10 +1,4 @@
-"""Writes the tables of the results in `benchmarks/results` into README.md, the pages of `docs` and `benchmarks/results/README.md`.
-
-    PYTHONPATH=.:plugins python -m benchmarks.headline
-
-Measure first, with `--json benchmarks/results/NAME.json`: `PLACES` says which table is made of which results. A test fails
-while the tables differ from these files.
-"""
+"""Writes the tables of the results in `benchmarks/results` into README.md, the pages of `docs` and `benchmarks/results/README.md`."""
 
 import json
 import sys
@@ -50,9 +44,9 @@ README, MEASUREMENTS, FURTHER = (
 RESULTS = PROJECT / "benchmarks" / "results"
 Result = Mapping[str, Any]
 PARTITIONS = 12
-"""Those of the first two tables; the last file has all."""
+"""Partitions of the first two tables; the last file has all."""
 BESIDE = ("kip848-1s", "cooperative-quick")
-"""Beside ours in the README: Kafka's protocols with short heartbeats."""
+"""Contenders beside ours in the README: Kafka's protocols with short heartbeats."""
 FIGURES = "figures"
 HAND_OFFS, COMPARED, UNDER_AIRFLOW = "hand-offs", "hand-offs, compared", "hand-offs under Airflow"
 HAND_OFF_RESULTS = ("handoff", "handoff-spark", "handoff-airflow", "handoff-spark-airflow")
@@ -83,9 +77,9 @@ COUNTS = {"moves": "moves", "needless": "needless", "lost": "lost", "duplicated"
 
 
 def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
-    """Markdown, with the circumstances above it: those of the first result, and the machines of the others if they differ.
+    """Return Markdown, with the circumstances above: the first result's, and different machines of the others.
 
-    Raises `SystemExit` if so many partitions were not measured.
+    Raises `SystemExit` if this number of partitions was not measured.
     """
     first = results[0]
     if not _cells(first, partitions):
@@ -115,7 +109,10 @@ def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
 
 
 def _title(contender: str, result: Mapping[str, Any], first: Mapping[str, Any], loop: str = "") -> str:
-    """A row's: who, by what its transitions were run, and the machine's processor if that of the first result is another."""
+    """Return a row's title.
+
+    The contender, its transitions' runner, and the machine's processor if different from the first.
+    """
     machine = f"on {result['processor']}" if _machine(result) != _machine(first) else ""
     batches = f"a batch every {result['batch_interval_s']:g} s" if contender == SPARK else ""
     by = "under Airflow" if result.get("airflow") else loop
@@ -127,13 +124,13 @@ def _machine(result: Mapping[str, Any]) -> str:
 
 
 def _elsewhere(results: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence on the machines of the rows that name theirs; empty if all were measured on one."""
+    """Return a sentence on the machines of rows that name theirs; empty if all were measured on the same machine."""
     others = sorted({_machine(one) for one in results} - {_machine(results[0])})
     return f"Rows that name a processor were measured on another machine: {'; '.join(others)}. " if others else ""
 
 
 def _sessions(seconds: Mapping[str, float]) -> str:
-    """The shortest first, each with whose it is."""
+    """Return the sessions, the shortest first, each with its contenders."""
     each = [
         f"{s:g} s: {'; '.join(title for name, title in TITLES.items() if seconds.get(name) == s)}"
         for s in sorted(set(seconds.values()))
@@ -157,7 +154,7 @@ def one_number(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _undisturbed(cells: Collection[Mapping[str, Any]]) -> str:
-    """What the control showed beside these events: its median and its worst. A cell that stands for others too counts once."""
+    """Return the control's median and worst beside these events. A cell that stands for others too counts once."""
     quiet = {one["kind"]: one["control"] for one in cells}.values()
     return f"{number(median(one['median'] for one in quiet))} ({number(max(one['worst'] for one in quiet))})"
 
@@ -172,7 +169,7 @@ def _cells(result: Mapping[str, Any], partitions: int) -> dict[tuple[str, str], 
 
 
 def _row(contender: str, result: Mapping[str, Any], partitions: int, first: Mapping[str, Any]) -> list[str]:
-    """The cells of one contender, with the events that miss a target; empty if it was not measured."""
+    """Return the cells of a contender, with the events that miss a target; empty if not measured."""
     cells, tick_ms = _cells(result, partitions), tick_ms_of(result)
     own = {kind: cells[contender, kind] for kind in EVENTS if (contender, kind) in cells}
     if not own:
@@ -190,7 +187,7 @@ def _row(contender: str, result: Mapping[str, Any], partitions: int, first: Mapp
 
 
 def _limit_of(target: Mapping[str, Any]) -> str:
-    """Which of an event's limits it is: `moved median`, or `others worst`, of the partitions that stay."""
+    """Return the name of an event's limit: `moved median`, or `others worst`, of the staying partitions."""
     return str(target["what"]).replace("unmoved", "others")
 
 
@@ -201,7 +198,7 @@ def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
 
 
 def details(result: Mapping[str, Any], partitions: int) -> str:
-    """Markdown: everything that was found of every kind and contender."""
+    """Return Markdown: all findings of every kind and contender."""
     names = (*DETAILS, *COUNTS.values(), "settled s")
     rows = [f"| {partitions} partitions | {' | '.join(names)} | target |", f"|---|{'--:|' * len(names)}---|"]
     asked = [target for target in result["targets"] if target["partitions"] == partitions]
@@ -228,7 +225,7 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
 
 
 def _target(asked: Sequence[Mapping[str, Any]]) -> str:
-    """Whether a row meets its targets, and which it misses, with their milliseconds."""
+    """Return whether a row meets its targets, and the missed targets with their milliseconds."""
     missed = [f"{_limit_of(one)} {one['limit_ms']:,.0f}" for one in asked if not one["met"]]
     return f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
 
@@ -238,13 +235,13 @@ def _whole(spread: Mapping[str, Any], of: str) -> str:
 
 
 def _where(result: Mapping[str, Any]) -> str:
-    """On which machine it was measured, and how closely."""
+    """Return the machine of the measurement, and its resolution."""
     tick = f"a record every {tick_ms_of(result):g} ms (the tick)"
     return f"{_machine(result)}, {tick}"
 
 
 def _when(calls: Sequence[Mapping[str, Any]]) -> str:
-    """When it was measured, and which page has the rest, unless it is said here."""
+    """Return the time of the measurement, and the page with the rest, if any."""
     if len(calls) == 1:
         early = "; it ended early" if "ended" in calls[0] else ""
         return f"Measured {_days(calls)} at commit {calls[0]['commit']}, load {' to '.join(_loads(calls[0]))}{early}"
@@ -261,7 +258,7 @@ def _loads(call: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _calls(result: Mapping[str, Any]) -> str:
-    """Markdown: how often who and what was measured, and when, in each call."""
+    """Return Markdown: rounds, contenders, kinds and time of each call."""
     rows = [
         (
             ", ".join(TITLES_OF_KINDS[one] for one in call["kinds"]),
@@ -277,7 +274,7 @@ def _calls(result: Mapping[str, Any]) -> str:
 
 
 def placed(text: str, made: str, place: str) -> str:
-    """The text with this between the place's markers. Raises `SystemExit` without them."""
+    """Return the text with this table between the place's markers. Raises `SystemExit` without them."""
     first, last = f"<!-- {place}: begin -->", f"<!-- {place}: end -->"
     before, begin, rest = text.partition(first)
     _, end, after = rest.partition(last)
@@ -295,21 +292,21 @@ def _in_comparison(*results: Result | None) -> str:
 
 
 def _of_calls(results: Sequence[Result | None]) -> list[Mapping[str, Any]]:
-    """Those that are there, judged."""
+    """Return the existing results, judged."""
     return [joined([one]) for one in results if one is not None]
 
 
 def in_full(result: Result) -> str:
-    """Markdown: which calls have measured it, and everything that was found. Shown in a page of its own."""
+    """Return Markdown: the calls of a measurement, and all findings. Shown in a separate page."""
     whole = joined([result])
     partitions = sorted({cell["partitions"] for cell in whole["summary"]})
     return "\n\n".join([f"{_where(whole)}.", _calls(whole), *(details(whole, one) for one in partitions)])
 
 
 class Place(NamedTuple):
-    """Where a table stands, and what makes it of which results: `make` gets None for those that are not there.
+    """Place of a table, and its results: `make` gets None for missing results.
 
-    Without any of them, and where `make` finds nothing in them (""), the text stays as it is.
+    Without any of them, and if `make` returns "", the text stays unchanged.
     """
 
     file: Path
@@ -359,7 +356,7 @@ PLACES = (
 
 
 def tables(texts: Mapping[Path, str]) -> dict[Path, str]:
-    """The texts with the tables of the results in them; what was not measured keeps its table."""
+    """Return the texts with the tables of the results; unmeasured results keep their table."""
     made = dict(texts)
     found: dict[str, str] = {}
     for place in PLACES:
@@ -375,13 +372,13 @@ def tables(texts: Mapping[Path, str]) -> dict[Path, str]:
 
 
 def kept(name: str) -> Result | None:
-    """The result of this name; `None` = there is none."""
+    """Return the result of this name; `None` = missing."""
     file = RESULTS / f"{name}.json"
     return json.loads(file.read_text()) if file.exists() else None
 
 
 def pages() -> dict[Path, str]:
-    """The texts of all files that have a place."""
+    """Return the texts of all files with a place."""
     return {file: file.read_text() for file in {MEASUREMENTS, *(place.file for place in PLACES)}}
 
 

@@ -62,7 +62,7 @@ PARTS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addB
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of one measurement: so long nothing counts, and so long it does."""
+    """Of a measurement: seconds of warm-up, and seconds that count."""
 
     warm_up_s: float
     seconds: float
@@ -73,7 +73,7 @@ class Times:
 
 
 class Traffic:
-    """Records whose value begins with the time at which they were produced, until the block ends."""
+    """Records whose value begins with their production time, until the block ends."""
 
     def __init__(self, servers: str, topic: str, every_s: float, count: int) -> None:
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
@@ -100,7 +100,7 @@ class Traffic:
 
 
 class Arrivals:
-    """When records came, and how old they were; only those after `from_s`."""
+    """Arrival times and ages of records; only after `from_s`."""
 
     def __init__(self, from_s: float) -> None:
         self.ages_ms: list[float] = []
@@ -194,7 +194,7 @@ def by_part() -> dict[str, float]:
     return found
 
 
-# All of them ---------------------------------------------------------------------------------------------------------
+# All measurements ----------------------------------------------------------------------------------------------------
 
 
 def one_run(kind: str, side: str, servers: str, topic: str, times: Times) -> dict[str, float]:
@@ -278,7 +278,7 @@ def target_of(kind: str, sides: Mapping[str, Mapping[str, Mapping[str, float]]])
 
 
 def idle_markdown(result: Mapping[str, Any]) -> str:
-    """The cores in use without any record; "" if that was not measured."""
+    """Return the used cores without any record; "" if not measured."""
     if "idle" not in result:
         return ""
     partitions = {"few": f"{PARTITIONS} owned partitions", "many": f"{MANY:,} owned partitions"}

@@ -1,9 +1,9 @@
-"""Many light consumers in one process: each with a ZooKeeper session, a registration, watches and an interface of its own.
+"""Many light consumers in one process, each with a ZooKeeper session, a registration, watches and an interface.
 
-They speak the whole protocol by the production rules and codecs, read again what the agent's poll reads, and no records.
-Two things are shared that separate processes would each do for themselves: the topic node is decoded once, and one HTTP
-server answers for all. The sessions are made here because a client library's threads for a thousand sessions would be
-measured instead of the protocol.
+They speak the whole protocol by the production rules and codecs, repeat the reads of the agent's poll, and read no
+records. Two parts are shared that separate processes would do separately: the topic node is decoded once, and a single
+HTTP server answers for all. The sessions are made here because a client library's threads for a thousand sessions would
+dominate the measurement.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ NOTICE, PONG = -1, -2  # request numbers that ZooKeeper gives to watches and pin
 
 @dataclass
 class Traffic:
-    """What all sessions together have asked of ZooKeeper; bytes as they went over the connections."""
+    """Requests of all sessions to ZooKeeper; bytes on the connections."""
 
     operations: int = 0
     watches: int = 0
@@ -81,7 +81,7 @@ class Traffic:
 
 
 class Session:
-    """One ZooKeeper session over one connection; `seen` collects the paths whose watches have fired."""
+    """A ZooKeeper session over one connection; `seen` collects the paths with fired watches."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: Traffic) -> None:
         self._reader, self._writer, self._traffic = reader, writer, traffic
@@ -105,7 +105,7 @@ class Session:
         return await self.post(operation)
 
     def post(self, operation: Any) -> "asyncio.Future[Any]":
-        """Ask without waiting, so that many requests go out at once."""
+        """Send a request without waiting, so that many requests go out at once."""
         self._number += 1
         future = asyncio.get_running_loop().create_future()
         self._pending.append((operation, future))
@@ -150,7 +150,7 @@ class Session:
 
 
 def changed(results: Sequence[Any]) -> Sequence[Any]:
-    """A transaction's results; raises if it was refused."""
+    """Return a transaction's results; raises if refused."""
     for one in results:
         if isinstance(one, KazooException):
             raise one
@@ -159,7 +159,7 @@ def changed(results: Sequence[Any]) -> Sequence[Any]:
 
 @dataclass
 class Pictures:
-    """The topic node, decoded once for every version of it, and cut for each consumer to what names it."""
+    """The topic node, decoded once per version, and reduced for each consumer to its own entries."""
 
     path: str
     _zxid: int = 0
@@ -184,7 +184,7 @@ class Pictures:
 
 @dataclass
 class Fleet:
-    """What all consumers of the process share."""
+    """State shared by all consumers of the process."""
 
     zookeeper: tuple[str, int]
     paths: Paths
@@ -198,7 +198,7 @@ class Fleet:
         self.pictures = Pictures(self.paths.topic(self.topic))
 
     def address(self, consumer: str) -> str:
-        """An address of its own in 127.0.0.0/8: a registered address has no path."""
+        """Return a separate address in 127.0.0.0/8: a registered address has no path."""
         host = next((host for host, name in self.hosts.items() if name == consumer), None)
         if host is None:
             number = len(self.hosts) + 1
@@ -207,7 +207,7 @@ class Fleet:
         return f"http://{host}:{self.port}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The interfaces: one for each loopback address."""
+        """Serve the interfaces, one per loopback address."""
         host = writer.get_extra_info("sockname")[0]
         try:
             while await reader.readuntil(b"\r\n\r\n"):
@@ -220,7 +220,7 @@ class Fleet:
 
 
 class Light:
-    """One consumer between its start and its clean leave."""
+    """A consumer between its start and its clean leave."""
 
     def __init__(self, fleet: Fleet, name: str) -> None:
         self.fleet, self.name = fleet, name
@@ -229,7 +229,7 @@ class Light:
         self._running: dict[int, Token] = {}
         self._releases: dict[int, Release] = {}
         self._released: dict[int, int] = {}
-        self._versions: dict[int, int] = {}  # of the nodes of what it owns, so that a release needs no read
+        self._versions: dict[int, int] = {}  # of the nodes of owned partitions, so that a release needs no read
         self._poll_at = self._topic_at = 0.0
         self._leaving = False
         self.left = asyncio.Event()
@@ -251,7 +251,7 @@ class Light:
         self._task.add_done_callback(_check)
 
     async def leave(self) -> None:
-        """The own draining mark; the rest follows from what the coordinator plans."""
+        """Write its own draining mark; the rest follows from the coordinator's plans."""
         self._leaving = True
         path = self.fleet.paths.directive(self.name)
         draining = Draining(self.name, "asked to end", time.time(), self.incarnation)
@@ -293,7 +293,7 @@ class Light:
                 await self._end()
 
     async def _poll(self) -> set[str]:
-        """Read the directive and the topics' names; the paths that are to be read again besides."""
+        """Read the directive and the topics' names; return further paths to read again."""
         now, paths = time.monotonic(), self.fleet.paths
         self._poll_at = now + POLL_S
         asked = [GetData(paths.directive(self.name), True), GetChildren(paths.assignments, True)]
@@ -305,7 +305,7 @@ class Light:
         return due | ({paths.topic(self.fleet.topic)} if now >= self._topic_at else set())
 
     async def _learn(self) -> None:
-        """Read the nodes of what it owns, some at every poll."""
+        """Read the nodes of owned partitions, some at every poll."""
         self._versions = {p: version for p, version in self._versions.items() if p in self._running}
         await self._read([p for p in self._running if p not in self._versions][:LEARNT_AT_ONCE])
 
@@ -330,14 +330,14 @@ class Light:
         self._releases = {p: r for p, r in self._releases.items() if p in wanted}
 
     async def _topic(self) -> tuple[bytes, Any] | None:
-        """The topic node with a watch on it; nothing, with a watch as well, while it says nothing."""
+        """Read the topic node with a watch; nothing, with a watch as well, while the node is empty."""
         path = self.fleet.paths.topic(self.fleet.topic)
         try:
             found: tuple[bytes, Any] = await self._session.call(GetData(path, True))
         except NoNodeError:
             with suppress(NoNodeError):
                 await self._session.call(Exists(path, True))
-                self._session.seen.add(path)  # it was made in between
+                self._session.seen.add(path)  # the node was made in between
                 self._session.wake.set()
             return None
         return found if found[0] else None
@@ -354,7 +354,7 @@ class Light:
             await self._release(picture, {p: owed[p].epoch for p in due})
 
     async def _release(self, picture: TopicNode, epochs: dict[int, int]) -> None:
-        """The versions that are not known first, all at once; then one transaction."""
+        """Read unknown versions first, all at once; then write one transaction."""
         await self._read([p for p in epochs if p not in self._versions])
         writes = []
         for partition, epoch in epochs.items():
@@ -390,7 +390,7 @@ class Light:
         self.left.set()
 
     def status(self) -> bytes:
-        """The answer of its interface."""
+        """Return the answer of its interface."""
         found = {}
         if self._picture is not None:
             picture = self._picture
@@ -402,7 +402,7 @@ class Light:
 
 
 def _check(task: "asyncio.Task[None]") -> None:
-    """A consumer that has failed would only be missed."""
+    """Print a consumer's failure, otherwise only visible as an absence."""
     if not task.cancelled() and task.exception() is not None:
         traceback.print_exception(task.exception())
 
@@ -419,7 +419,7 @@ async def _all(work: Sequence[Any]) -> None:
 
 async def _serve(pipe: Connection, host: str, port: int, cluster: str, topic: str) -> None:
     fleet = Fleet((host, port), Paths(cluster), topic)
-    # All loopback addresses: each consumer has one of its own.
+    # All loopback addresses: each consumer has a separate address.
     server = await asyncio.start_server(fleet.serve, "0.0.0.0", 0, backlog=2048)
     fleet.port = server.sockets[0].getsockname()[1]
     while True:
@@ -429,7 +429,7 @@ async def _serve(pipe: Connection, host: str, port: int, cluster: str, topic: st
         elif order == "leave":
             await asyncio.gather(*(fleet.consumers[name].leave() for name in names))
         elif order == "end":
-            os._exit(0)  # the connections of so many would all be told one by one
+            os._exit(0)  # a clean end of so many connections would take long
         pipe.send(fleet.traffic)
 
 

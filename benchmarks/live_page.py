@@ -65,7 +65,7 @@ def one_round(browser: Browser, updates: int, found: dict[str, list[float]]) -> 
 
 
 def said(browser: Browser, name: str) -> float:
-    """What the page notes of itself."""
+    """Return the page's own measurements."""
     return float(browser.find("#live-root").get_attribute(f"data-{name}") or "nan")
 
 
@@ -76,7 +76,7 @@ def thread_ms(browser: Browser) -> float:
 
 
 def rows_of(result: Mapping[str, Any]) -> list[list[str]]:
-    """Median and worst of each, with its target."""
+    """Return median and worst of each, with its target."""
     return [[SAID[name], *_figures(values), _target(name, values)] for name, values in result["milliseconds"].items()]
 
 

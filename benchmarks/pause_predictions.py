@@ -1,10 +1,10 @@
-"""How often a preview's interval holds the real pause of a moved partition: plain consumers that join and leave under load.
+"""Share of moved partitions' real pauses inside a preview's interval: plain consumers that join and leave under load.
 
     python -m benchmarks.pause_predictions [--moves 200] [--partitions 12] [--per-second 50] [--json FILE]
 
-Before each join and each leave, the preview says which partition moves and how long it will stand still, from the moves
-before. Afterwards the history has the pause that was measured. Both run against real servers of this script's own. The file
-has every move, and the load of the machine before each of them.
+Before each join and each leave, the preview predicts the moves and their pauses, from the moves before. Afterwards the
+history has the measured pause. Both run against real servers of this script. The file has every move, and the load of
+the machine before each move.
 """
 
 import argparse
@@ -44,15 +44,15 @@ TOPIC = "predicted"
 LIMIT_S = 120.0
 MEASURE_S = 10.0
 HELD = 0.8
-"""The share of pauses that an interval is made to hold."""
+"""Intended share of pauses inside an interval."""
 ACTOR = Actor("command", "benchmark")
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One move: what was said of it before, and how long its partition stood still. `pause_s` `None`: no record waited.
+    """One move: its prediction, and its partition's pause. `pause_s` `None`: no record waited.
 
-    `said` `None`: too few earlier moves were known. `error_s`: of the measured pause. `load`: of the machine, before the move.
+    `said` `None`: too few earlier moves. `error_s`: of the measured pause. `load`: of the machine, before the move.
     """
 
     event: str
@@ -64,7 +64,7 @@ class Moved:
 
     @property
     def judged(self) -> bool:
-        """Whether there is a prediction and a pause to compare it with."""
+        """Return whether both a prediction and a pause exist."""
         return self.said is not None and self.pause_s is not None
 
     @property
@@ -136,7 +136,7 @@ def traffic(kafka: str, partitions: int, per_second: float) -> Iterator[None]:
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for it."""
+    """Wait until `holds` returns True."""
     deadline = time.monotonic() + LIMIT_S
     while not holds():
         if time.monotonic() > deadline:
@@ -151,9 +151,9 @@ def owners(c: Coordinator) -> int:
 
 
 def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: int) -> list[Moved]:
-    """Predict, let it happen, and measure; `sharing`: how many consumers own something in the end.
+    """Predict, act, and measure; `sharing`: number of owners in the end.
 
-    A pause of which only the least is known is left out.
+    A pause with only a known minimum is left out.
     """
     load, event = os.getloadavg()[0], "join" if change.join else "leave"
     (said,) = preview.preview(c, change, [TOPIC])
@@ -171,7 +171,7 @@ def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: in
 
 
 def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> tuple[list[Moved], list[str]]:
-    """Joins and leaves until so many moves were predicted and measured, or one fails; and what has failed."""
+    """Join and leave until enough moves were predicted and measured, or one fails; also return the failures."""
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     settings = Settings("predictions", zookeeper, client, policy=Policy(settle_s=0.2))
     ConfluentKafkaAdmin(client).create_topic(TOPIC, given.partitions)
@@ -187,7 +187,7 @@ def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> tuple[list[Mov
         for number in count():
             if sum(one.judged for one in moves) >= given.moves:
                 break
-            # An id that comes back again and again is given nothing for a while.
+            # An id that returns repeatedly gets no partitions for a while.
             guests: list[Consumer] = []
             name = f"guest-{number}"
             moves += tried(c, Change(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
@@ -199,7 +199,7 @@ def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> tuple[list[Mov
 
 
 def summed_up(moves: Sequence[Moved]) -> dict[str, Any]:
-    """The share of pauses inside their interval, of the moves that have both."""
+    """Return the share of pauses inside their interval, of the moves that have both."""
     judged = [one for one in moves if one.judged]
     known = [(one.said, one.pause_s) for one in judged if one.said is not None and one.pause_s is not None]
     loads = sorted(one.load for one in moves)
@@ -229,7 +229,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def markdown(*results: Mapping[str, Any] | None) -> str:
-    """A row for each result; its line above the table has the same place among the lines."""
+    """Return a row for each result; its line above the table has the same place among the lines."""
     lines, rows = [], []
     for one in filter(None, results):
         said, asked = one["summary"], one["asked"]
@@ -255,7 +255,7 @@ def markdown(*results: Mapping[str, Any] | None) -> str:
 
 
 def main() -> None:
-    """Measure, and show it."""
+    """Measure, and show the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--moves", type=whole, default=200)
     parser.add_argument("--partitions", type=whole, default=12)

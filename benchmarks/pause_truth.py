@@ -1,10 +1,11 @@
-"""How far the pauses of the history are from what the sinks' rows say: plain consumers that join and leave under load.
+"""Difference between the history's pauses and the sinks' rows: plain consumers that join and leave under load.
 
     python -m benchmarks.pause_truth [--pauses 100] [--partitions 12] [--per-second 100] [--json FILE]
 
-A row has the producer's time of its record and the time at which its consumer wrote it. It knows nothing of ZooKeeper, of the agent
-or of its status, from which the history has its pauses. It runs twice: with one clock, and with clocks that differ by minutes. Each
-consumer is a process of its own, and the servers are this script's. The file has every pause.
+A row has the producer's time of its record and its consumer's time of the write. It is independent of ZooKeeper, of the
+agent and of its status, the sources of the history's pauses. The benchmark runs twice: with the same clock, and with
+clocks that differ by minutes. Each consumer is a separate process, and the servers are this script's. The file has
+every pause.
 """
 
 import argparse
@@ -43,12 +44,12 @@ from coordinator_tasks.wiring import Settings, open_coordinator
 
 SHIFT_S = 420.0
 CLOCKS = {"one clock": 0.0, "clocks that differ by 14 minutes": SHIFT_S}
-"""One consumer that stays is behind by so much, and who joins and leaves is ahead by so much."""
+"""A staying consumer is behind by this, and the joining and leaving consumers are ahead by this."""
 TARGET_MS = 10.0
 """The median of the error, on one host."""
 RECORDS = 10_000
 FEWEST = 2
-"""Pauses that can be summed up."""
+"""Minimum of pauses for a summary."""
 SHIFTED = """
 import runpy, time
 real = time.time
@@ -56,13 +57,15 @@ time.time = lambda: real() + {shift_s}
 time.time_ns = lambda: int(time.time() * 1e9)
 runpy.run_module("spark_apps.plain", run_name="__main__", alter_sys=True)
 """
-"""A consumer on a host whose clock is wrong: all that ours read of the time of day is Python's. Under libfaketime librdkafka never
-ends a wait: it shifts the time that a wait is compared with, and not the wait."""
+"""A consumer on a host with a wrong clock: our code reads the time of day only through Python.
+
+Under libfaketime librdkafka never ends a wait: it shifts the time compared with a wait, and not the wait.
+"""
 
 
 @dataclass
 class Plain:
-    """A consumer as a process of its own, whose clock is ahead of this one's by `shift_s`. It ends with this process."""
+    """A consumer as a separate process, whose clock is ahead of this process's by `shift_s`. It ends with this process."""
 
     settings: Settings
     name: str
@@ -82,7 +85,7 @@ class Plain:
 
     @property
     def rows(self) -> Path:
-        """Its sink."""
+        """Return its sink."""
         return self.folder / f"{self.name}.jsonl"
 
     def seen(self) -> list[Row]:
@@ -101,14 +104,14 @@ class Plain:
             raise RuntimeError(f"{self.name} has left with {self.process.returncode}")
 
     def kill(self) -> None:
-        """At once, if it still runs."""
+        """Kill it at once, if it still runs."""
         self.process.kill()
         self.process.wait()
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One pause: what the history says of it, with the bound that it states, and the stall of the rows."""
+    """One pause: in the history, with its stated bound, and as the stall of the rows."""
 
     rebalance: str
     partition: int
@@ -135,10 +138,7 @@ class Compared:
 
 
 def compared(records: Sequence[Record], rows: Sequence[Row]) -> list[Compared]:
-    """The pauses of these records (oldest first) that are known from both sides, each with the stall of the same hand-off.
-
-    A pause of which the history knows only the least is none of them, nor is one in which nothing waited.
-    """
+    """Return the pauses of these records (oldest first) known from both sides, each with the stall of the same hand-off."""
     produced = {(row.partition, row.offset): Produced(row.partition, row.offset, 0, row.produced_at) for row in rows}
     by_rows = stalls.stalls(list(produced.values()), rows)
     first_at: dict[tuple[int, int], float] = {}
@@ -159,16 +159,16 @@ def compared(records: Sequence[Record], rows: Sequence[Row]) -> list[Compared]:
 
 
 def _ended_at(found: Sequence[Stall], at: float) -> Stall:
-    """The stall that ends with the taker's first row."""
+    """Return the stall that ends with the taker's first row."""
     return next(stall for stall in found if stall.until_at >= at)
 
 
 def run(
     zookeeper: str, kafka: str, given: argparse.Namespace, shift_s: float, folder: Path
 ) -> tuple[list[Compared], list[float], list[str]]:
-    """Joins and leaves until so many pauses are known from both sides, or one fails.
+    """Join and leave until enough pauses are known from both sides, or one fails.
 
-    And the load of the machine before each of them, and what has failed.
+    Also returns the load of the machine before each event, and the failures.
     """
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     settings = Settings("truth", zookeeper, client, policy=Policy(settle_s=0.2))
@@ -195,7 +195,7 @@ def run(
                 for number in count():
                     if _measured(c) >= given.pauses:
                         break
-                    # An id that comes back again and again is given nothing for a while.
+                    # An id that returns repeatedly gets no partitions for a while.
                     loads += [os.getloadavg()[0]]
                     guest = start(f"guest-{number}", shift_s)
                     _rest(c, 3)
@@ -211,7 +211,7 @@ def run(
 
 
 def _rest(c: Coordinator, sharing: int) -> None:
-    """Wait until so many consumers own something, and their pauses are measured."""
+    """Wait until `sharing` consumers own partitions, and their pauses are measured."""
     until(lambda: owners(c) == sharing, f"{sharing} consumers share the topic")
     pauses.complete_within(c, [TOPIC], MEASURE_S)
 
@@ -254,7 +254,7 @@ _COLUMNS = {
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A row for each setting of the clocks, with the target that it meets or misses."""
+    """Return a row for each setting of the clocks, with the target met or missed."""
     asked, rows = result["asked"], list[list[str]]()
     for one in result["summary"]:
         load = f"{one['load_least']:.1f}, {one['load_median']:.1f}, {one['load_most']:.1f}"
@@ -280,7 +280,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measure, and show it."""
+    """Measure, and show the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pauses", type=whole, default=100)
     parser.add_argument("--partitions", type=whole, default=12)

@@ -62,7 +62,7 @@ class Plot:
 
 
 def _decades(values: Sequence[float]) -> tuple[int, int]:
-    """The powers of ten around them."""
+    """Return the powers of ten around them."""
     return math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
 
 
@@ -78,7 +78,7 @@ class Panel:
 
 
 def panels(rows: Sequence[Sequence[Panel]], x_name: str) -> str:
-    """The whole file: one chart beside the other in each row, and what the colours are, as in the first chart."""
+    """Return the whole file: charts side by side in each row, with the legend in the first."""
     width = max(map(len, rows)) * (PANEL_WIDTH + MARGIN) + MARGIN // 2
     height = HEAD + len(rows) * (PANEL_HEIGHT + FOOT) + 10
     parts = [

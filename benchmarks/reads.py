@@ -1,4 +1,4 @@
-"""What a taker's read of many nodes costs it, with the product's wait for sockets and with kazoo's own.
+"""Cost of a taker's read of many nodes, with the product's wait for sockets and with kazoo's.
 
     python -m benchmarks.reads [--nodes 64] [--rounds 40] [--json FILE]
 
@@ -34,7 +34,7 @@ FOLDER, DATA = "/reads", b"x" * 200
 
 
 def seen() -> None:
-    """A watch that fires; nothing is written here."""
+    """Do nothing on a watch; nothing is written here."""
 
 
 def measure(nodes: int, rounds: int) -> dict[str, Any]:

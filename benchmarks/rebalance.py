@@ -59,7 +59,7 @@ SPREAD = ("min", "median", "p90", "max")
 
 
 class Site:
-    """One cluster on running servers, with light consumers in processes of their own."""
+    """A cluster on running servers, with light consumers in separate processes."""
 
     def __init__(self, name: str, zookeeper: str, kafka: str, folder: Path, settle_s: float) -> None:
         client = {"bootstrap.servers": kafka, "log_level": "0"}
@@ -80,7 +80,7 @@ class Site:
 
 
 class Rounds:
-    """The rounds on one site, whoever runs the transitions there."""
+    """The rounds on a site, with any runner of the transitions."""
 
     def __init__(self, site: Site, c: Coordinator) -> None:
         self.site, self.c = site, c
@@ -98,8 +98,8 @@ class Rounds:
         return self.found
 
     def round(self, number: int) -> None:
-        """One join and one leave."""
-        coming = f"comes-{number}"  # one id that came and went so often would be held back as flapping
+        """Run a join and a leave."""
+        coming = f"comes-{number}"  # an id that came and went so often would be held back as flapping
         comes = self.site.consumer(coming)
         comes.spawn()
         try:
@@ -119,14 +119,14 @@ class Rounds:
         time.sleep(PAUSE_S)
 
     def changed_at(self, path: str, *, modified: bool = False) -> float:
-        """When ZooKeeper made (or last changed) the node; 0 if it is not there."""
+        """Return when ZooKeeper made (or last changed) the node; 0 if absent."""
         found = self.c.zk.find(path)
         if found is None:
             return 0.0
         return found.stat.modified_at if modified else found.stat.created_at
 
     def note(self, kind: str, number: int, changed_at: float, records: Sequence[Record]) -> None:
-        """Keep what this change took."""
+        """Store the times of this change."""
         planned_at = min(r.at for r in records if r.moves)
         stable_at = records[-1].at
         tasks = [r.actor for r in records]
@@ -141,7 +141,7 @@ class Rounds:
         )
 
     def stable(self, after: float, owners: set[str]) -> list[Record]:
-        """Wait until exactly these own everything and the topic is Stable; the records since the change."""
+        """Wait until exactly these owners have everything and the topic is Stable; return the records since the change."""
         wait(f"Stable with {sorted(owners)}", lambda: self.is_stable(after, owners))
         return sorted((r for r in history.records(self.c, self.site.topic) if r.at > after), key=lambda r: r.sequence)
 
@@ -168,7 +168,7 @@ def under_airflow(site: Site) -> EmbeddedAirflow:
 
 
 def overhead(airflow: EmbeddedAirflow) -> dict[str, list[float]]:
-    """What an empty task and the two kinds of wait cost, beyond the waited time itself."""
+    """Return the cost of an empty task and of the two kinds of wait, beyond the waited time itself."""
     found: dict[str, list[float]] = {
         "trigger_to_first_task_s": [],
         "between_tasks_s": [],
@@ -194,7 +194,7 @@ def overhead(airflow: EmbeddedAirflow) -> dict[str, list[float]]:
 
 
 def own_tasks(airflow: EmbeddedAirflow, rounds: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
-    """How long each task of the rebalances took, and how long nothing ran between them."""
+    """Return the durations of the rebalances' tasks, and of the gaps between them."""
     found: dict[str, list[float]] = {}
     for dag, run in sorted({tuple(pair) for one in rounds for pair in one["runs"]}):
         try:
@@ -272,7 +272,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Seconds to the plan and to Stable, for each that runs the transitions."""
+    """Return seconds to the plan and to Stable, for each runner of the transitions."""
     rows = []
     for mode, who in (("loop", "plain loop"), ("airflow", "Airflow")):
         for kind, both in result.get(mode, {}).items():
@@ -287,7 +287,7 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def costs_markdown(result: Mapping[str, Any]) -> str:
-    """Seconds that tasks and waits of Airflow took; "" if Airflow was not measured."""
+    """Return the seconds of Airflow's tasks and waits; "" if Airflow was not measured."""
     if "airflow" not in result:
         return ""
     rows = [[title, *cells(result["airflow_overhead_s"][name])] for name, title in COSTS.items()]

@@ -1,21 +1,23 @@
-"""Where the time of a moved partition goes: from the plan in ZooKeeper to its first record in the sink of a Spark consumer.
+"""Breakdown of a moved partition's time.
+
+From the plan in ZooKeeper to its first record in the sink of a Spark consumer.
 
     PYTHONPATH=. python -m benchmarks.receiver [--moves 30] [--interval 0.2] [--json FILE]
 
-A plain consumer and a Spark consumer (local[2], a `foreachBatch` that writes a file) share 12 partitions with steady traffic;
-one partition goes to the Spark consumer and back, again and again, by hand-offs that are written here as the coordinator
-writes them. The steps are stamped in the Spark consumer's driver, which is this process:
+A plain consumer and a Spark consumer (local[2], a `foreachBatch` that writes a file) share 12 partitions with steady
+traffic; one partition goes to the Spark consumer and back, repeatedly, by hand-offs written here in the coordinator's
+way. The steps are stamped in the Spark consumer's driver, this process:
 
-- `plan seen`: from the write to the consumer's read of it;
-- `release seen`: until the giver's release is read (the giver's last batch and commit are in it);
+- `plan seen`: from the write to the consumer's read;
+- `release seen`: until the giver's release is read (including the giver's last batch and commit);
 - `start committed`: until the start is in Kafka under the new token;
-- `end known`: until the log's end has been asked for;
+- `end known`: until the log's end is known;
 - `waiting for Spark`: until Spark asks for a batch: the batch under way, and its own loop;
 - `planning`: until `foreachBatch` is called;
 - `fetch`: until the records are in the driver;
 - `sink`: until the sink has written them to a file and `foreachBatch` has returned.
 
-Not on this way, since it is done before the registration: the warm-up. Beside the steps stands how long that takes, once.
+The warm-up is not included, since it precedes the registration. Its duration is shown beside the steps, once.
 """
 
 import argparse
@@ -76,7 +78,7 @@ LIMIT_S = 120.0
 
 
 class Stamps:
-    """When each step of the present move was first seen; `place` says which step comes next."""
+    """First time of each step of the present move; `place` is the next step."""
 
     def __init__(self) -> None:
         self.at: list[float] = []
@@ -128,7 +130,7 @@ def hand_out(stamps: Stamps, _: Batches, __: None, ___: int, ranges: Sequence[Ra
 
 
 def watch(stamps: Stamps) -> None:
-    """Let the consumer's own classes stamp what they have just done."""
+    """Let the consumer's own classes stamp their steps."""
     for kind, name, note in (
         (Grants, "on_node", on_node),
         (Grants, "on_releases", on_releases),

@@ -30,12 +30,12 @@ from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 TOPIC, PARTITIONS = "work", 24
 EVERY_S = 5.0
 SWITCHES = 10
-"""Context switches for one record."""
+"""Context switches per record."""
 
 
 @contextmanager
 def written(kafka: str) -> Iterator[None]:
-    """What the machine's processes do goes to the topic until the block ends."""
+    """Write the activity of the machine's processes to the topic until the block ends."""
     stop = threading.Event()
 
     def work() -> None:
@@ -60,7 +60,7 @@ def written(kafka: str) -> Iterator[None]:
 
 
 def switches() -> Counter[tuple[int, str]]:
-    """Process id and name → its context switches so far."""
+    """Return process id and name → its context switches so far."""
     found: Counter[tuple[int, str]] = Counter()
     for process in psutil.process_iter(["name", "num_ctx_switches"]):
         counts = process.info["num_ctx_switches"]
@@ -88,7 +88,7 @@ def recorded(kafka: str, topic: str, minutes: float) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    """What was recorded, in a line."""
+    """Show the recording in a line."""
     totals = [sum(row) for row in result["rates"]]
     Console().print(
         f"{len(totals)} rows of {result['partitions']} partitions: {min(totals)} to {max(totals)} records/s, "
@@ -97,7 +97,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Record, and show it."""
+    """Record, and show the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--kafka", default="")

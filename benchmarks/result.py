@@ -1,4 +1,4 @@
-"""What a benchmark found, for people, as JSON and as Markdown."""
+"""Findings of a benchmark, for people, as JSON and as Markdown."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ FAILURES = (AssertionError, CoordinatorError, RuntimeError, TimeoutError, subpro
 
 
 def report(result: dict[str, Any], show: Callable[[dict[str, Any]], None], file: Path | None) -> None:
-    """Show it; with `file` (the option `--json`) it is written there first."""
+    """Show the result; with `file` (the option `--json`) write it there first."""
     if file is not None:
         file.write_text(_text(result))
     show(result)
@@ -25,7 +25,7 @@ def report(result: dict[str, Any], show: Callable[[dict[str, Any]], None], file:
 
 @contextmanager
 def kept(failures: list[str]) -> Iterator[None]:
-    """A failure ends the block and is added to `failures`: what was measured before it is not lost."""
+    """Add a failure that ends the block to `failures`: earlier measurements are not lost."""
     try:
         yield
     except FAILURES as error:
@@ -33,7 +33,7 @@ def kept(failures: list[str]) -> Iterator[None]:
 
 
 def output(text: str) -> Path:
-    """The type of an option that names a file to write: its folder is made, and a file that cannot be written is refused at once."""
+    """Parse an option with an output file: its folder is made, and an unwritable file is refused at once."""
     file = Path(text)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -48,26 +48,26 @@ def output(text: str) -> Path:
 
 
 def whole(text: str) -> int:
-    """The type of an option that counts something."""
+    """Parse an option with a count."""
     if not re.fullmatch(r"0*[1-9][0-9]*", text):
         raise argparse.ArgumentTypeError(f"{text!r}: give a whole number of at least 1")
     return int(text)
 
 
 def wholes(text: str) -> tuple[int, ...]:
-    """Several of them, separated by commas."""
+    """Parse several counts, separated by commas."""
     return tuple(whole(one) for one in text.split(","))
 
 
 def grid(titles: Sequence[str], rows: Iterable[Sequence[str]], texts: Sequence[str] = ()) -> str:
-    """Markdown; the first column and those named in `texts` stand at the left, figures at the right."""
+    """Return Markdown; the first column and the columns in `texts` are left-aligned, figures right-aligned."""
     sides = ("---" if place == 0 or title in texts else "--:" for place, title in enumerate(titles))
     head, *body = (f"| {' | '.join(cells)} |" for cells in (titles, *rows))
     return "\n".join([head, f"|{'|'.join(sides)}|", *body])
 
 
 def verdict(*targets: tuple[bool, str]) -> str:
-    """The cell of a row's targets: each with whether it is met."""
+    """Return the cell of a row's targets: each with whether it is met."""
     return "; ".join(f"{'met' if met else '**missed**'}: {target}" for met, target in targets) or "–"
 
 

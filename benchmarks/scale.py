@@ -62,7 +62,7 @@ FORMS = {"packed": PACKED, "plain": replace(PACKED, pack_over_bytes=MAX_BYTES)}
 STABLE_S = {("1000x10000", "one joins"): 5.0}
 """Target."""
 FORMER_MIB = {("1000x10000", "a tenth leaves"): 696.7}
-"""Before any node was packed. Target: the packed form has a tenth of these bytes, and of those of the plain form."""
+"""MiB before any node was packed. Target of the packed form: a tenth of this, and of the plain form."""
 FIGURES = (
     *("look_s", "plan_s", "commit_s", "to_plan_s", "confirm_s", "total_s", "moves"),
     *("operations", "mib", "coordinator_operations", "coordinator_mib"),
@@ -70,7 +70,7 @@ FIGURES = (
 
 
 class Answers:
-    """`ports.KafkaAdmin`: a topic of so many partitions, nothing committed, nobody subscribes."""
+    """`ports.KafkaAdmin`: a topic of `partitions`, without commits and subscribers."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
@@ -119,7 +119,7 @@ class Stopwatch:
 
 
 class Counted(socket.socket):
-    """A connection whose traffic is counted."""
+    """A connection with counted traffic."""
 
     traffic: light.Traffic
 
@@ -137,7 +137,7 @@ class Counted(socket.socket):
 
 @contextmanager
 def counted() -> Iterator[light.Traffic]:
-    """What the ZooKeeper clients ask that connect within the block; a ping counts as a request."""
+    """Yield the requests of ZooKeeper clients that connect within the block; a ping counts as a request."""
     traffic, connect = light.Traffic(), PollingHandler.create_connection
 
     def connected(*arguments: Any, **named: Any) -> Counted:
@@ -158,7 +158,7 @@ def mib(before: light.Traffic, after: light.Traffic) -> float:
 
 
 class Site:
-    """One size on the running ZooKeeper."""
+    """A size on the running ZooKeeper."""
 
     def __init__(
         self, zookeeper: EmbeddedZooKeeper, consumers: int, partitions: int, watch: Stopwatch, policy: Policy
@@ -184,7 +184,7 @@ class Site:
             policy=policy,
             bootstrap_servers="none:9092",
         )
-        self.seen = replace(self.c, zk=KazooZooKeeper(zookeeper.connect_string))  # what is read here does not count
+        self.seen = replace(self.c, zk=KazooZooKeeper(zookeeper.connect_string))  # reads here do not count
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         address = (theirs, "127.0.0.1", zookeeper.port, self.paths.cluster, TOPIC)
@@ -205,7 +205,7 @@ class Site:
         self.live = [name for name in self.live if name not in set(names)]
 
     def measure(self, what: str, act: Callable[[], None]) -> dict[str, Any]:
-        """From the beginning of the change to Stable with everybody who is there."""
+        """Measure from the beginning of the change to Stable with all present consumers."""
         known = len(self.records())
         traffic, asked = self.order("count"), replace(self.asked)
         self.watch.reset()
@@ -260,7 +260,7 @@ class Site:
 
 
 def joins_and_leaves(site: Site, tenth: int) -> Iterator[dict[str, Any]]:
-    """One joins, a tenth joins, a tenth leaves."""
+    """Yield a join of one, a join of a tenth, and a leave of a tenth."""
     staying, one, more = site.names[: -tenth - 1], site.names[-tenth - 1 : -tenth], site.names[-tenth:]
     site.join(staying)
     with looping(site.c):
@@ -328,7 +328,7 @@ def show(form: str, kept: Mapping[str, Any]) -> None:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A row for each size, change and form, so that the forms of one change stand together."""
+    """Return a row for each size, change and form, so that the forms of a change are adjacent."""
     titles = {
         "moves": "moves",
         "look_s": "look",
@@ -370,7 +370,7 @@ def figure(name: str, value: float) -> str:
 
 
 def target_of(size: str, what: str, change: Mapping[str, Any], plain: Mapping[str, Any] | None) -> str:
-    """`plain`: the same change in the plain form; None where there is nothing to compare."""
+    """Return the target. `plain`: the same change in the plain form; None without a comparison."""
     stable_s, former = STABLE_S.get((size, what)), FORMER_MIB.get((size, what))
     targets = [] if stable_s is None else [(change["total_s"] <= stable_s, f"Stable ≤ {stable_s:g} s")]
     if plain is not None:
@@ -380,7 +380,7 @@ def target_of(size: str, what: str, change: Mapping[str, Any], plain: Mapping[st
 
 
 def measured(size: str, part: str, watch: Stopwatch, policy: Policy) -> dict[str, Any]:
-    """One part of one size, on a ZooKeeper of its own."""
+    """Measure a part of a size, on a separate ZooKeeper."""
     consumers, partitions = map(int, size.split("x"))
     with tempfile.TemporaryDirectory(prefix="scale-") as folder, EmbeddedZooKeeper(Path(folder)) as zookeeper:
         site = Site(zookeeper, consumers, partitions, watch, policy)
@@ -393,7 +393,7 @@ def measured(size: str, part: str, watch: Stopwatch, policy: Policy) -> dict[str
 
 
 def refuse_others(file: Path, kept: Mapping[str, Any]) -> None:
-    """Raises `SystemExit` if the result was begun elsewhere or by other code: it has one line for all of its parts."""
+    """Raise `SystemExit` if the result was begun elsewhere or by other code: it has one line for all of its parts."""
     now = circumstances()
     for name in ("processor", "cores", "memory_gib", "commit"):
         if kept[name] != now[name]:

@@ -1,4 +1,4 @@
-"""The servers that most benchmarks run on: one ZooKeeper and one broker, for as long as a block lasts."""
+"""The servers of most benchmarks: one ZooKeeper and one broker, for the duration of a block."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 
 
 class Servers(NamedTuple):
-    """Addresses, and a temporary folder that the benchmark may use as well."""
+    """Addresses, and a temporary folder for the benchmark."""
 
     folder: Path
     zookeeper: str
@@ -20,7 +20,7 @@ class Servers(NamedTuple):
 
 @contextmanager
 def served(name: str) -> Iterator[Servers]:
-    """Servers that belong to this benchmark alone; `name` begins the name of their folder."""
+    """Yield separate servers for this benchmark; `name` begins the name of their folder."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string

@@ -1,10 +1,10 @@
-"""What exactly once costs at the sink: rows alone, keyed rows that may come twice, and rows with positions.
+"""Cost of exactly once at the sink: rows alone, keyed rows that may come twice, and rows with positions.
 
     python -m benchmarks.sinks [--rounds 15] [--json FILE]
 
-Each way writes the same batches of 150-byte values from 12 partitions into a table of its own, in turns within one run: milliseconds
-per batch, from the Arrow table to the acknowledged commit. PostgreSQL runs on this host with fsync as it comes; SQLite with
-synchronous=FULL.
+Each way writes the same batches of 150-byte values from 12 partitions into a separate table, in turns within one run:
+milliseconds per batch, from the Arrow table to the acknowledged commit. PostgreSQL runs on this host with fsync by
+default; SQLite with synchronous=FULL.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def measure(url: str, size: int, rounds: int) -> dict[str, list[float]]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A row for each database and size: the median of each way, and its quickest and slowest batch."""
+    """Return a row for each database and size: the median of each way, and its quickest and slowest batch."""
     rows = [
         [cell["database"], f"{cell['rows']:,}", *(_spread(cell["ms"][way]) for way in WAYS)] for cell in result["cells"]
     ]

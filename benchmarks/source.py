@@ -48,7 +48,7 @@ PARTITIONS = 4
 BATCHES = 12
 SIZES = (150, 1000)
 SIDES = ("ours", "consume", "jvm", "tuned")
-"""`consume` is ours without the fast path; `jvm` is Spark's source as it comes, `tuned` with the settings that ours has."""
+"""`consume` is ours without the fast path; `jvm` is Spark's source by default, `tuned` with our settings."""
 SPARKS = ("jvm", "tuned")
 FETCH_WAIT_MS = DEFAULT_SETTINGS["fetch.wait.max.ms"]
 TUNED = {
@@ -66,7 +66,7 @@ TITLES = {
     "control": "control",
 }
 TIMES_TUNED = {(150, "plain"): 2.0, (1000, "plain"): 1.6, (150, "mapInArrow"): 1.4, (1000, "mapInArrow"): 1.4}
-"""Targets: our steady records/s divided by those of Spark's tuned source."""
+"""Targets: our steady records/s divided by the records/s of Spark's tuned source."""
 FIGURES = {
     "steady_per_s": "steady, records/s",
     "steady_mb_per_s": "MB/s",
@@ -77,7 +77,7 @@ FIGURES = {
 }
 
 
-# One measurement, in a process of its own ----------------------------------------------------------------------------
+# One measurement, in a separate process -------------------------------------------------------------------------------
 
 
 def measure(side: str, stage: str, servers: str, topic: str, records: int) -> dict[str, float]:
@@ -104,7 +104,7 @@ def query(side: str, stage: str, servers: str, topic: str, records: int) -> dict
 
 @contextmanager
 def open_stream(side: str, servers: str, topic: str, starting: str = "earliest", **options: str) -> Iterator[DataFrame]:
-    """A session with the stream of one side, ours with its real agent."""
+    """Yield a session with the stream of one side, ours with its real agent."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     if side in SPARKS:
         builder = builder.config("spark.jars", ",".join(map(str, ensure_jars(CONNECTOR).glob("*.jar"))))
@@ -132,7 +132,7 @@ def same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def agent(servers: str, topic: str) -> TopicRunner:
-    """The real agent of a topic that it owns as a whole; there is no ZooKeeper."""
+    """Return the real agent of a wholly owned topic; without ZooKeeper."""
     described = ConfluentKafkaAdmin({"bootstrap.servers": servers}).describe([topic])[topic]
     if described is None:
         raise SystemExit(f"the topic {topic} is not there")
@@ -203,7 +203,7 @@ class Meter:
 
 
 def cpu_s() -> float:
-    """Seconds of CPU that this process and its descendants have used, of those that have ended, too."""
+    """Return seconds of CPU of this process and its descendants, including ended descendants."""
     me = psutil.Process()
     total = 0.0
     for one in (me, *me.children(recursive=True)):
@@ -214,11 +214,11 @@ def cpu_s() -> float:
     return total
 
 
-# All of them ---------------------------------------------------------------------------------------------------------
+# All measurements ----------------------------------------------------------------------------------------------------
 
 
 def fill(servers: str, topic: str, size: int, records: int) -> None:
-    """Random printable values, so that no codec would change the figures by much, with short keys."""
+    """Fill the topic with random printable values, so that a codec would hardly change the figures, with short keys."""
     ConfluentKafkaAdmin({"bootstrap.servers": servers}).create_topic(topic, PARTITIONS)
     settings = {
         "bootstrap.servers": servers,
@@ -326,7 +326,7 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def beside(cell: Mapping[str, Any], side: str) -> tuple[str, str]:
-    """Ours divided by this side of Spark's, and what it should be."""
+    """Return ours divided by this side of Spark's, and the target."""
     if side not in SPARKS or "ours" not in cell["sides"]:
         return "", "–"
     ratio = cell["sides"]["ours"]["steady_per_s"]["median"] / cell["sides"][side]["steady_per_s"]["median"]

@@ -1,7 +1,7 @@
-"""What a hand-off did to each partition: stalls, moves, losses and duplicates, from spans of processed offsets. Pure.
+"""Effects of a hand-off on each partition: stalls, moves, losses and duplicates, from spans of processed offsets. Pure.
 
-Times are seconds of one clock. At every tick of the traffic each partition gets one record, so an offset says when its
-record was produced. A stall is what `coordinator_tasks.devstack.demo.stalls` says.
+Times are seconds of one clock. At every tick of the traffic each partition gets one record, so an offset gives its
+record's production time. Stalls are defined in `coordinator_tasks.devstack.demo.stalls`.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from coordinator_tasks.devstack.demo.stalls import Stall, between, lengths_s, lo
 
 
 class Span(NamedTuple):
-    """Offsets from `first` to `end` (not included) of one partition, processed at once by one process."""
+    """Offsets from `first` to `end` (excluded) of a partition, processed at once by one process."""
 
     at: float
     owner: str
@@ -37,8 +37,10 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One partition from the first tick to the last: `lost` by their production, `duplicated` and `changes` of the owner
-    by the time of processing."""
+    """A partition from the first tick to the last.
+
+    `lost` by production, `duplicated` and `changes` of the owner by processing.
+    """
 
     stalls: Sequence[Stall]
     lost: Sequence[float]
@@ -50,13 +52,13 @@ class Course:
         return [at for at, _ in self.owners[1:]]
 
     def owner_at(self, at: float) -> str:
-        """Who processed it last before; empty = nobody yet."""
+        """Return the last processing owner before; empty = none yet."""
         index = bisect_left(self.owners, (at, ""))
         return self.owners[index - 1][1] if index else ""
 
 
 def course(flow: Flow, spans: Iterable[Span]) -> Course:
-    """What became of one partition. Raises `ValueError` for an offset that was never produced.
+    """Return the course of a partition. Raises `ValueError` for an offset that was never produced.
 
     Records before the flow belong to an earlier run: a group that ended before its last commit reads the rest again.
     """
@@ -85,9 +87,11 @@ def course(flow: Flow, spans: Iterable[Span]) -> Course:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """One change of membership. Stalls are the longest of each partition in the event's window, in seconds, with those of
-    the same partition in the undisturbed window beside them, which begin and end there; `waited` is the sum of each moved
-    partition's stalls."""
+    """A change of membership, with the longest stalls in seconds.
+
+    Stalls are of each partition in the event's window, with the same partition's stalls within the undisturbed window;
+    `waited` is the sum of each moved partition's stalls.
+    """
 
     moved: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     unmoved: Mapping[int, tuple[float, float]] = field(default_factory=dict)
@@ -99,7 +103,7 @@ class Impact:
 
 
 def impact(courses: Mapping[int, Course], event: Window, control: Window, scope: Window, fewest: int) -> Impact:
-    """`scope`: the times for whose losses and duplicates this event answers; `fewest`: the changes that nobody can avoid."""
+    """Return the impact. `scope`: times of its losses and duplicates; `fewest`: the unavoidable changes."""
     stalls = {partition: one.stalls for partition, one in courses.items()}
     here, quiet = longest(stalls, *event), longest(stalls, *control, within=True)
     waited = {
@@ -124,8 +128,7 @@ def _within(times: Iterable[float], window: Window) -> int:
 
 
 def fewest_moves(owners: Mapping[int, str], *steps: Collection[str]) -> int:
-    """How many partitions have to change their owner at least, when one after the other exactly these are alive and share
-    everything evenly."""
+    """Return the minimum number of owner changes for steps with exactly these live consumers and even shares."""
     counts: dict[str, int] = {}
     for owner in owners.values():
         counts[owner] = counts.get(owner, 0) + 1

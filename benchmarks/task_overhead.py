@@ -80,7 +80,7 @@ def difference(result: Mapping[str, Any], name: str) -> float:
 
 
 def on_postgres(site: Site, postgres: PostgresServer, settings: Mapping[str, str]) -> EmbeddedAirflow:
-    """Not started yet; its database is there."""
+    """Return an Airflow, not started yet, with an existing database."""
     database = f"tests@/postgres?host={postgres.folder}"
     places = {
         "database.sql_alchemy_conn": f"postgresql+psycopg2://{database}",
@@ -128,7 +128,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A row for each version of the tasks that the result has: one, or the one before a change and the one after it."""
+    """Return a row for each version of the tasks in the result: one, or before and after a change."""
     parts = {name: result[name] for name in ("before", "after") if name in result} or {"": result}
     rows = []
     for name, part in parts.items():

@@ -1,8 +1,10 @@
-"""What upgrades of Spark applications cost, by the plain loop and in a real Airflow: runs their tests, and keeps their figures.
+"""Cost of upgrades of Spark applications, by the plain loop and in a real Airflow.
+
+Runs their tests, and keeps their figures.
 
     python -m benchmarks.upgrades [--rounds 1] [--json FILE]
 
-The stalls are those of the history, `off` how far each of them is from the rows of the sink.
+The stalls are the history's, `off` their difference from the rows of the sink.
 """
 
 import argparse
@@ -42,7 +44,7 @@ TITLES = (
 
 
 def keep(found: UpgradeReport, against: Iterable[Compared]) -> None:
-    """Append what one upgrade has cost, if somebody asks for it."""
+    """Append the cost of an upgrade, if requested."""
     if file := os.environ.get(FIGURES):
         with Path(file).open("a") as lines:
             print(json.dumps(figures(found, against)), file=lines)

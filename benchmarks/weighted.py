@@ -67,7 +67,7 @@ def timed(problem: Problem) -> tuple[Mapping[int, str], list[float]]:
 
 
 def bound(problem: Problem, answer: Mapping[int, str]) -> float:
-    """The fullest against the lower bound; 1 = it cannot be better. Each partition weighs 1 beside its weight."""
+    """Return the fullest load against the lower bound; 1 = optimal. Each partition weighs 1 beside its weight."""
     load = dict.fromkeys(problem.members, 0.0)
     for partition, member in answer.items():
         load[member] += problem.weights[partition] + 1
@@ -76,7 +76,7 @@ def bound(problem: Problem, answer: Mapping[int, str]) -> float:
 
 def measure(count: int, consumers: int) -> Iterator[dict[str, Any]]:
     gc.collect()
-    gc.freeze()  # what the libraries of this benchmark hold is not the strategy's
+    gc.freeze()  # objects of this benchmark's libraries do not count for the strategy
     for name, problem in cases(count, consumers, random.Random(1)):
         answer, took = timed(problem)
         again = Weighted().assign(replace(problem, owned=answer))

@@ -1,4 +1,4 @@
-"""What Airflow adds by itself: five empty tasks in a row, a wait that ends in the triggerer, and one that resumes."""
+"""Airflow's own overhead: five empty tasks in a row, a wait that ends in the triggerer, and a wait that resumes."""
 
 from datetime import timedelta
 from typing import Any

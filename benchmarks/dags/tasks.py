@@ -1,4 +1,4 @@
-"""Six tasks in a row that do nothing, and six of ours that find nothing to do: three plan, three look for a transition."""
+"""Six empty tasks in a row, and six of our tasks without work: three plan, three look for a transition."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class Empty(BaseOperator):
 
 
 class Preview(TransitionOperator):
-    """A whole plan, which nobody writes."""
+    """A whole plan that is never written."""
 
     @staticmethod
     def step(c: Coordinator, topics: tuple[str, ...], _actor: Any) -> list[transitions.TopicReport]:

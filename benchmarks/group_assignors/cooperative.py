@@ -1,8 +1,10 @@
-"""Kafka's `cooperative-sticky`: the balanced target less what another live member still has to give up (KIP-429).
+"""Kafka's `cooperative-sticky`.
 
-Two rebalances make a move: in the first nobody gets the partition, and its owner learns thereby that it has to revoke it; in
-the second nobody owns it any more. Any live member's claim counts, whatever its generation and whether or not the taker
-claims the partition too: who missed a generation may still be reading.
+The balanced target without partitions that other live members still have to give up (KIP-429).
+
+Two rebalances make a move: in the first no member gets the partition, and its owner learns of the revocation; in the
+second no member owns it any more. Any live member's claim counts, whatever its generation and whether or not the taker
+claims the partition too: a member that missed a generation may still be reading.
 """
 
 from benchmarks.group_assignors.optimum import GroupBalanced
@@ -10,7 +12,7 @@ from coordinator_tasks.core.assignors.group import Assignment, Group
 
 
 class CooperativeSticky:
-    """See the module. Applied until nobody has anything to revoke, it ends in the answer of `balanced`."""
+    """See the module. Applied until no revocation is left, it ends in the answer of `balanced`."""
 
     def assign(self, group: Group) -> Assignment:
         """As `balanced`, plus O(claims)."""

@@ -1,8 +1,8 @@
 """The exact optimum in closed form where every member subscribes to every topic.
 
-With P partitions and M members, q = P // M and r = P % M, the decreasingly minimal load vector has r members with q + 1 and
-the others with q. Whoever has at most its quota keeps all of it, so the fewest moves follow from giving the r larger quotas
-to members that have more than q, as far as there are enough.
+With P partitions and M members, q = P // M and r = P % M, the decreasingly minimal load vector has r members with q + 1
+and the others with q. A member at or below its quota keeps everything, so the fewest moves follow from giving the r
+larger quotas to members with more than q, as far as possible.
 """
 
 from itertools import filterfalse
@@ -34,8 +34,8 @@ def solve_equal(claims: Claims, members: int) -> Numbers:
 
 
 def _release(owner: Numbers, counts: Numbers, quota: Numbers) -> None:
-    """Take from each member what exceeds its quota, its last partitions first."""
-    over = np.append(counts > quota, False)  # NOBODY, which is -1, finds the last entry
+    """Take the surplus above its quota from each member, its last partitions first."""
+    over = np.append(counts > quota, False)  # NOBODY, -1, finds the last entry
     theirs = np.flatnonzero(over[owner])
     order = theirs[by_owner(owner[theirs], len(counts))]
     held = counts[over[:-1]]
@@ -44,7 +44,7 @@ def _release(owner: Numbers, counts: Numbers, quota: Numbers) -> None:
 
 
 def deal(need: Numbers) -> Numbers:
-    """Members in turn, each as often as it needs: topics are spread over members rather than given to one."""
+    """Return members in turn, each as often as needed: topics are spread over members rather than given to one."""
     takers = np.flatnonzero(need).astype(np.int32)
     wanted = need[takers]
     least = int(wanted.min())
@@ -55,7 +55,7 @@ def deal(need: Numbers) -> Numbers:
 
 
 def dealt(group: Group, layout: Layout) -> Assignment:
-    """The answer where nobody has anything yet; the same as by arrays, and twice as fast."""
+    """Return the answer without any present owner; the same as by arrays, and twice as fast."""
     answer: Assignment = {member: {} for member in group.members}
     members = len(layout.members)
     twice = [answer[m] for m in layout.members] * 2
@@ -69,9 +69,9 @@ def dealt(group: Group, layout: Layout) -> Assignment:
 
 
 def settle(held: list[list[int]], pool: list[int], total: int) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """Bring every member's list to its quota, in place; `pool` is what has no owner, `total` the number of all.
+    """Bring every member's list to its quota, in place; `pool`: partitions without an owner, `total`: number of all.
 
-    Returns what members gave up and what they got, by the members' places. O(members + moves).
+    Returns the members' losses and gains, by the members' places. O(members + moves).
     """
     given_up, got = {}, {}
     counts = np.array([len(mine) for mine in held], np.int32)
@@ -93,7 +93,7 @@ def settle(held: list[list[int]], pool: list[int], total: int) -> tuple[dict[int
 
 
 def settled(group: Group, layout: Layout) -> Assignment | None:
-    """The answer for one topic, without arrays, which only pay for several; None if claims clash or do not exist."""
+    """Return the answer for one topic, without arrays, useful only for several; None if claims clash or do not exist."""
     (topic,), total = layout.topics, layout.partitions
     held = [sorted(group.members[m].owned.get(topic, ())) for m in layout.members]
     seen = set().union(*held)

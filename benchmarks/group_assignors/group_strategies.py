@@ -1,4 +1,4 @@
-"""The strategies for whole groups, by name. Importing this loads numpy; of the plans of one topic only `weighted` needs it."""
+"""The strategies for whole groups, by name. The import loads numpy; of the plans of one topic only `weighted` needs it."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
-"""An assignment that is kept, and told who joins and who leaves: each answer is what changes, and as good as a new plan.
+"""A kept assignment that takes joins and leaves: each answer is the change, as good as a new plan.
 
-With equal subscriptions a change costs O(members + moves), however many partitions there are; with mixed ones it is solved
-from the present owners, as arrays. New topics or partitions need a new plan.
+With equal subscriptions a change costs O(members + moves), whatever the number of partitions; with mixed subscriptions
+it is solved from the present owners, as arrays. New topics or partitions need a new plan.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ Held = dict[str, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What a change moves: what present members give up, and what members get; what leavers had is only got."""
+    """The moves of a change: losses of present members, and gains; partitions of leavers are gains only."""
 
     given_up: Held = field(default_factory=dict)
     got: Held = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Delta:
 class Plan:
     """The optimal assignment of a group.
 
-    `layout` numbers the partitions. A partition of which no subscriber is left has no owner until one joins.
+    `layout` numbers the partitions. A partition without a subscriber has no owner until a subscriber joins.
     """
 
     def __init__(self, group: Group) -> None:
@@ -47,10 +47,10 @@ class Plan:
             self._owner = solution.owner
 
     def change(self, joined: Mapping[str, frozenset[str]], left: Iterable[str] = ()) -> Delta:
-        """Take in the joiners, by id with what they subscribe to, and let the leavers go.
+        """Add the joiners, by id with their subscriptions, and remove the leavers.
 
-        Topics that are not in the layout are ignored, and so are joiners that are there already and leavers that are not. Who
-        leaves and joins at once is a new member.
+        Topics outside of the layout are ignored, and so are present joiners and absent leavers. A member that leaves
+        and joins at once is a new member.
         """
         known = frozenset(self.layout.topics)
         gone = set(left)
@@ -61,7 +61,7 @@ class Plan:
         return self._change_mixed(self._owners(), able, gone)
 
     def assignment(self) -> Assignment:
-        """All of it, by members and topics."""
+        """Return the whole assignment, by members and topics."""
         members = dict.fromkeys(self._members, GroupMember(frozenset()))
         layout = Layout(self.layout.topics, tuple(self._members), self.layout.starts, None)
         return assignment_of(Group({}, members), layout, self._owners())
@@ -95,7 +95,7 @@ class Plan:
         before = self.layout.subscribed
         rows = np.ones((len(stay), len(topics)), np.bool_) if before is None else before[stay]
         new = np.array([[t in wanted for t in topics] for wanted in joined.values()], np.bool_)
-        new_place = np.full(len(self._members) + 1, NOBODY, np.int32)  # NOBODY, which is -1, finds the last entry
+        new_place = np.full(len(self._members) + 1, NOBODY, np.int32)  # NOBODY, -1, finds the last entry
         new_place[stay] = np.arange(len(stay))
         owner = new_place[owner]
         self._members = [self._members[m] for m in stay] + list(joined)

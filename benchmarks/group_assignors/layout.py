@@ -1,7 +1,8 @@
-"""A group as arrays: partitions of all topics numbered in one row, members by number, and who owns what.
+"""A group as arrays: partitions of all topics numbered in a row, members by number, and the owners.
 
-A million partitions as Python objects are slow and large; as arrays they are 4 MB. Partition p of topic t has the number
-`starts[t] + p`; topics and members are numbered in the order of their names, so that nothing depends on the order of input.
+A million partitions as Python objects are slow and large; as arrays they are 4 MB. Partition p of topic t has the
+number `starts[t] + p`; topics and members are numbered in the order of their names, so that the order of input does not
+matter.
 """
 
 import struct
@@ -22,11 +23,11 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Who and what there is.
+    """Topics and members.
 
-    - `topics`: those with partitions and a subscriber; `starts[t]` is the number of the first partition of topic t, and the
+    - `topics`: topics with partitions and a subscriber; `starts[t]` is the number of the first partition of topic t, and the
       last entry of `starts` the number of all partitions.
-    - `members`: those that subscribe to any of them.
+    - `members`: subscribers of any of these topics.
     - `subscribed`: [member, topic]; None when every member subscribes to every topic.
     """
 
@@ -47,10 +48,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Who has what, before.
+    """Previous ownership.
 
-    - `owner`: per partition the member that alone claims it and may keep it, or NOBODY.
-    - `contested`: partition claimed by several → the claimant of the newest generation. It is no move to pass over it.
+    - `owner`: per partition the only claimant that may keep it, or NOBODY.
+    - `contested`: partition with several claimants → the claimant of the newest generation. Passing over it is no move.
     """
 
     owner: Numbers
@@ -72,7 +73,7 @@ def layout_of(group: Group) -> Layout:
 
 
 def claims_of(group: Group, layout: Layout) -> Claims:
-    """The claims that count: of subscribed topics, on partitions that exist. O(claims)."""
+    """Return the valid claims: of subscribed topics, on existing partitions. O(claims)."""
     owner = np.full(layout.partitions, NOBODY, np.int32)
     numbers, claimant = _claimed(group, layout)
     if not len(numbers):
@@ -80,7 +81,7 @@ def claims_of(group: Group, layout: Layout) -> Claims:
     owner[numbers] = claimant
     if len(numbers) == int((owner != NOBODY).sum()):
         return Claims(owner)
-    numbers, claimant = np.unique(np.stack([numbers, claimant]), axis=1)  # one member may list a partition twice
+    numbers, claimant = np.unique(np.stack([numbers, claimant]), axis=1)  # a member may list a partition twice
     alone = np.bincount(numbers, minlength=layout.partitions)[numbers] == 1
     owner[numbers[~alone]] = NOBODY
     newest: dict[int, tuple[int, int]] = {}
@@ -91,7 +92,10 @@ def claims_of(group: Group, layout: Layout) -> Claims:
 
 
 def _claimed(group: Group, layout: Layout) -> tuple[Places, Places]:
-    """The numbers of all partitions claimed, and by whom: one long array, since many short ones take long to make."""
+    """Return the numbers of all claimed partitions, and the claimants.
+
+    In a long array, since many short arrays are slow.
+    """
     place = {topic: i for i, topic in enumerate(layout.topics)}
     listed: list[int] = []
     sizes, topics, members = [], [], []

@@ -1,6 +1,6 @@
-"""`balanced` for whole groups: the exact optimum, and the proof of it.
+"""`balanced` for whole groups: the exact optimum, and its proof.
 
-First the decreasingly minimal load vector, then the fewest moves. A partition that several members claim is no move.
+First the decreasingly minimal load vector, then the fewest moves. A partition with several claimants is no move.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """`owner` per partition of the layout, how many owned partitions moved, and why that is the optimum."""
+    """`owner` per partition of the layout, the number of moved partitions, and the proof."""
 
     layout: Layout
     owner: Numbers
@@ -46,7 +46,7 @@ class GroupBalanced:
     """See the module."""
 
     def assign(self, group: Group) -> Assignment:
-        """O(partitions) for equal subscriptions; for mixed ones O(members · topics) per search, few of them usually."""
+        """O(partitions) for equal subscriptions; for mixed subscriptions O(members · topics) per search, usually few."""
         layout = layout_of(group)
         if layout.subscribed is None and not any(m.owned for m in group.members.values()):
             return dealt(group, layout)
@@ -63,7 +63,7 @@ def solve(group: Group) -> Solution:
 
 
 def solve_arrays(layout: Layout, claims: Claims) -> Solution:
-    """The same from arrays; `claims` hold only what their owners may keep. Topics without a subscriber stay as they are."""
+    """Solve from arrays; `claims` hold only keepable partitions. Topics without a subscriber stay unchanged."""
     if layout.subscribed is None or not layout.members:
         owner = solve_equal(claims, len(layout.members)) if layout.members else claims.owner
         proof = Proof.CLOSED_FORM
@@ -84,9 +84,9 @@ def _solve_mixed(layout: Layout, subscribed: Flags, claims: Claims) -> tuple[Num
 
 
 def _owners(claims: Claims, topic_of: Numbers, own: Numbers, x: Numbers) -> Numbers:
-    """Partition by partition: everybody keeps its first ones, and the rest goes to those who get more than they had."""
+    """Assign partition by partition: members keep their first partitions, and the rest goes to gaining members."""
     owner = claims.owner.copy()
-    less = np.append(x < own, np.zeros((1, x.shape[1]), np.bool_), axis=0)  # NOBODY, which is -1, finds the last row
+    less = np.append(x < own, np.zeros((1, x.shape[1]), np.bool_), axis=0)  # NOBODY, -1, finds the last row
     cut = np.flatnonzero(less[owner, topic_of])
     if len(cut):
         order = cut[by_owner(owner[cut], len(x))]
@@ -109,7 +109,7 @@ def _owners(claims: Claims, topic_of: Numbers, own: Numbers, x: Numbers) -> Numb
 def _to_claimants(
     claims: Claims, owner: Numbers, topic_of: Numbers, takers: Places, topics: Places, need: Numbers
 ) -> None:
-    """Where it costs nothing, give what several claim to the one with the newest claim."""
+    """Give contested partitions to the newest claimant where this costs nothing."""
     place = {pair: i for i, pair in enumerate(zip(takers.tolist(), topics.tolist(), strict=True))}
     for partition, member in claims.contested.items():
         i = place.get((member, int(topic_of[partition])))
