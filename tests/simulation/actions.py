@@ -1,7 +1,7 @@
-"""Everything that may be done to the world: a history is a list of these, each with two numbers that say to whom.
+"""All actions on the world: a history is a list of actions, each with two numbers that choose its object.
 
-An action finds its object by number among what is there at that moment, and does nothing where there is none: any list
-of actions is a history, also one from which some were taken away.
+An action finds its object by number among the present objects, and does nothing without any: every list of actions is a
+history, also after the removal of some.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Action(NamedTuple):
 
 
 def perform(world: World, action: Action) -> None:
-    """Do it, and let the oracle look."""
+    """Perform the action, and let the oracle look."""
     world.steps += 1
     if world.trace is not None:
         world.say(f"{action.kind} {action.a} {action.b}")

@@ -1,7 +1,9 @@
-"""One consumer process: the production agent, its topics' ownership and batch planners, with a query that reads and a sink.
+"""One consumer process.
 
-Its three kinds of thread are fibers: the agent's, a worker per topic that talks to Kafka, and the query, whose batches
-are planned, pass the sink, and are covered by the next one.
+The production agent, its topics' ownership and batch planners, with a reading query and a sink.
+
+Its three kinds of thread are fibers: the agent's, a worker per topic for requests to Kafka, and the query, whose
+batches are planned, pass the sink, and are covered by the next batch.
 """
 
 from collections.abc import Callable
@@ -33,7 +35,7 @@ V = TypeVar("V")
 
 @dataclass
 class Query:
-    """The query of one topic: `current` is the batch under way, `passed` whether the sink has it."""
+    """The query of a topic: `current` is the batch under way, `passed` whether the sink has it."""
 
     ownership: TopicOwnership
     planner: BatchPlanner
@@ -77,7 +79,7 @@ class Queries:
 
 
 class Consumer(Host):
-    """A process of one id, from its launch to its end; `slots` are its threads."""
+    """A process of an id, from its launch to its end; `slots` are its threads."""
 
     def __init__(
         self, kernel: Kernel, name: str, number: int, cluster: str, session: Session, brokers: Brokers
@@ -104,7 +106,7 @@ class Consumer(Host):
     # The threads ------------------------------------------------------------------------------------------------------
 
     def threads(self) -> list[str]:
-        """What may run now, in a fixed order."""
+        """Return the runnable threads, in a fixed order."""
         if not self.running:
             return []
         found = ["agent"]
@@ -114,7 +116,7 @@ class Consumer(Host):
         return [slot for slot in found if slot not in self.slots or self.slots[slot].wake_at <= now]
 
     def go(self, slot: str, operations: int, fault: str = "") -> bool:
-        """Let a thread go on for so many operations; True if it did anything."""
+        """Let a thread run for `operations`; True if it did anything."""
         kind, _, topic = slot.partition(" ")
         if kind == "query":
             return self._query(topic)
@@ -148,7 +150,7 @@ class Consumer(Host):
         return kind == "agent" and self.woken
 
     def _cut_short(self) -> bool:
-        """Whether a query of it has failed, or its leave is past its time-out."""
+        """Return whether its query has failed, or its leave is past the time-out."""
         until = self.agent._leave_until if self.agent is not None else None
         failed = self.topics is not None and self.topics.broken
         return bool(failed) or (until is not None and self.kernel.now >= until)
@@ -161,7 +163,7 @@ class Consumer(Host):
             if self.agent is not None:
                 self.agent.step()
         except IdInUse:
-            # A registration waits for the other one's session time-out, then its process gives up.
+            # A registration waits for the other's session time-out, then its process gives up.
             self._refused_at = self._refused_at or self.kernel.now
             if self.kernel.now - self._refused_at > self.session.session_timeout_s:
                 self.ends()
@@ -198,7 +200,7 @@ class Consumer(Host):
         self.woken = True
 
     def _worker_step(self, topic: str) -> Callable[[], None] | None:
-        """As the runner does it: ask the ownership, perform outside of its lock, answer."""
+        """Work as the runner does: ask the ownership, perform outside of its lock, answer."""
         ownership = self.ownership(topic)
         if ownership is None or ownership.holdings.accepted is None:
             return None
@@ -215,7 +217,7 @@ class Consumer(Host):
         return run
 
     def _query(self, topic: str) -> bool:
-        """One step of the query: plan a batch (which covers the last), or let the one under way pass the sink."""
+        """Step the query: plan a batch (which covers the last), or pass the batch under way through the sink."""
         query = self.topics.queries[topic] if self.topics is not None else None
         if query is None or self.hanging or not query.ownership.alive:
             return False
@@ -246,17 +248,17 @@ class Consumer(Host):
         """A batch is planned. Replaced by the world."""
 
     def on_request(self, topic: str, work: Work) -> None:
-        """It asks Kafka for something. Replaced by the world."""
+        """A request to Kafka. Replaced by the world."""
 
     def on_answer(self, topic: str, result: Result) -> None:
-        """It has taken Kafka's answer. Replaced by the world."""
+        """An answer of Kafka was taken. Replaced by the world."""
 
     def on_ask_process(self, name: str) -> bool:
-        """Whether the host says that a process is over. Replaced by the world."""
+        """Return whether the host knows the process's end. Replaced by the world."""
         raise NotImplementedError(name)
 
     def on_cut_short(self) -> None:
-        """It may end without its last commits. Replaced by the world."""
+        """The process may end without its last commits. Replaced by the world."""
 
     # Life and death ---------------------------------------------------------------------------------------------------
 
@@ -265,7 +267,7 @@ class Consumer(Host):
         return query.ownership if query is not None else None
 
     def ends(self) -> None:
-        """The process is over; its session is closed as the last thing."""
+        """End the process; its session is closed last."""
         self.alive = False
         self.listener.closed = True
         self.session.close()

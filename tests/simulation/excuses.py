@@ -1,6 +1,6 @@
-"""Who may run a partition beside its owner: processes that are taken for lost, or forgotten with ZooKeeper, and live on.
+"""Processes that may run a partition beside its owner: taken for lost, or forgotten with ZooKeeper, and still alive.
 
-Only the fence in Kafka holds those.
+Only the fence in Kafka stops them.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,11 +12,11 @@ from tests.simulation.consumer import Consumer
 from tests.simulation.grants import Grants
 
 LOOK_S = 10.0
-"""What a task has seen it writes within this time, or hardly ever."""
+"""Seconds within which a task writes its observations, almost always."""
 
 
 class Excuse(StrEnum):
-    """Why somebody may run a partition beside its owner."""
+    """Reasons for running a partition beside its owner."""
 
     SET_ASIDE = "isolated by a person"
     ISOLATED = "isolated by the platform"
@@ -27,7 +27,7 @@ class Excuse(StrEnum):
 
 @dataclass
 class Excuses:
-    """What is stored of the processes: who is registered, isolated, known to have ended; and whom nothing tells of."""
+    """Stored facts about the processes: registered, isolated, ended; and processes without any facts."""
 
     consumers: list[Consumer]
     grants: Grants
@@ -40,10 +40,11 @@ class Excuses:
     _answered: dict[tuple[str, str], frozenset[int]] = field(default_factory=dict)
     _elder: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
-    # What is written in ZooKeeper -------------------------------------------------------------------------------------
+    # Writes in ZooKeeper
+    # -----------------------------------------------------------------------------------------------
 
     def on_member(self, consumer: str, address: str) -> None:
-        """Who is registered under this id now; empty = nobody."""
+        """Note the present registration of this id; empty = none."""
         self._members[consumer] = address
 
     def on_claim(self, claim: IdClaim, nodes: dict[str, TopicNode]) -> None:
@@ -53,28 +54,28 @@ class Excuses:
         self._ended[claim.consumer] = claim.ended
 
     def on_directive(self, consumer: str, isolated: int | None, nodes: dict[str, TopicNode]) -> None:
-        """`isolated`: this incarnation is, or all of them (0), or none."""
+        """`isolated`: this incarnation is, or all (0), or none."""
         if isolated is not None:
             self._isolated[consumer] = isolated
             return
         was = self._isolated.pop(consumer, None)
         asked = self._members.get(consumer) or self._claimed.get(consumer)
         for one in self.consumers if was is not None else ():
-            # Its word was not asked for: nothing is granted to it, and until it has seen that the fence holds it.
+            # Its word was not asked for: it has no grants, and until it has seen this, only the fence stops it.
             if one.consumer == consumer and one.address != asked:
                 self._forget(consumer, one.incarnation, nodes)
 
     def on_node(self, topic: str, node: TopicNode) -> None:
-        """Whoever is an owner by this node is judged again."""
+        """Judge the owners of this node again."""
         for p, owner in node.assignments.items():
             self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
 
     def on_recovery(self, topic: str, node: TopicNode, heard: Collection[str]) -> None:
-        """This node begins a generation, and its writer has heard those at these addresses.
+        """This node begins a generation, and its writer has heard the consumers at these addresses.
 
-        What they run of the topic's partitions by their own word is adopted, or, where several do, waited for until it is
-        closed; not that of a life beside which another one of its id is named, which has committed since: that one is
-        forgotten, and the fence alone holds it.
+        Their reported partitions of the topic are adopted or, if reported by several, awaited until closed. Exception:
+        a life beside another named life of its id, which has committed since: that life is forgotten, and only the
+        fence stops it.
         """
         for one in self.consumers:
             if node.incarnations.get(one.consumer, one.incarnation) != one.incarnation:
@@ -83,14 +84,14 @@ class Excuses:
                 self._answered[one.name, topic] = self.grants.partitions(topic)
 
     def on_elder(self, one: Consumer, topic: str, generations: frozenset[str]) -> None:
-        """A new generation has begun and this process was not asked: what it holds is of one of those before."""
+        """A new generation has begun and this process was not asked: its holdings are of an earlier generation."""
         self._elder[one.name, topic] = generations
         self._answered.pop((one.name, topic), None)
 
     def on_restore(self, stood: Mapping[str, int]) -> None:
-        """The tree is another one: until it names them as owners, nobody knows of those who run, nor whom it has forgotten.
+        """The tree was replaced: until it names them as owners, running and forgotten consumers are unknown.
 
-        `stood`: the epochs of the nodes in the old one. Who has read one may not have begun yet what that grants it.
+        `stood`: the epochs of the nodes in the old tree. A reader of such a node may not have begun its grants yet.
         """
         self._named.clear()
         self._answered.clear()
@@ -111,7 +112,8 @@ class Excuses:
                     self._answered.pop((one.name, topic), None)
                     self._forgotten[one.name, topic] = max(self._forgotten.get((one.name, topic), -1), node.epoch)
 
-    # What follows from it ---------------------------------------------------------------------------------------------
+    # Conclusions
+    # -------------------------------------------------------------------------------------------------------
 
     def lost(self, one: Consumer) -> bool:
         """Whether this process is taken for lost now."""
@@ -119,21 +121,21 @@ class Excuses:
         return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, {})
 
     def set_aside(self, one: Consumer) -> bool:
-        """Whether a person has isolated it, alive and well as it may be: what it has not committed is read again."""
+        """Return whether a person has isolated it, even if alive and well: its uncommitted records are read again."""
         return self._isolated.get(one.consumer) == 0
 
     def here(self, one: Consumer) -> bool:
-        """Whether this process is registered, nobody who may still write was told otherwise, and it can answer."""
+        """Return whether this process is registered, known as such to all possible writers, and able to answer."""
         registered = one.alive and self._members.get(one.consumer) == one.address
         listed = one.kernel.now - one.listener.hidden_at > LOOK_S
         return registered and listed and one.running and not one.session.broken and not one.session.cut
 
     def of(self, one: Consumer, topic: str, partition: int, token: Token) -> Excuse | None:
-        """Why this process is excused for what it runs under this token, if it is.
+        """Return why this process is excused for running under this token, if it is.
 
-        What is forgotten is, until a node that was written since then names it as the owner under that very epoch. Who has
-        answered a recovery since is only while it is waited for until it has closed. Who has said that it ends, or whose
-        launcher has, runs nothing.
+        A forgotten process is excused, until a later node names it as the owner under this very epoch. A process that
+        has answered a recovery since is excused only while its close is awaited. A process with a reported end, by
+        itself or its launcher, runs nothing.
         """
         key, isolated = (one.name, topic), self._isolated.get(one.consumer)
         ending = self._ended.get(one.consumer, {}).get(one.incarnation)
@@ -152,10 +154,7 @@ class Excuses:
         return Excuse.FORGOTTEN if token.epoch <= self._forgotten.get(key, -1) else None
 
     def is_given_out_again(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
-        """Whether nobody can have known of this token's epoch when a generation began, nor does it go on under it.
-
-        What it commits last under it may meet what another process has committed at the same epoch since.
-        """
+        """Return whether this token's epoch was unknown when a generation began, and the process does not continue under it."""
         elder = token.generation in self._elder.get((one.name, topic), ())
         return elder and not self._is_named(one, topic, partition, token)
 

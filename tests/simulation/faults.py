@@ -1,17 +1,17 @@
-"""The kinds of fault. Each is counted where it takes effect, in the state that the topic has in that moment."""
+"""The kinds of fault. Each is counted where it takes effect, by the topic's state at that moment."""
 
 from enum import StrEnum
 
 
 class Wait(StrEnum):
-    """What a site's policy makes an owner's partitions wait for; drawn for a history."""
+    """Waits of an owner's partitions by a site's policy; drawn for a history."""
 
     PERSON = "absent and silent, held for a person"
     SAME_ID = "known to have ended, waits for its id"
 
 
 class Lasting(StrEnum):
-    """What nobody takes back when the faults end; drawn for a history."""
+    """Faults that nobody takes back when the faults end; drawn for a history."""
 
     DEAD = "dead for good"
     HOST_LOST = "dead for good, with its host"
@@ -20,7 +20,7 @@ class Lasting(StrEnum):
 
 
 class Fault(StrEnum):
-    """What may go wrong, or be done by a person, at any moment of a history."""
+    """Faults and persons' actions, possible at any moment of a history."""
 
     # ZooKeeper
     WRITE_LOST = "connection lost, write not applied"

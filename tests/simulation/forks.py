@@ -1,7 +1,7 @@
-"""Changed product code, and tests asked about it in forks of one process that has imported and collected everything.
+"""Changed product code, with tests in forks of a process that has imported and collected everything.
 
-A change is brought into the living functions, so nothing is imported or collected anew, and only tests that run a changed
-function are asked. What is done once, while a module is imported, cannot be changed this way.
+A change is brought into the living functions, so nothing is imported or collected anew, and only tests of a changed
+function are run. Code that runs once, at the import of a module, cannot be changed this way.
 """
 
 import gc
@@ -38,17 +38,17 @@ CHANGED = ("coordinator_tasks/core", "coordinator_tasks/service", "coordinator_t
 ENDLESS, BROKEN = 255, 254
 CPU_S = 150
 WALL_S = 600
-MEASURING_S = 3600  # all tests together, each of them traced
-AROUND_S = 0.01  # what a test costs beside itself
-MANY_TIMES = 5  # as long as the tests take on the tree as it is: then they do not end
+MEASURING_S = 3600  # all tests together, each traced
+AROUND_S = 0.01  # overhead of a test
+MANY_TIMES = 5  # multiple of a test's usual time after which it counts as endless
 T = TypeVar("T")
-_QUIETLY = ("-q", "-s", "-p", "no:cacheprovider", "--assert=plain", "--tb=no")  # nobody reads why a test fails
+_QUIETLY = ("-q", "-s", "-p", "no:cacheprovider", "--assert=plain", "--tb=no")  # the reason of a failure is not read
 _FOLDERS = tuple(str(ROOT / folder) for folder in PRODUCT)
 _MEASURED_IN = (*PRODUCT, "tests/world", "tests/fakes")
 
 
 class AtImport(Exception):
-    """The change is in what a module does while it is imported."""
+    """The change is in code that runs at a module's import."""
 
 
 def place(code: CodeType) -> str:
@@ -58,7 +58,7 @@ def place(code: CodeType) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """Functions as they are and as they become."""
+    """Functions before and after the change."""
 
     pairs: tuple[tuple[CodeType, CodeType], ...]
 
@@ -75,7 +75,7 @@ class Change:
         return {place(before) for pair in self.pairs for before, _ in (pair, *_inner(*pair))}
 
     def apply(self) -> None:
-        """For good; raises `AtImport` where no such function lives."""
+        """Apply for good; raises `AtImport` where the function does not exist."""
         for before, after in self.pairs:
             found = _living().get(_key(before), [])
             if not found:
@@ -97,7 +97,7 @@ def _living() -> dict[tuple[str, int, str], list[FunctionType]]:
     """The product's functions, once everything is imported."""
     for path in sorted(path for folder in CHANGED for path in (ROOT / folder).rglob("*.py")):
         importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    gc.unfreeze()  # what was there when the tests had been collected is frozen, and would not be listed
+    gc.unfreeze()  # objects from before the collection of tests are frozen, and would not be listed
     found: dict[tuple[str, int, str], list[FunctionType]] = {}
     for one in gc.get_objects():
         if type(one) is FunctionType and one.__code__.co_filename.startswith(_FOLDERS):
@@ -106,7 +106,7 @@ def _living() -> dict[tuple[str, int, str], list[FunctionType]]:
 
 
 def _different(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """The outermost functions that differ."""
+    """Yield the outermost different functions."""
     if before == after:
         return
     if before.co_flags & inspect.CO_OPTIMIZED:
@@ -122,25 +122,25 @@ def _different(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, Co
 
 
 def _inner(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """The functions within a function that differ: an import may have made some of them, and they live on as they were."""
+    """Yield the different functions within a function: an import may have made some of them, which live on unchanged."""
     olds, news = ([one for one in code.co_consts if isinstance(one, CodeType)] for code in (before, after))
     for old in olds:
-        same = [one for one in (*olds, *news) if _key(one) == _key(old)]  # two on one line have one name
+        same = [one for one in (*olds, *news) if _key(one) == _key(old)]  # two functions on one line have the same name
         if len(same) == 2 and old != same[1] and old.co_freevars == same[1].co_freevars:
             yield old, same[1]
             yield from _inner(old, same[1])
 
 
 def _without_inner(code: CodeType) -> CodeType:
-    """Without the constants, and without the columns in which functions end."""
+    """Return the code without constants, and without the columns of functions' ends."""
     return code.replace(co_consts=(), co_linetable=b"")
 
 
 @dataclass
 class Tests:
-    """All collected tests, the seconds that each takes, and the functions that it runs.
+    """All collected tests, the seconds of each, and the functions that each runs.
 
-    How often each has failed is known to all forks: what has noticed other changes is asked before what has not.
+    All forks know the number of each test's failures: tests that noticed other changes run first.
     """
 
     session: pytest.Session
@@ -153,7 +153,7 @@ class Tests:
         self._number = {name: number for number, name in enumerate(self.items)}
 
     def running(self, places: Collection[str], slowest_s: float = float("inf")) -> list[pytest.Item]:
-        """The measured ones that run one of these functions and take no longer, the likeliest to fail soon first."""
+        """Return the measured tests of these functions up to this duration, the likeliest to fail soon first."""
         wanted = set(places)
         found = [name for name, ran in self.reach.items() if ran & wanted and self.seconds[name] <= slowest_s]
         return [self.items[name] for name in sorted(found, key=self._cost)]
@@ -162,17 +162,17 @@ class Tests:
         return (AROUND_S + self.seconds[name]) / (1 + self._failed[self._number[name]]), name
 
     def of(self, files: Collection[str]) -> list[pytest.Item]:
-        """All tests of these files."""
+        """Return all tests of these files."""
         return [item for name, item in self.items.items() if name.partition("::")[0] in files]
 
     def fail(self, items: list[pytest.Item]) -> bool:
-        """Whether one of these does not pass."""
+        """Return whether any of these tests fails."""
         for item, following in pairwise([*items, None]):
             assert item is not None
             expected_s = self.seconds.get(item.nodeid)
             if expected_s is not None:
                 _end_after(time.process_time() + 3 + MANY_TIMES * expected_s)
-            # Who waits for ever uses nothing of a core; what was not measured has the time that its process has.
+            # An endless wait uses no processor time; an unmeasured test has its process's time.
             limit_s = 0 if expected_s is None else ceil(30 + 4 * MANY_TIMES * expected_s)
             item.add_marker(pytest.mark.timeout(limit_s), append=False)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -184,7 +184,7 @@ class Tests:
 
 
 class _Instead:
-    """A plugin of pytest: what was collected is handed over instead of being run."""
+    """A plugin of pytest: collected tests are handed over instead of being run."""
 
     def __init__(self, measured: Collection[str], work: Callable[[Tests], int]) -> None:
         self.measured = measured
@@ -199,13 +199,13 @@ class _Instead:
         _measure(tests, tests.of(self.measured))
         _living()
         gc.collect()
-        gc.freeze()  # what is here already is not looked at again in every fork
+        gc.freeze()  # present objects are not examined again in every fork
         self.result = self.work(tests)
         return True
 
 
 def _once_is_enough(item: pytest.Item) -> None:
-    """Hypothesis stops at the first example that fails, and does not look for a smaller one."""
+    """Stop Hypothesis at the first failing example, without looking for a smaller one."""
     enough = {"phases": (Phase.explicit, Phase.generate), "report_multiple_bugs": False, "database": None}
     cls, test = getattr(item, "cls", None), getattr(item, "obj", None)
     if isinstance(getattr(cls, "settings", None), settings):
@@ -216,7 +216,7 @@ def _once_is_enough(item: pytest.Item) -> None:
 
 
 def with_tests(measured: Collection[str], others: Collection[str], work: Callable[[Tests], int]) -> int:
-    """Collect these files and do `work`, with nothing of it written into the tree; what `measured` runs is found out."""
+    """Collect these files and do `work`, without writes to the tree; the functions run by `measured` are found out."""
     with tempfile.TemporaryDirectory(prefix="forks-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         instead = _Instead(measured, work)
@@ -235,9 +235,9 @@ def each(
     limit_s: float,
     each_s: float = WALL_S,
 ) -> None:
-    """`do` every job in a fork of its own, for `each_s` at most, `done` with its number; none begins after `limit_s`.
+    """`do` every job in a separate fork, for at most `each_s`; `done` gets its number; no job begins after `limit_s`.
 
-    The number is `ENDLESS` if it did not end, and `BROKEN` if it raised something.
+    The number is `ENDLESS` without an end, and `BROKEN` after an exception.
     """
     until, running = time.monotonic() + limit_s, dict[int, tuple[T, float]]()
     waiting = iter(jobs)
@@ -261,7 +261,7 @@ def each(
 
 
 def keep(path: Path, known: object) -> None:
-    """Write what is known so far: as a whole, whatever ends us."""
+    """Write the present knowledge: as a whole, even if interrupted."""
     path.parent.mkdir(exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(known, indent=1))
@@ -269,7 +269,7 @@ def keep(path: Path, known: object) -> None:
 
 
 def _end_after(cpu_s: float) -> None:
-    """This process ends when it has used so many seconds of a core, or `CPU_S`."""
+    """Let this process end after these seconds of processor time, or `CPU_S`."""
     resource.setrlimit(resource.RLIMIT_CPU, (min(CPU_S, ceil(cpu_s)), resource.RLIM_INFINITY))
 
 
@@ -288,11 +288,11 @@ def _forked(do: Callable[[T], int], job: T) -> int:
         os._exit(result)
 
 
-# What runs what -------------------------------------------------------------------------------------------------------
+# Coverage ----------------------------------------------------------------------------------------------------------
 
 
 def _measure(tests: Tests, items: list[pytest.Item]) -> None:
-    """Which test runs which functions of the product; what is known of the product as it is need not be found out again."""
+    """Find out the product's functions run by each test; stored knowledge of the unchanged product is reused."""
     product = _digest(path for folder in _MEASURED_IN for path in sorted((ROOT / folder).rglob("*.py")))
     files = {_file(item): _digest([ROOT / _file(item)]) for item in items}
     known = json.loads(REACH.read_text()) if REACH.exists() else {}
@@ -322,7 +322,7 @@ def _file(item: pytest.Item) -> str:
 
 
 def _watched(session: pytest.Session, items: list[pytest.Item], known: dict[str, Any]) -> int:
-    """Add what these tests run to what is known."""
+    """Add the functions run by these tests to the knowledge."""
     resource.setrlimit(resource.RLIMIT_CPU, (MEASURING_S, resource.RLIM_INFINITY))
     places = {name: number for number, name in enumerate(known["places"])}
     reach, seconds = known["reach"], known["seconds"]

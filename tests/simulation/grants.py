@@ -1,6 +1,6 @@
-"""Who may run a partition by what is written, and by what a process has accepted of it.
+"""Permission to run a partition, by stored nodes, and by a process's accepted node.
 
-Written here once more, and not asked of `core.holding`: the rules there are what is judged.
+Written independently of `core.holding`, whose rules are judged here.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Owner = tuple[str, int]  # consumer and incarnation; 0 = any
 
 @dataclass
 class Grants:
-    """`granted`: everything that some written node granted to somebody. The others tell of what is stored now."""
+    """`granted`: every grant of any written node. The other fields are about present nodes."""
 
     granted: set[tuple[str, str, int, int, str, int]] = field(default_factory=set)
     _nodes: dict[str, TopicNode] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Grants:
     _possible: dict[str, dict[int, frozenset[Owner]]] = field(default_factory=dict)
 
     def on_node(self, topic: str, node: TopicNode | None) -> None:
-        """The topic's node is another one; `None` = it is gone, and nothing is known."""
+        """The topic's node has changed; `None` = gone, with nothing known."""
         self._possible.pop(topic, None)
         if node is None:
             self._nodes.pop(topic, None)
@@ -35,7 +35,7 @@ class Grants:
             self.granted.add((topic, node.generation, p, entry.epoch, entry.taker, node.incarnations[entry.taker]))
 
     def on_state(self, topic: str, state: TopicState | None) -> None:
-        """The topic's state is another one; `None` = it is gone."""
+        """The topic's state has changed; `None` = gone."""
         self._possible.pop(topic, None)
         if state is None:
             self._states.pop(topic, None)
@@ -47,17 +47,20 @@ class Grants:
         return topic in self._nodes
 
     def may_run(self, one: Consumer, topic: str, partition: int) -> bool:
-        """Whether by what is stored this process may still run the partition: as owner, or until it has confirmed its end."""
+        """Return whether this process may still run the partition by stored data.
+
+        As owner, or until it has confirmed its end.
+        """
         if topic not in self._possible:
             self._possible[topic] = self._owners(topic)
         return (one.consumer, one.incarnation) in self._possible[topic].get(partition, frozenset())
 
     def partitions(self, topic: str) -> frozenset[int]:
-        """Those of which anything is stored."""
+        """Return the partitions with any stored data."""
         return frozenset(self._owners(topic))
 
     def is_closed(self, one: Consumer, topic: str, partition: int) -> bool:
-        """Whether it is waited for until this consumer has closed the partition."""
+        """Return whether the partition's close by this consumer is awaited."""
         state = self._states.get(topic)
         return state is not None and partition in state.to_close.get(one.consumer, ())
 
@@ -74,7 +77,7 @@ class Grants:
 
 
 def by_picture(one: Consumer, topic: str, partition: int, held: OwnedPartition) -> bool:
-    """Whether the node that this process has accepted gives it the partition under the token that it holds."""
+    """Return whether this process's accepted node grants the partition under the held token."""
     ownership = one.ownership(topic)
     picture = ownership.holdings.accepted if ownership is not None else None
     if picture is None or picture.removed or picture.incarnations.get(one.consumer) != one.incarnation:

@@ -36,7 +36,7 @@ NOTICED = ("", "unit", "simulation", "at import", "not by unit")
 
 
 class Site(NamedTuple):
-    """The `number`-th place of a file that can be changed; `text` is what stands there, `changed` what it becomes."""
+    """The `number`-th changeable place of a file; `text` is its code, `changed` the new code."""
 
     file: str
     number: int
@@ -55,7 +55,7 @@ class Site(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """Drawn from what it says, so that a change elsewhere draws no other sample."""
+        """Return a number drawn from its text, so that a change elsewhere draws no other sample."""
         return random.Random(f"{self.file} {self.text} {self.changed}").random()
 
 
@@ -80,7 +80,7 @@ def sample(found: list[Site], count: int) -> list[Site]:
 
 
 def change_of(site: Site, root: Path = ROOT) -> Change:
-    """The function around the place, as it is and with that one change; raises `AtImport` where there is none."""
+    """Return the function around the place, before and after the change; raises `AtImport` outside of functions."""
     path = root / site.file
     tree = ast.parse(path.read_text())
     places(tree)[site.number].change()

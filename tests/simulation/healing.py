@@ -1,4 +1,4 @@
-"""The end of a history: the faults are over, persons take back what they did, and all that is wanted has to settle."""
+"""The end of a history: the faults end, persons take back their actions, and everything wanted has to settle."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,10 +19,10 @@ STAY_ROUNDS = 6
 
 
 def heal(world: World) -> int:
-    """The faults end, a person undoes what persons did, and everybody goes on; returns the rounds until all is well.
+    """End the faults, undo persons' actions, and let everything continue; return the rounds until all is well.
 
-    Well is what stays so for `STAY_ROUNDS` further ones. Where only one comes back for certain (`Setup.returns`), the
-    others own nothing if they are dead now, or isolated by a person.
+    All must stay well for `STAY_ROUNDS` further rounds. Where only one consumer returns for certain (`Setup.returns`),
+    the others own nothing if dead now, or isolated by a person.
     """
     world.say("healed")
     _stay(world)
@@ -57,12 +57,12 @@ def heal(world: World) -> int:
 
 
 def _returning(world: World) -> str:
-    """The consumer that is there in the end, whatever became of it."""
+    """Return the consumer that is present in the end, whatever happened to it."""
     return world.names[(world.setup.returns or 0) % len(world.names)]
 
 
 def _stay(world: World) -> None:
-    """Note who is dead, or isolated until a person says otherwise, and is to stay so."""
+    """Note the consumers that stay dead, or isolated until a person's readmission."""
     if world.setup.returns is None:
         return
     others = [name for name in world.names if name != _returning(world)]
@@ -106,7 +106,7 @@ def _undo_of_topics(world: World, c: Coordinator) -> None:
 
 
 def _undo_of_consumers(world: World, c: Coordinator) -> None:
-    # The others stay drained: they are to own nothing in the end.
+    # The others stay drained: they should own nothing in the end.
     returning = _returning(world)
     if c.zk.find(c.paths.id(returning)) is not None:
         directives.undrain(c, returning)
@@ -120,13 +120,13 @@ def _undo_of_consumers(world: World, c: Coordinator) -> None:
 
 
 def _held(world: World) -> list[str]:
-    """Whose earlier life has been absent and silent for so long that only a person can end the wait."""
+    """Return consumers whose earlier life has been absent and silent for so long that only a person can end the wait."""
     named = {(c, i) for node in world.oracle.nodes.values() for c, i in node.incarnations.items()}
     return sorted({c for c, i in named if world.wait_for(c, i) is Wait.PERSON})
 
 
 def _wanted(world: World) -> list[str]:
-    """The consumers that are to have something in the end."""
+    """Return the consumers that should own partitions in the end."""
     out = world.drained_by_hand() | world.dead_for_good | world.kept_isolated
     return [name for name in world.names if name not in out]
 
@@ -139,7 +139,7 @@ def _is_over(world: World, topic: str) -> bool:
 
 
 def _wanting(world: World) -> str:
-    """What is not yet as it should be, in a sentence."""
+    """Return a sentence about anything not yet settled."""
     wanted = _wanted(world)
     for topic in world.setup.topics:
         log = world.brokers.logs[topic]

@@ -1,7 +1,7 @@
 """One history: from a seed to its actions, through the faults, healed, and settled or not.
 
-A seed gives a setup and a list of actions; the actions alone decide what happens. So a history that breaks a rule can be
-cut down to the actions that it needs (`tests.simulation.shrink`).
+A seed gives a setup and a list of actions; the actions alone decide the events. So a history that breaks a rule can be
+cut down to its necessary actions (`tests.simulation.shrink`).
 """
 
 import random
@@ -50,14 +50,14 @@ class _Draws:
 
 @contextmanager
 def without_chance() -> Iterator[None]:
-    """What the product draws by chance is counted."""
+    """Replace the product's random draws by a counter."""
     with mock.patch.object(observe, "secrets", _Draws()):
         yield
 
 
 @dataclass
 class Outcome:
-    """What one history came to. `broken` is the rule that did not hold, with the sentence; empty = all held."""
+    """The outcome of a history. `broken` is the broken rule, with the sentence; empty = none."""
 
     seed: int
     steps: int
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def generate(seed: int) -> tuple[Setup, list[Action]]:
-    """The setup and the actions of a seed: some kinds of fault are met more often in it than others."""
+    """Return the setup and the actions of a seed: each seed prefers some kinds of fault."""
     rng = random.Random(seed)
     setup = Setup(
         consumers=rng.choice((2, 3, 3, 3)),
@@ -116,7 +116,7 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
 
 
 def _with_restarts(seed: int, actions: list[Action]) -> list[Action]:
-    """In a third of the seeds, persons expect restarts. The others mean what they did before."""
+    """Add expected restarts in a third of the seeds, unchanged otherwise."""
     rng = random.Random(f"restarts {seed}")
     for _ in range(rng.choice((1, 2, 4))):
         at = rng.randrange(len(actions) + 1)
@@ -128,7 +128,7 @@ def _with_restarts(seed: int, actions: list[Action]) -> list[Action]:
 
 
 def _with_a_registry(seed: int, setup: Setup, actions: list[Action]) -> tuple[Setup, list[Action]]:
-    """A third of the seeds has a policy of its own and a registry that fails. The others mean what they did before."""
+    """Give a third of the seeds a policy and a failing registry; the others are unchanged."""
     rng = random.Random(f"registry {seed}")
     setup = replace(setup, hold_absent=rng.random() < 0.5, rejoin_grace_s=rng.choice((0.0, 2.0, 6.0)))
     for _ in range(rng.choice((2, 4, 6))):
@@ -154,7 +154,7 @@ def _with_a_registry(seed: int, setup: Setup, actions: list[Action]) -> tuple[Se
 
 
 def _without_all(seed: int, setup: Setup, actions: list[Action]) -> tuple[Setup, list[Action]]:
-    """A fifth of the seeds ends with consumers that stay dead or isolated; towards its end some more die or are."""
+    """End a fifth of the seeds with consumers that stay dead or isolated; more die or are isolated towards the end."""
     rng = random.Random(f"without all {seed}")
     for _ in range(rng.choice((1, 2, 3))):
         at = rng.randrange(len(actions) * 2 // 3, len(actions) + 1)
@@ -163,7 +163,7 @@ def _without_all(seed: int, setup: Setup, actions: list[Action]) -> tuple[Setup,
 
 
 def _packed(seed: int, setup: Setup) -> Setup:
-    """A seventh of the seeds packs its nodes, most of them with processes of an older release among the others."""
+    """Pack the nodes in a seventh of the seeds, mostly with processes of an older release among the others."""
     return replace(setup, packs=True, older=random.Random(f"packed {seed}").choice((0, 2, 3, 5)))
 
 

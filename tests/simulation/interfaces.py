@@ -1,4 +1,4 @@
-"""The consumers' interfaces as a task asks them: requests that stop before they arrive and before they come back."""
+"""The consumers' interfaces for tasks: requests stop before their arrival and before their return."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ Call = Callable[[], ConsumerStatus]
 
 
 class Listener:
-    """What stands at one address: it answers while `mood` is empty and its process runs.
+    """A listener at an address: it answers while `mood` is empty and its process runs.
 
-    `unheard_at`: when somebody has last asked in vain, `hidden_at`: when the registry has last hidden it from somebody,
-    both in the kernel's time.
+    `unheard_at`: last unanswered request, `hidden_at`: when the registry last hid it from a task, both in the kernel's
+    time.
     """
 
     def __init__(self, status: Call, posted: Callable[[str, bytes], bool], running: Callable[[], bool]) -> None:
@@ -23,7 +23,7 @@ class Listener:
         self.posted = posted
         self.running = running
         self.mood: Fault | None = None
-        self.unasked = False  # while it is silent: a bound of the look leaves it out
+        self.unasked = False  # while silent: a bound of the look leaves it out
         self.unheard_at = -inf
         self.hidden_at = -inf
         self.closed = False
@@ -33,7 +33,8 @@ class Listener:
 class Interfaces:
     """`ports.StatusClient` of all tasks; `listeners` by address. An unknown address refuses.
 
-    `heard`: by who asks, the addresses that have answered when it last did; `leaving`: those of them that said they leave.
+    `heard`: by asker, the addresses that answered its last request; `leaving`: the answering addresses that reported a
+    leave.
     """
 
     kernel: Kernel
@@ -56,7 +57,7 @@ class Interfaces:
                     leaving.add(member.address)
             delayed = delayed or fault == Fault.ANSWER_DELAYED
         if delayed:
-            # What was said is old when it arrives; whoever asked waits for it.
+            # The answer is old on arrival; its asker waits.
             self.on_effect(Fault.ANSWER_DELAYED)
             self.kernel.sleep(1.5)
         return found

@@ -1,7 +1,7 @@
 """Kafka in the simulation: the log's ends, the group's committed entries, and commits that are late or come twice.
 
-With `fences`, commits are transactions: as in `adapters.kafka_transactions`, whoever initializes a partition's producer
-is the only one whose commits are taken from then on, also of those that are late.
+With `fences`, commits are transactions: as in `adapters.kafka_transactions`, only the last initializer of a partition's
+producer can commit from then on; late commits of others are refused too.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ Place: TypeAlias = tuple[str, str, int]
 
 @dataclass
 class Log:
-    """One topic as it is now: its id and the end of each partition; offset 0 is always there."""
+    """One topic now: its id and the end of each partition; offset 0 always exists."""
 
     topic_id: str
     ends: list[int]
@@ -30,7 +30,7 @@ class Log:
 
 @dataclass
 class Late:
-    """A commit that still is on its way; `epochs`: of the producers that made it, if it is a transaction."""
+    """A commit under way; `epochs`: of its producers, if transactional."""
 
     due_at: float
     who: str
@@ -42,7 +42,7 @@ class Late:
 
 @dataclass
 class Producers:
-    """The newest epoch of each partition's producer, and what each process knows: its producers, and what it has lost."""
+    """The newest epoch of each partition's producer, and each process's knowledge: its producers, and its losses."""
 
     newest: dict[Place, int] = field(default_factory=dict)
     held: dict[tuple[str, Place], tuple[Token, int]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Producers:
         self.held[who, place] = (token, self.newest[place])
 
     def epoch(self, who: str, place: Place) -> int:
-        """Of the producer that this process has; -1 = it has none."""
+        """Return the epoch of this process's producer; -1 = none."""
         return self.held.get((who, place), (None, -1))[1]
 
     def is_newest(self, place: Place, epoch: int) -> bool:
@@ -68,9 +68,9 @@ class Producers:
 
 @dataclass
 class Brokers:
-    """`on_commit` is told of every entry that is written, by which process, and whether it comes late.
+    """`on_commit` gets every written entry, its process, and whether it is late.
 
-    `unread`: by the task that reads the entries, topic id and partition of those written since it last did.
+    `unread`: by reading task, topic id and partition of entries written since its last read.
     """
 
     kernel: Kernel
@@ -86,13 +86,13 @@ class Brokers:
     _created: int = 0
 
     def create(self, topic: str, partitions: int) -> None:
-        """Create the topic; recreate it without its committed offsets if it is there."""
+        """Create the topic, or recreate it without committed offsets."""
         self._created += 1
         self.entries = {key: entry for key, entry in self.entries.items() if key[1] != topic}
         self.logs[topic] = Log(f"id-{self._created}", [0] * partitions)
 
     def write(self, group: str, topic: str, offsets: Mapping[int, Committed], who: str, *, late: bool = False) -> None:
-        """Apply a commit; partitions that are not there are left out, as in any answer of a broker."""
+        """Apply a commit; missing partitions are left out, as by a broker."""
         log = self.logs[topic]
         for partition, entry in sorted(offsets.items()):
             if partition < len(log.ends):
@@ -124,7 +124,7 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Offsets:
-    """`ports.GroupOffsets` of one process."""
+    """`ports.GroupOffsets` of a process."""
 
     brokers: Brokers
     host: Host
@@ -185,7 +185,7 @@ class Offsets:
             raise KafkaUnavailable("the commit was not acknowledged within 2 s; its outcome is unknown")
 
     def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> None:
-        """Initialize the producers that are missing, but for lost ones and where the entry has a newer owner."""
+        """Initialize the missing producers, except lost ones and entries with a newer owner."""
         producers, who = self.brokers.producers, self.host.name
         new = {p: t for p, t in sorted(tokens.items()) if (who, self._place(topic, p)) not in producers.held}
         new = {p: t for p, t in new.items() if producers.lost.get((who, self._place(topic, p))) != t}
@@ -228,7 +228,7 @@ class Offsets:
 
 @dataclass(frozen=True)
 class Admin:
-    """`ports.KafkaAdmin` of one task."""
+    """`ports.KafkaAdmin` of a task."""
 
     brokers: Brokers
 

@@ -1,7 +1,6 @@
 """Time and turns: every thread of every process is a greenlet that stops before each operation on the network.
 
-Nothing here knows chance or real time. Who goes on next, and what becomes of the operation it stopped before, is up to
-the history.
+Nothing here uses chance or real time. The history decides the next thread, and the fate of its pending operation.
 """
 
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 
 class Host:
-    """A process: its fibers die with it and stand still while it is paused. `skew_s` is how far its wall clock is off."""
+    """A process: its fibers die with it and stand still while it is paused. `skew_s`: error of its wall clock."""
 
     def __init__(self, kernel: "Kernel", name: str) -> None:
         self.kernel = kernel
@@ -26,7 +25,7 @@ class Host:
 
 
 class HostClock:
-    """`ports.Clock` of one host: the same monotonic seconds for all, a wall clock of its own."""
+    """`ports.Clock` of a host: common monotonic seconds, a separate wall clock."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -42,7 +41,7 @@ class HostClock:
 
 
 class Fiber:
-    """One thread of a host. `at` is the operation that it stands before, `fault` what will become of that one."""
+    """A thread of a host. `at` is its next operation, `fault` that operation's fate."""
 
     def __init__(self, host: Host, name: str, run: Callable[[], None]) -> None:
         self.host = host
@@ -56,7 +55,7 @@ class Fiber:
 
 
 class _Strand(greenlet):
-    """Runs fibers one after the other: to make a greenlet costs as much as twenty operations in it."""
+    """Runs fibers one after the other: making a greenlet costs as much as twenty operations in it."""
 
     fiber: Fiber
 
@@ -80,7 +79,7 @@ class Kernel:
         self._idle: list[_Strand] = []
 
     def io(self, kind: str) -> str:
-        """Stop before an operation; returns the fault that it meets, or an empty text. Outside of fibers: goes on."""
+        """Stop before an operation; return its fault, or an empty text. No stop outside of fibers."""
         strand = getcurrent()
         if not isinstance(strand, _Strand):
             return ""
@@ -94,7 +93,7 @@ class Kernel:
         return fault
 
     def who(self) -> str:
-        """The host whose fiber is running; empty outside of fibers."""
+        """Return the host of the running fiber; empty outside of fibers."""
         strand = getcurrent()
         return strand.fiber.host.name if isinstance(strand, _Strand) else ""
 
@@ -107,7 +106,7 @@ class Kernel:
             self.now += seconds
 
     def resume(self, fiber: Fiber) -> None:
-        """Let it go on up to its next operation, or its end."""
+        """Let the fiber run up to its next operation, or its end."""
         strand = fiber.strand
         if strand is None:
             strand = fiber.strand = self._idle.pop() if self._idle else _Strand()
@@ -117,13 +116,13 @@ class Kernel:
             self._idle.append(strand)
 
     def kill(self, fiber: Fiber) -> None:
-        """End it where it stands."""
+        """End the fiber at its present place."""
         if fiber.strand is not None and not fiber.dead:
             fiber.strand.throw(GreenletExit)
         fiber.dead = True
 
     def close(self) -> None:
-        """Let go of what the fibers held: a greenlet that waits is never garbage, nor is what its frames know."""
+        """Release the fibers' objects: a waiting greenlet and its frames are never garbage."""
         for strand in self._idle:
             strand.throw(GreenletExit)
         self._idle.clear()

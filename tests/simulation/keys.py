@@ -1,4 +1,4 @@
-"""The processes of many states as one array: each state is one number that holds those of its processes, nothing hashed."""
+"""The processes of many states as one array: each state is a number with its processes' numbers, without hashes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,38 +6,38 @@ import numpy as np
 import numpy.typing as npt
 
 Keys = npt.NDArray[np.uint64]
-WIDTH = 21  # bits of one process' number in a state's
+WIDTH = 21  # bits of a process's number in a state's
 LARGEST = (1 << WIDTH) - 1
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-Column = tuple[Keys, npt.NDArray[np.intp]]  # the different numbers, and at which place each state's is
+Column = tuple[Keys, npt.NDArray[np.intp]]  # the different numbers, and the place of each state's
 NONE: Keys = np.zeros(0, np.uint64)
 
 
 def column(keys: Keys, n: int) -> Keys:
-    """The numbers of one consumer's processes."""
+    """Return the numbers of a consumer's processes."""
     return (keys >> _shift(n)) & np.uint64(LARGEST)
 
 
 def joined(columns: Iterable[Keys]) -> Keys:
-    """The states whose processes have these numbers, a column for each consumer."""
+    """Return the states whose processes have these numbers, a column for each consumer."""
     found: Keys = np.bitwise_or.reduce([np.asarray(c, np.uint64) << _shift(n) for n, c in enumerate(columns)])
     return found
 
 
 def column_of(keys: Keys, n: int) -> Column:
-    """The different processes of one consumer."""
+    """Return the different processes of a consumer."""
     found, where = np.unique(column(keys, n), return_inverse=True)
     return found, where
 
 
 def put(keys: Keys, n: int, number: int) -> Keys:
-    """The states with this process for one consumer."""
+    """Return the states with this process for a consumer."""
     return (keys & ~(np.uint64(LARGEST) << _shift(n))) | np.uint64(number << n * WIDTH)
 
 
 def spread(keys: Keys, n: int, where: npt.NDArray[np.intp], reached: Sequence[Keys]) -> Keys:
-    """The states with every process that one consumer's may become: `reached[where[i]]` in state `i`."""
+    """Return the states with every possible next process of a consumer: `reached[where[i]]` in state `i`."""
     sizes = np.array([one.size for one in reached])
     often = sizes[where]
     begins, ends = (np.cumsum(sizes) - sizes)[where], np.cumsum(often)
@@ -46,7 +46,7 @@ def spread(keys: Keys, n: int, where: npt.NDArray[np.intp], reached: Sequence[Ke
 
 
 def without(keys: Keys, known: Keys) -> Keys:
-    """Those that are not known; both are sorted, each once."""
+    """Return the unknown states; both arrays are sorted, without repeats."""
     if not known.size:
         return keys
     new: Keys = keys[known[np.minimum(np.searchsorted(known, keys), known.size - 1)] != keys]

@@ -1,11 +1,11 @@
-"""What Kafka has shown to each owner by its looks at the committed entries, and what it does then.
+"""Kafka's entries as seen by each owner in its looks, and the owner's reactions.
 
-- What it runs has been looked at within a second whenever it asks for anything else; only the last commit of what closes goes
-  before. No commit is sent, and no record is handed out, on a look of more than two seconds ago.
+- Running partitions have been looked at within a second before any other request, except the last commit of a closing
+  partition. No commit is sent, and no record handed out, on a look older than two seconds.
 - A newer token in the entry: the holding is over.
-- An older one, none, or an earlier commit of its own: that is the last time, for the next thing that it asks for is its own
-  entry once more. It does not let go of the partition before.
-- Nothing else ends a holding: a newer token or another topic id in what it has fetched, or the broker's refusal of a commit.
+- An older token, no token, or an earlier commit of its own: the owner's next request rewrites the entry, so this happens
+  only once. The owner does not let go of the partition before.
+- Nothing else ends a holding: a newer token or another topic id in a fetch, or the broker's refusal of a commit.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ FRESH_S = 2.0
 
 @dataclass
 class Asked:
-    """The request under way, with what was held, and what was ready, when it was made."""
+    """The request under way, with the holdings and ready partitions at its time."""
 
     work: Work
     at: float
@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass
 class Owner:
-    """One topic of one process: when each holding was looked at, what has to be written again, and the last one that is over."""
+    """One topic of a process: last look at each holding, entries to rewrite, and the last ended holding."""
 
     asked: Asked | None = None
     looked: dict[int, tuple[OwnedPartition, float]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Looks:
                 )
 
     def on_offer(self, one: Consumer, topic: str, partitions: Iterable[int]) -> None:
-        """It hands out records of these partitions."""
+        """Check that it hands out records of these partitions."""
         owner, held, now = self._owners[one.name, topic], _held(one, topic), one.kernel.now
         for p in partitions:
             known, at = owner.looked.get(p, (None, 0.0))
@@ -79,7 +79,7 @@ class Looks:
             self.expect("looks", age_s <= FRESH_S, told)
 
     def on_answer(self, one: Consumer, topic: str, result: Result) -> None:
-        """The process has taken the answer to its request."""
+        """Take the answer to the process's request."""
         owner = self._owners[one.name, topic]
         asked, held = owner.asked, _held(one, topic)
         assert asked is not None
@@ -101,12 +101,12 @@ class Looks:
                 owner.overwritten[p] = h
 
     def is_over(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
-        """Whether Kafka has shown it that its holding under this token is over."""
+        """Return whether Kafka has shown it the end of its holding under this token."""
         owner = self._owners.get((one.name, topic))
         return owner is not None and owner.over.get(partition) == token
 
     def on_stopped(self, one: Consumer, topic: str, partition: int) -> None:
-        """It no longer holds the partition."""
+        """Check a partition that it no longer holds."""
         owner = self._owners.get((one.name, topic))
         h = owner.overwritten.pop(partition, None) if owner is not None else None
         written = h is None or h.fenced
@@ -119,7 +119,7 @@ def _held(one: Consumer, topic: str) -> dict[int, OwnedPartition]:
 
 
 def _over(asked: Asked, result: Result) -> frozenset[int]:
-    """The partitions whose holding is over by this answer."""
+    """Return the partitions whose holding is over by this answer."""
     if isinstance(asked.work, Commit) and isinstance(result, Failed):
         return frozenset(result.fenced) & asked.held.keys()
     if not isinstance(asked.work, OffsetFetch) or not isinstance(result, FetchedOffsets):

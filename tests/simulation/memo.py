@@ -1,6 +1,6 @@
-"""Decoded znodes and offsets, remembered by their bytes: in a history the same ones are read a hundred times.
+"""Decoded znodes and offsets, remembered by their bytes: a history reads the same bytes a hundred times.
 
-What the codecs give is immutable and depends on nothing but their arguments, so nobody can tell the difference.
+The codecs' results are immutable and depend only on their arguments, so the difference is invisible.
 """
 
 import sys
@@ -27,7 +27,7 @@ _REMEMBERED = {decoder: lru_cache(KEPT)(decoder) for decoder in _DECODERS}
 
 @lru_cache(1)
 def _places() -> list[tuple[dict[str, Any], str, Callable[..., Any]]]:
-    """Every module of the product and of the simulation that knows a decoder by name."""
+    """Return every module of the product and of the simulation that refers to a decoder by name."""
     found = []
     for module in list(sys.modules.values()):
         if module.__name__.startswith(("coordinator_tasks.", "spark_apps.", "tests.simulation.")):
@@ -41,7 +41,7 @@ def _is_decoder(known: object) -> bool:
 
 
 def forget() -> None:
-    """The decoders are others now."""
+    """Forget all results: the decoders have changed."""
     for remembered in _REMEMBERED.values():
         remembered.cache_clear()
 

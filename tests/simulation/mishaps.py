@@ -1,4 +1,4 @@
-"""Faults of Kafka, of the interfaces and of the tasks, clocks that jump, and what people do."""
+"""Faults of Kafka, of the interfaces and of the tasks, clocks that jump, and actions of people."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ MAX_PARTITIONS = 5
 
 
 def foreign_commit(world: World, a: int, b: int) -> None:
-    """Somebody sets an offset of the group by a tool, to what has passed or before."""
+    """Set an offset of the group by a foreign tool, up to the passed offset."""
     topic = world.setup.topics[a % len(world.setup.topics)]
     log = world.brokers.logs[topic]
     partition = b % len(log.ends)
@@ -44,7 +44,7 @@ def partitions_added(world: World, a: int, b: int) -> None:
 
 
 def recreated(world: World, a: int, b: int) -> None:
-    """The topic is deleted and created; some time later a person removes it here and adds it with a new group."""
+    """Delete and create the topic; later a person removes it here and adds it with a new group."""
     topic = world.setup.topics[a % len(world.setup.topics)]
     world.oracle.taint_all()
     world.oracle.on_deleted(world.brokers.logs[topic].topic_id)
@@ -64,7 +64,7 @@ def removed(c: Coordinator, topic: str) -> None:
 
 
 def registry(fault: Fault) -> Act:
-    """For some seconds it shows this to all tasks; some are begun, and look."""
+    """Show this fault to all tasks for some seconds; some tasks begin, and look."""
 
     def act(world: World, a: int, b: int) -> None:
         world.registry.fails(fault, (0.5, 2.0, 5.0, 12.0)[b % 4], a)
@@ -97,7 +97,7 @@ def mood(fault: Fault) -> Act:
 
 
 def post_doubled(world: World, a: int, b: int) -> None:
-    """A topic node that was posted some time ago arrives once more."""
+    """Deliver an earlier posted topic node again."""
     one, post = pick([c for c in running(world) if c.agent is not None], a), pick(world.posts, b)
     if one is not None and one.agent is not None and post is not None and one.listener.posted(*post):
         world.effect(Fault.POST_DOUBLED)
@@ -205,7 +205,7 @@ def restart_expected(world: World, a: int, b: int) -> None:
         try:
             found = directives.expect_restart(c, name, within_s, moves=moves, by="ada", why="kernel")
         except (NotManaged, Refused):
-            return None  # it is drained, isolated or not registered
+            return None  # drained, isolated or not registered
         world.effect(Fault.RESTART_EXPECTED)
         return found
 
@@ -238,7 +238,7 @@ def reconfigured(world: World, a: int, b: int) -> None:
 
 
 def _split(world: World, a: int, b: int) -> Split:
-    """As an upgrade has it in one of its steps."""
+    """Return a split as in a step of an upgrade."""
     names = world.names
     new = (names[b % len(names)], names[(b // 3) % len(names)])[: 1 + a % 2]
     return Split("app", new, frozenset(p for p in range(MAX_PARTITIONS) if (a + b) >> p & 1))

@@ -1,4 +1,4 @@
-"""The rules of the protocol in `mutants.toml`, each with a one-line change that breaks it; `tests.simulation.mutation` asks who notices."""
+"""The rules of the protocol in `mutants.toml`, each with a breaking one-line change, for `tests.simulation.mutation`."""
 
 import ast
 import re
@@ -12,10 +12,10 @@ from tests.simulation.forks import PRODUCT, ROOT
 
 
 class Mutant(NamedTuple):
-    """`old` becomes `new` where it stands first in `function`; `rule` is the sentence that then no longer holds.
+    """`old` becomes `new` at its first place in `function`; `rule` is the sentence that then no longer holds.
 
-    A function is named as `Class.method` or by its name alone, wherever in the product it stands, or as `module.name` where
-    there are several. How `old` is broken into lines does not matter.
+    A function is named as `Class.method` or by its name alone, anywhere in the product, or as `module.name` if
+    ambiguous. Line breaks in `old` do not matter.
     """
 
     function: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 def mutated(mutant: Mutant) -> tuple[Path, str]:
-    """The file that the mutant changes, and its changed text; raises `ValueError` if it is out of date."""
+    """Return the file that the mutant changes, and its changed text; raises `ValueError` if out of date."""
     places = _functions().get(mutant.function, [])
     if len(places) != 1:
         raise ValueError(f"{len(places)} functions are called {mutant.function}: bring the mutant up to date")
@@ -51,7 +51,7 @@ def mutated(mutant: Mutant) -> tuple[Path, str]:
 
 @cache
 def _functions() -> dict[str, list[Place]]:
-    """The product's functions by their names: with and without their module's."""
+    """Return the product's functions by name: with and without their module's."""
     found: dict[str, list[Place]] = {}
     for path in sorted(path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")):
         for name, place in _of(path, ast.parse(path.read_text()), ""):

@@ -1,6 +1,6 @@
-"""Break the rules of `tests.simulation.mutants` one by one, and ask every suite whether it notices.
+"""Break the rules of `tests.simulation.mutants` one by one, and check which suites notice.
 
-    python -m tests.simulation.mutation            # all that are not in build/mutants.json yet
+    python -m tests.simulation.mutation            # all that are missing in build/mutants.json
     python -m tests.simulation.mutation --only 3 7
 
 Works on the living functions of forked processes; the tree is never touched.
@@ -60,7 +60,7 @@ def _of(known: dict[str, dict[str, bool]], mutant: Mutant) -> dict[str, bool]:
 
 
 def change_of(mutant: Mutant) -> Change:
-    """The functions that it changes."""
+    """Return the functions that it changes."""
     path, text = mutated(mutant)
     before, after = (compile(one, path, "exec") for one in (path.read_text(), text))
     return Change.of(mutant.function, before, after)

@@ -1,19 +1,19 @@
-"""What must hold at every moment of every history, kept by somebody who sees everything.
+"""Invariants of every moment of every history, checked with full knowledge.
 
-- One committer: two processes never commit a partition at one epoch, and no consumer commits without its token.
-- One owner: two processes never run a partition at once, unless one of them is taken for lost (isolated, or ended by
-  what was known) and lives on: the fence is for those. Where ZooKeeper was lost or restored, that goes for whoever runs
-  something, until a node names it as the owner again; once it has answered who writes the node, only while it is to close.
-- Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all that
-  stood committed when its writer read that, and above what those have committed whom it has asked.
-- The effective position (of the highest token) never goes back within a topic id, and nothing is committed that has
-  not passed the sink; no range is read beyond what has passed before it.
-- A consumer runs only what some written node granted to its incarnation; at every step, what its own picture gives it
-  under that very epoch, or what it closes, and what by the stored node and state it may still run.
-- It acts on what it reads: on a newer node of the topic, and on its isolation.
-- Every owner looks at its committed entry in time, and acts on what it sees (`looks`).
-- Whom a node names can read the form in which it is written.
-- Every transition is one transaction with one record that tells from where to where; node and state agree.
+- One committer: two processes never commit a partition at the same epoch, and no consumer commits without its token.
+- One owner: two processes never run a partition at once, unless one is taken for lost (isolated, or ended by known facts) and
+  lives on: the fence stops such processes. If ZooKeeper was lost or restored, this excuses all running processes, until a node
+  names them as owners again; after an answer to the node's writer, only while their close is awaited.
+- Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all committed
+  epochs at its writer's read, and above the epochs committed by the asked consumers.
+- The effective position (of the highest token) never goes back within a topic id, and only passed offsets are committed; no
+  range is read beyond the offsets passed before it.
+- A consumer runs only partitions that some written node granted to its incarnation; at every step, partitions granted by its
+  own picture under this very epoch, or closing partitions, and partitions that it may still run by stored node and state.
+- It acts on its reads: on a newer node of the topic, and on its isolation.
+- Every owner looks at its committed entry in time, and reacts (`looks`).
+- Consumers named in a node can read the node's form.
+- Every transition is one transaction with one record of its states; node and state agree.
 - Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
   not move keeps its holding.
 - A pause in the history is true within its error (`pauses`).
@@ -67,7 +67,7 @@ class Broken(AssertionError):
 
 @dataclass
 class Progress:
-    """One partition of one topic id: what has passed the sink, and the newest token's position, by which holding."""
+    """One partition of a topic id: its passed offset, and the newest token's position and holding."""
 
     frontier: int = 0
     token: Token | None = None
@@ -86,18 +86,19 @@ class Oracle:
     nodes: dict[str, TopicNode] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     configs: dict[str, TopicConfig] = field(default_factory=dict)
-    checks: Counter[str] = field(default_factory=Counter)  # those that could fail
-    exempt: Counter[str] = field(default_factory=Counter)  # those that were excused: nothing was asked of them
+    checks: Counter[str] = field(default_factory=Counter)  # checks that could fail
+    exempt: Counter[str] = field(default_factory=Counter)  # checks that were excused, without any demand
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     rewinds: int = 0
-    excused: Counter[Excuse] = field(default_factory=Counter)  # looks at a partition with somebody who is
-    beside: Counter[Excuse] = field(default_factory=Counter)  # those of them where somebody else runs it as well
+    excused: Counter[Excuse] = field(default_factory=Counter)  # looks at a partition with an excused process
+    beside: Counter[Excuse] = field(default_factory=Counter)  # looks with another process beside the excused one
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
-    heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: the addresses that answered
-    leaving: Mapping[str, Collection[str]] = field(default_factory=dict)  # by who asks: those of them that leave
-    missed: Mapping[str, set[str]] = field(default_factory=dict)  # by who asks: who came too late
-    unread: Mapping[str, Collection[tuple[str, int]]] = field(default_factory=dict)  # by who asks: committed too late
+    heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by asker: the addresses that answered
+    leaving: Mapping[str, Collection[str]] = field(default_factory=dict)  # by asker: the answering addresses that leave
+    missed: Mapping[str, set[str]] = field(default_factory=dict)  # by asker: consumers that came too late
+    # by asker: commits that came too late
+    unread: Mapping[str, Collection[tuple[str, int]]] = field(default_factory=dict)
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
     looks: Looks = field(init=False)
@@ -119,7 +120,7 @@ class Oracle:
         self.pauses = Pauses(self.expect)
 
     def expect(self, rule: str, holds: bool, sentence: str, *, excused: bool = False) -> None:
-        """Check a rule; what is `excused` from it is only counted."""
+        """Check a rule; an `excused` check is only counted."""
         if excused:
             self.exempt[rule] += 1
             return
@@ -127,7 +128,7 @@ class Oracle:
         if not holds:
             raise Broken(rule, sentence)
 
-    # What is written in ZooKeeper -------------------------------------------------------------------------------------
+    # Writes in ZooKeeper ----------------------------------------------------------------------------------------------
 
     def on_write(self, before: Changes, after: Changes, who: str) -> None:
         self._written = True
@@ -233,7 +234,7 @@ class Oracle:
             self._spared(topic, old, records, who)
 
     def _kept(self, topic: str, old: TopicNode, records: list[Record]) -> None:
-        """A drain moves partitions, and stops none: only who was asked to end closes what nobody gets."""
+        """Check that a drain moves partitions, and stops none: only a consumer asked to end closes untaken partitions."""
         stopped = [move.partition for record in records for move in record.moves if move.kind is MoveKind.STOP]
         for p in stopped:
             giver = old.assignments.get(p)
@@ -242,7 +243,7 @@ class Oracle:
                 self.expect("a drain keeps", ends, f"{topic}-{p} was taken from {giver} and given to nobody")
 
     def _spared(self, topic: str, old: TopicNode, records: list[Record], who: str) -> None:
-        """A consumer that says it leaves closes what it runs: it is not told to start that again."""
+        """Check that a leaving consumer, which closes its partitions, is not told to start them again."""
         again = {move.taker for record in records for move in record.moves if move.kind is MoveKind.RESTART}
         for one in self.consumers:
             mine = one.consumer in again and old.incarnations.get(one.consumer) == one.incarnation
@@ -261,13 +262,13 @@ class Oracle:
             self.expect("undisturbed", kept, told, excused=not same or p in moved)
 
     def _asked(self, one: Consumer, who: str) -> bool:
-        """Whether the writer must have asked it: it is there, and was when the writer read who is registered."""
+        """Return whether the writer must have asked it: it is present, and was at the writer's read of the registry."""
         return self.excuses.here(one) and one.address not in self.missed.get(who, ())
 
     def _new_generation(self, topic: str, node: TopicNode, who: str) -> None:
-        """Whoever is not there to be asked may run on: only the fence keeps it apart.
+        """Check a new generation. Absent consumers may run on: only the fence stops them.
 
-        The same goes for who is there and does not answer, where nothing tells of an older life: it is not waited for.
+        The same is true for silent consumers without facts about an older life: they are not awaited.
         """
         first = node.epoch == 1
         asked: set[str] = set()
@@ -282,7 +283,7 @@ class Oracle:
         )
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
         self._given_out_again(node, asked)
-        for p, owner in node.assignments.items():  # it may go on under an epoch that another one has committed at since
+        for p, owner in node.assignments.items():  # it may continue under an epoch at which another has committed since
             at = node.topic_id, p, node.since[p]
             lives = {one.name: one.incarnation for one in self.consumers if one.consumer == owner}
             if at in self._committers and lives.get(self._committers[at]) != node.incarnations[owner]:
@@ -407,7 +408,7 @@ class Oracle:
     def _still_granted(
         self, one: Consumer, topic: str, partition: int, held: OwnedPartition, excuse: Excuse | None
     ) -> None:
-        """What it runs and does not close is its own by its picture; by what is stored, nobody else's yet."""
+        """Check that its open partitions are granted by its picture, and by stored data are not another's."""
         by_stored = excuse is None and self.grants.is_known(topic)
         self.expect("granted", True, "", excused=held.closing and not by_stored)
         if not held.closing and not by_picture(one, topic, partition, held):
@@ -421,7 +422,7 @@ class Oracle:
         raise Broken("granted", f"{one.name} runs {topic}-{partition} at epoch {held.token.epoch}, {why}")
 
     def _changes(self, one: Consumer, topic: str, held: dict[int, OwnedPartition]) -> None:
-        """What this process has begun or stopped to hold since the last look."""
+        """Check the holdings begun or stopped by this process since the last look."""
         key = (one.name, topic)
         now = {p: h.token for p, h in held.items()}
         was = self._held.get(key, {})
@@ -459,7 +460,7 @@ class Oracle:
         found = grants(ownership.holdings.accepted, one.consumer, one.incarnation, ownership.grants._releases, False)
         grant = found.get(partition)
         still = grant is not None and grant.token == token and not ownership.grants._is_void(grant.token)
-        # What it began to stop under an isolation is stopped, even if ZooKeeper was lost then and the isolation with it.
+        # A stop that began under an isolation continues, even if ZooKeeper and the isolation were lost then.
         told = ownership.grants.isolated or self._let_go.get((one.name, topic), {}).get(partition) == token
         over = self.looks.is_over(one, topic, partition, token)
         reason = not still or over or ownership.grants._stopping or told
@@ -487,9 +488,9 @@ class Oracle:
         older = progress.token is not None and token < progress.token
         again = late and back and token == progress.token
         if older or again or survives:
-            # Until the owner's next look; and what a survivor commits between an owner's look and its commit is lost.
+            # Until the owner's next look; and a survivor's commit between an owner's look and its commit is lost.
             progress.overwritten = True
-            # A newer token stops the owner, before it has committed what has passed.
+            # A newer token stops the owner before it has committed its passed offsets.
             progress.tainted |= progress.token is not None and token > progress.token
             self.exempt["position never goes back"] += 1
             return
@@ -511,12 +512,12 @@ class Oracle:
             f"{topic}-{partition}: {entry.offset} by {who} at epoch {token.epoch} after {progress.position}",
         )
         if held is not None and held.commits.acknowledged is None and not late and entry.offset == progress.frontier:
-            progress.tainted = False  # it begins where all has passed: what a fault did to those before is over
+            progress.tainted = False  # it begins where all has passed: a fault's effect on earlier holdings is over
         progress.token, progress.position, progress.overwritten = token, entry.offset, False
         progress.holding = held
 
     def _released(self, who: str, topic: str, partition: int, token: Token | None) -> int:
-        """Where the owner of this token has released the partition to this process; 0 = it has not."""
+        """Return where the owner of this token has released the partition to this process; 0 = not released."""
         held = self._held_by(who, topic, partition)
         release = held.grant.release if held is not None else None
         return release.offset if release is not None and release.token == token else 0
@@ -526,18 +527,18 @@ class Oracle:
         return dict(self._items(one, topic)).get(partition)
 
     def on_deleted(self, topic_id: str) -> None:
-        """Kafka has deleted the topic, and what was committed for it: nobody can read the epochs in there any more."""
+        """Kafka has deleted the topic and its commits: their epochs are no longer readable."""
         self._stored = {at: token for at, token in self._stored.items() if at[0] != topic_id}
 
     def _survives(self, who: str, topic: str, partition: int, token: Token) -> bool:
-        """Whether this commit comes from a process that is dead or taken for lost, or is of an epoch that nobody could know."""
+        """Return whether this commit comes from a dead or lost process, or has an unknowable epoch."""
         one = next(c for c in self.consumers if c.name == who)
         if not one.alive or self.excuses.is_given_out_again(one, topic, partition, token):
             return True
         return self.excuses.of(one, topic, partition, token) is not None
 
     def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
-        """Only what it holds by its picture, does not close, and has looked at lately is part of a batch."""
+        """Check that a batch has only partitions that are granted by its picture, not closing, and lately looked at."""
         held, batch = query.ownership.holdings.held, query.current
         ranges = batch.ranges if batch is not None else {}
         self.looks.on_offer(one, topic, ranges)
@@ -553,9 +554,9 @@ class Oracle:
         self.expect("nothing skipped", reached, f"{one.name} read {at}, only {progress.frontier} passed")
         again = max(0, min(progress.frontier, each.end) - each.start)
         progress.doubled += again
-        # What a survivor passes is read again by the owner, or was read by it.
+        # A survivor's passed records are read again by the owner, or were read by it.
         token = self._tokens(one, topic)[each.partition]
-        # So it is by whom a recovery has adopted after a commit of its own that came late over the newer owner's.
+        # The same is true for a process adopted by a recovery after its own late commit over the newer owner's.
         late = progress.overwritten and progress.token is not None and token < progress.token
         excuse = self.excuses.of(one, topic, each.partition, token)
         progress.tainted |= late or self.excuses.set_aside(one) or excuse is not None
@@ -564,7 +565,7 @@ class Oracle:
         progress.frontier = max(progress.frontier, each.end)
 
     def taint(self, one: Consumer) -> None:
-        """What this process runs may be read again: it dies, is taken for lost, or its commits are disturbed."""
+        """Its running partitions may be read again: it dies, is taken for lost, or its commits are disturbed."""
         if one.topics is None:
             return
         for topic, query in one.topics.queries.items():
@@ -584,5 +585,5 @@ class Oracle:
 
 
 def _heard(one: Consumer) -> bool:
-    """Whether it answers, and has answered everybody who may still write what they have seen."""
+    """Return whether it answers, and has answered all tasks that may still write their observations."""
     return one.listener.mood is None and one.kernel.now - one.listener.unheard_at > LOOK_S

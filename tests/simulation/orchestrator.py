@@ -1,7 +1,7 @@
-"""The orchestrator: attempts of tasks, each a process of its own with its own session, at any moment and several at once.
+"""The orchestrator: attempts of tasks, each a process with a session, at any moment and several at once.
 
-What an attempt does is a call of the production services. It may be killed before any operation, doubled, stalled, and
-run again long after it was due: nothing it knows of an earlier call reaches the next one, as with Airflow's tasks.
+An attempt is a call of the production services. It may be killed before any operation, doubled, stalled, and run again
+long after it was due: its knowledge of an earlier call never reaches the next call, as with Airflow's tasks.
 """
 
 from collections.abc import Callable
@@ -44,13 +44,13 @@ RUN = ("plan", "await_closed", "start", "await_started", "settle")
 
 
 def reap(consumer: str, incarnation: int) -> Call:
-    """What a launcher does when all processes of its consumer have ended."""
+    """Return a launcher's call after the end of its consumer's processes."""
     return lambda c, _: fleet.record_end(c, consumer, incarnation, Ending.REAPED)
 
 
 @dataclass
 class Site:
-    """What all attempts share."""
+    """State shared by all attempts."""
 
     server: Server
     brokers: Brokers
@@ -74,7 +74,7 @@ class Site:
 
 
 class Attempt(Host):
-    """One attempt of a task under way. `error` is why it failed, if it did."""
+    """An attempt of a task under way. `error` is its failure, if any."""
 
     def __init__(self, site: Site, task: str, call: Call, number: int, skew_s: float = 0.0) -> None:
         super().__init__(site.server.kernel, f"{task}#{number}")
@@ -113,7 +113,7 @@ class Attempt(Host):
             self.kernel.resume(self.fiber)
 
     def dies(self) -> None:
-        """Killed where it stands; its session ends after its time-out."""
+        """Kill it at its present place; its session ends after the time-out."""
         self.alive = False
         self.kernel.kill(self.fiber)
         self.session.abandon()

@@ -1,4 +1,4 @@
-"""Whether the pauses in the history are true: by when batches were covered, which nobody but the simulation knows."""
+"""Checks the pauses in the history against the times of covered batches, known only to the simulation."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,12 +13,12 @@ RULE = "a pause is true"
 
 
 class Pauses:
-    """`covers`: topic and partition → consumer → when batches of its were covered."""
+    """`covers`: topic and partition → consumer → times of its covered batches."""
 
     def __init__(self, expect: Expect) -> None:
         self._expect = expect
         self._covers: dict[tuple[str, int], dict[str, list[float]]] = {}
-        self._records: dict[str, dict[str, Record]] = {}  # topic → path → what stands there
+        self._records: dict[str, dict[str, Record]] = {}  # topic → path → stored record
 
     def on_cover(self, one: Consumer, topic: str, ranges: Mapping[int, Range], now: float) -> None:
         for partition in ranges:

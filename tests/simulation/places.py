@@ -1,11 +1,11 @@
-"""The places of a file that `tests.simulation.guards` changes, by kind, and what each becomes.
+"""The places of a file that `tests.simulation.guards` changes, by kind, with the new code.
 
-`condition`: a comparison becomes its neighbour (`<` becomes `<=`, `==` becomes `!=`), a condition and an operand of `and` and
-`or` its opposite, `and` becomes `or`, `not x` becomes `x`. `assignment`: what assigns to an attribute, an item or a name that
-has a value already is left out, and so is a field of `replace(...)`. `argument`: two arguments side by side are swapped, or a
-keyword is left out. `order`: a call that is a statement is left out, or swapped with the next one.
+`condition`: a comparison becomes its neighbour (`<` becomes `<=`, `==` becomes `!=`), a condition and an operand of
+`and` and `or` its opposite, `and` becomes `or`, `not x` becomes `x`. `assignment`: an assignment to an attribute, an
+item or a name with a value is left out, and so is a field of `replace(...)`. `argument`: two adjacent arguments are
+swapped, or a keyword is left out. `order`: a call that is a statement is left out, or swapped with the next call.
 
-Asserts, log lines and prints are no places. All but conditions are looked for in functions only.
+Asserts, log lines and prints are no places. All kinds but conditions are looked for in functions only.
 """
 
 import ast
@@ -29,11 +29,11 @@ SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 LEFT_OUT = "left out"
 _NO_PLACES = ("log", "print")
 _SAME_EITHER_WAY = ("min", "max")
-_Bound = frozenset[str] | None  # the names that have a value in this function; None = outside of functions
+_Bound = frozenset[str] | None  # the names with a value in this function; None = outside of functions
 
 
 class Place(NamedTuple):
-    """What stands there and what it becomes, as text and as a part of the tree: `holder[at]` becomes `new`."""
+    """Old and new code, as text and as a part of the tree: `holder[at]` becomes `new`."""
 
     kind: str
     line: int
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 def places(tree: ast.Module) -> list[Place]:
-    """All of a file; each can be changed on this tree, but only one of them."""
+    """Return all places of a file; any single place can be changed on this tree."""
     return list(_inside(tree, None))
 
 
@@ -73,7 +73,7 @@ def _inside(node: ast.AST, outer: _Bound) -> Iterator[Place]:
 
 
 def _bound_in(node: ast.AST, field: str, outer: _Bound) -> _Bound:
-    """The names that have a value where this field of the node begins."""
+    """Return the names with a value where this field of the node begins."""
     if isinstance(node, ast.ClassDef):
         return None
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -88,7 +88,7 @@ def _bound_in(node: ast.AST, field: str, outer: _Bound) -> _Bound:
 
 
 def _binds(statement: ast.stmt) -> frozenset[str]:
-    """The names that surely have a value after it."""
+    """Return the names that surely have a value after it."""
     if isinstance(statement, (ast.With, ast.AsyncWith)):
         return _with(statement).union(*map(_binds, statement.body))
     has_value = isinstance(statement, ast.Assign) or (isinstance(statement, ast.AnnAssign) and statement.value)
@@ -106,7 +106,7 @@ def _stored(node: ast.AST) -> frozenset[str]:
 def _statement(block: list[ast.stmt], at: int, bound: frozenset[str]) -> Iterator[Place]:
     one = block[at]
     text = ast.unparse(one)
-    # A condition that never holds: a function keeps its names and what it takes from around it.
+    # A condition that never holds: a function keeps its names and its free variables.
     nothing = ast.If(ast.Constant(False), [one], [])
     if _is_left_out(one, bound):
         yield Place("assignment", one.lineno, text, LEFT_OUT, block, at, nothing)
@@ -119,7 +119,7 @@ def _statement(block: list[ast.stmt], at: int, bound: frozenset[str]) -> Iterato
 
 
 def _is_left_out(statement: ast.stmt, bound: frozenset[str]) -> bool:
-    """Whether it assigns, and all its names have a value without it."""
+    """Return whether it assigns, and all its names have a value without it."""
     if isinstance(statement, ast.AugAssign):
         return True
     if isinstance(statement, ast.AnnAssign) and statement.value is None:

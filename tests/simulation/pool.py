@@ -1,4 +1,4 @@
-"""Histories on all cores: chunks of seeds, run in processes of their own."""
+"""Histories on all cores: chunks of seeds, run in separate processes."""
 
 import gc
 import multiprocessing
@@ -10,11 +10,11 @@ from tests.simulation.totals import Totals
 
 CHUNK = 50
 LIFE = 12
-"""So many chunks are a process's: it collects no garbage, of which there are some 20 MB in each, and ends instead."""
+"""Chunks per process: it collects no garbage, some 20 MB per chunk, and ends instead."""
 
 
 def run_chunk(seeds: tuple[int, int]) -> Totals:
-    """First and last seed, both included."""
+    """Run the seeds from first to last, both included."""
     first, last = seeds
     totals = Totals(ranges=[seeds])
     for seed in range(first, last + 1):
@@ -35,7 +35,7 @@ def run_all(
             if totals.failed or time.monotonic() > until:
                 return
         return
-    # Not forked: what other tests have opened in this process would be collected in a child that has not its threads.
+    # Not forked: a child without this process's threads would collect objects opened by other tests.
     with multiprocessing.get_context("spawn").Pool(workers, initializer=gc.disable, maxtasksperchild=LIFE) as pool:
         for totals in pool.imap(run_chunk, chunks):
             done(totals)

@@ -1,4 +1,4 @@
-"""The registry of consumers as tasks read it: for a while it cannot be read, or its list is empty, or an older one."""
+"""The registry of consumers for tasks: for a while it is unreadable, or its list is empty or old."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ KEPT = 4  # lists that may come back
 
 @dataclass
 class Registry:
-    """What all tasks share. `mood` lasts until `until`; `on_hidden` is told of who is registered and was not shown.
+    """State shared by all tasks. `mood` lasts until `until`; `on_hidden` gets registered consumers that were not shown.
 
-    `missed`: by who reads the list, the addresses that were registered after it last began to.
+    `missed`: by reader, the addresses registered after the begin of its last read.
     """
 
     kernel: Kernel
@@ -29,12 +29,12 @@ class Registry:
     _old: Mapping[str, Member] = field(default_factory=dict)
 
     def fails(self, mood: Fault, seconds: float, which: int) -> None:
-        """From now on, for so long; `which` of the older lists it shows then."""
+        """Fail for these seconds; `which` chooses an older list."""
         self.mood, self.until = mood, self.kernel.now + seconds
         self._old = self._past[which % len(self._past)] if self._past else {}
 
     def show(self, members: Mapping[str, Member]) -> Mapping[str, Member]:
-        """What a task is given in place of who is registered now."""
+        """Return the list shown to a task instead of the present list."""
         if self.mood is None or self.kernel.now >= self.until:
             if not self._past or self._past[-1] != members:
                 self._past = [*self._past[1 - KEPT :], members]
@@ -53,7 +53,7 @@ class Registry:
 
 @dataclass(frozen=True)
 class Listed:
-    """`ports.Discovery` of one task."""
+    """`ports.Discovery` of a task."""
 
     registry: Registry
     real: Discovery

@@ -57,7 +57,10 @@ Move = tuple[Process, int]  # how the consumer then stands, and the releases
 
 
 class Rules:
-    """`nodes`, `states` and `releases` by number; `releases` of one site are sorted by `offset`, which names the partition."""
+    """`nodes`, `states` and `releases` by number.
+
+    `releases` of a site are sorted by `offset`, which names the partition.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -77,13 +80,13 @@ class Rules:
         return shared, (started(1),) * n
 
     def epoch(self, shared: Shared) -> int:
-        """That of the stored node; 0 = there is none."""
+        """Return the epoch of the stored node; 0 = none."""
         return self.nodes[shared.versions[-1]].epoch if shared.versions else 0
 
     # Consumers --------------------------------------------------------------------------------------------------------
 
     def moves(self, n: int, process: Process, shared: Shared) -> Iterator[Move]:
-        """What one consumer may do next; depends on the versions, the releases and its own isolation only."""
+        """Yield a consumer's possible moves; they depend on the versions, the releases and its own isolation only."""
         picture = self.nodes[process.picture] if process.picture >= 0 else None
         same = shared.releases
         if process.sees_isolation != shared.isolated[n]:
@@ -111,7 +114,7 @@ class Rules:
             yield process._replace(released=released), self._with_release(n, process, same, partition, epoch)
 
     def _with_release(self, n: int, process: Process, releases: int, partition: int, epoch: int) -> int:
-        """The releases with this one, unless a newer one is there."""
+        """Return the releases with this release, unless a newer one exists."""
         others = {r.offset: r for r in self.releases[releases]}
         old = others.pop(partition, None)
         if old is not None and old.epoch >= epoch:
@@ -122,20 +125,20 @@ class Rules:
     # Faults and people ------------------------------------------------------------------------------------------------
 
     def crashed(self, n: int, shared: Shared) -> Iterator[Shared]:
-        """The process ends, and whatever launched it has seen that."""
+        """Yield the end of the process, known to its launcher."""
         if shared.crashes < self.bounds.crashes and not _guarded(n, shared):
             ended = put(shared.ended, n, (*shared.ended[n], shared.drawn[n]))
             yield shared._replace(ended=ended, crashes=shared.crashes + 1)
 
     @staticmethod
     def restarted(n: int, shared: Shared) -> Iterator[tuple[Shared, Process]]:
-        """A process that has ended is started anew."""
+        """Yield a new start of an ended process."""
         drawn = shared.drawn[n] + 1
         if not _guarded(n, shared):
             yield shared._replace(drawn=put(shared.drawn, n, drawn)), started(drawn)
 
     def directed(self, n: int, shared: Shared) -> Iterator[Shared]:
-        """A person isolates it, has it drained, or takes that back."""
+        """Yield a person's isolation or drain, or its end."""
         if _guarded(n, shared):
             return
         if not shared.isolated[n] and shared.zombies < self.bounds.zombies:
@@ -146,18 +149,18 @@ class Rules:
             yield shared._replace(draining=put(shared.draining, n, True), drains=shared.drains + 1)
 
     def confirms_nothing(self, n: int, process: Process, shared: Shared) -> bool:
-        """An isolated consumer confirms that it runs nothing: its readmission takes effect."""
+        """Return whether an isolated consumer confirms that it runs nothing: its readmission takes effect."""
         acted = self.nodes[process.picture].epoch if process.picture >= 0 else 0
         return not _guarded(n, shared) and process.sees_isolation and not process.runs and acted >= self.epoch(shared)
 
     # The coordinator --------------------------------------------------------------------------------------------------
 
     def stored(self, shared: Shared) -> Hashable:
-        """All that a decision takes from the shared part: what is alike in this has one decision.
+        """Return the decision's whole input from the shared part: equal inputs have the same decision.
 
-        The releases count where they are those of an entry of the stored node (`holding.releases_entry`; what a plan adds
-        is newer than any). Every incarnation has ended but the last drawn of a consumer that is alive, and `Ending` is the
-        same for all; so of the dead it does not count how many there were.
+        The releases count if they match an entry of the stored node (`holding.releases_entry`; a plan's additions are
+        newer than any). Every incarnation has ended except the last drawn of a live consumer, and `Ending` is the same
+        for all; so the number of dead incarnations does not count.
         """
         if not shared.versions or shared.state < 0:
             return shared
@@ -168,13 +171,15 @@ class Rules:
         return shared.versions[-1], shared.state, released, drawn, shared.isolated, shared.draining
 
     def heard(self, shared: Shared, n: int, told: Told) -> Hashable:
-        """All that a decision on this node and state takes from one consumer's answer: what is told alike has one decision.
+        """Return the decision's whole input from a consumer's answer to this node and state.
 
-        `decide` reads answers in three ways. `recovery.needed` compares each with the node by itself: it finds something
-        for all of them exactly if it does for one of them; then, and before there is a node, the whole answer counts.
-        `confirm` says what is missing of what is to close, while anything is; else of what is to start, for all at once;
-        else, if it is Stable, of what is assigned. `presence` asks it of consumers that are not registered, and `targets`
-        of those that have never answered: here nobody is so.
+        Equal inputs have the same decision.
+
+        `decide` reads answers in three ways. `recovery.needed` compares each with the node separately: it finds a
+        reason for all of them exactly if it does for one; then, and before the first node, the whole answer counts.
+        `confirm` returns missing confirmations of closes, if any; else of starts, for all at once; else, if Stable, of
+        assigned partitions. `presence` asks about unregistered consumers, and `targets` about consumers that have never
+        answered: here there are none.
         """
         if not shared.versions or shared.state < 0 or told is None:
             return told
@@ -191,7 +196,7 @@ class Rules:
         return not_running(name, "t", node, world)
 
     def writes(self, shared: Shared, told: tuple[Told, ...]) -> tuple[Written, ...]:
-        """What the coordinator writes with these answers, if anything."""
+        """Return the coordinator's write with these answers, if any."""
         node = self.nodes[shared.versions[-1]] if shared.versions else None
         state = self.states[shared.state] if shared.state >= 0 else None
         releases = {r.offset: r for r in self.releases[shared.releases]}
@@ -254,7 +259,7 @@ class Rules:
         )
 
     def plan_for(self, able: Iterable[str]) -> str:
-        """The digest of a plan for these consumers."""
+        """Return the digest of a plan for these consumers."""
         view = TopicView(self._config, None, None, self._partitions, {}, self._description)
         members = {name: Member(name, 1, f"http://{name}", "boot") for name in able}
         return causes.digest(view, World(NOW, members), dict.fromkeys(members, 1))
@@ -262,16 +267,16 @@ class Rules:
     # Numbers ----------------------------------------------------------------------------------------------------------
 
     def node_id(self, node: TopicNode) -> int:
-        """The number of a node with these contents."""
+        """Return the number of a node with this content."""
         return self._number(("node", encode_node(node)), node, self.nodes)
 
     def state_id(self, state: TopicState) -> int:
-        """The number of a state like this one, whatever its rebalance is called and its cause is told as."""
+        """Return the number of an equal state, ignoring the name of its rebalance and the text of its cause."""
         told = replace(state, rebalance="r" if state.rebalance else "", cause="", causes=())
         return self._number(("state", repr(told)), told, self.states)
 
     def releases_id(self, releases: tuple[Release, ...]) -> int:
-        """The number of these releases."""
+        """Return the number of these releases."""
         return self._number(("releases", releases), releases, self.releases)
 
     def _number(self, key: Hashable, value: V, values: list[V]) -> int:
@@ -282,7 +287,7 @@ class Rules:
 
 
 def _guarded(n: int, shared: Shared) -> bool:
-    """With this consumer's next change what was looked at can no longer be written: that is as if nobody had looked."""
+    """Return whether this consumer's next change voids a pending write: the look then has no effect."""
     return any(n in written.relies for written in shared.looked)
 
 
@@ -292,7 +297,7 @@ def _directive(n: int, shared: Shared) -> Directive:
 
 
 def started(incarnation: int) -> Process:
-    """A process that was just started."""
+    """Return a process that was just started."""
     return Process(incarnation, -1, False, (), ())
 
 

@@ -1,4 +1,4 @@
-"""What every process ran when it was last looked at: only who is another one since then is looked at again."""
+"""Each process's partitions at the last look: only changed processes are looked at again."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ Runs = dict[Place, tuple[Token, Excuse | None]]
 
 @dataclass
 class Running:
-    """By process: what it runs, under which token, and why it is excused for that, if it is."""
+    """By process: its running partitions, their tokens, and its excuse, if any."""
 
     _runs: dict[str, Runs] = field(default_factory=dict)
     _shapes: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
     def is_another(self, one: Consumer, news: int) -> bool:
-        """Whether anything that is judged of the process has changed; `news`: how often it has read something new."""
+        """Return whether any judged fact of the process has changed; `news`: number of its new reads."""
         shape = _shape(one, news)
         if self._shapes.get(one.name) == shape:
             return False
@@ -28,7 +28,7 @@ class Running:
         return True
 
     def runs(self, one: Consumer, runs: Runs) -> None:
-        """What the process runs now."""
+        """Store the process's running partitions."""
         self._runs[one.name] = runs
 
     def ended(self, one: Consumer) -> None:
@@ -36,11 +36,11 @@ class Running:
         self._runs.pop(one.name, None)
 
     def names(self) -> list[str]:
-        """The processes of which anything is known."""
+        """Return the known processes."""
         return list(self._runs)
 
     def shared(self, names: Iterable[str]) -> str:
-        """What one of these runs beside another process, neither of them excused, in a sentence; empty = nothing."""
+        """Return a sentence about a partition run by two unexcused processes; empty = none."""
         for name in names:
             for place, (token, excuse) in self._runs.get(name, {}).items():
                 for other, runs in self._runs.items() if excuse is None else ():
@@ -50,13 +50,13 @@ class Running:
         return ""
 
     def counted(self, names: Iterable[str]) -> tuple[int, int]:
-        """How much of what these processes run is not excused, and how much is."""
+        """Return the numbers of unexcused and of excused running partitions of these processes."""
         excuses = [excuse for name in names for _, excuse in self._runs.get(name, {}).values()]
         excused = sum(excuse is not None for excuse in excuses)
         return len(excuses) - excused, excused
 
     def excused(self) -> tuple[Counter[Excuse], Counter[Excuse]]:
-        """At how many partitions somebody is excused, by reason, and at how many of them a second one runs it as well."""
+        """Return the number of partitions with an excused process, by reason, and of those with a second process."""
         alone: Counter[Excuse] = Counter()
         beside: Counter[Excuse] = Counter()
         places: dict[Place, list[Excuse | None]] = {}
@@ -71,14 +71,14 @@ class Running:
 
 
 def _shape(one: Consumer, news: int) -> tuple[object, ...]:
-    """What the judgement of a process depends on, apart from what is stored."""
+    """Return the inputs of a process's judgement, except stored data."""
     found: list[object] = [news]
     for query in one.topics.queries.values() if one.topics is not None else ():
         ownership = query.ownership
         found += (
             id(ownership.holdings.accepted),
             ownership.grants.isolated,
-        )  # the oracle keeps the last picture: no other one has its place
+        )  # the oracle keeps the last picture: no other picture has its id
         for p, h in ownership.holdings.held.items():
             found += (p, h, h.phase, h.pending, h.commits.sent, h.fenced, h.closing)
     return tuple(found)

@@ -1,10 +1,10 @@
-"""Every state that the production rules can reach, within bounds: `decide` against consumers on `core.holding`.
+"""Every reachable state of the production rules, within bounds: `decide` against consumers on `core.holding`.
 
-One action at a time: a read of any node version that is not older than the picture, a stop, the end of the last batch, a
-start, a release, a look of the coordinator with everybody's answer or with one missing, a crash, a restart, an isolation
-whose consumer lives on (a zombie), a confirmed readmission. In every state: no two consumers run a partition unless one
-of them was isolated, what is stored is valid, and epochs grow. In every state in which nothing more happens by itself,
-with all answers there: Stable. How it is done so quickly: `sweep`.
+One action at a time: a read of any node version not older than the picture, a stop, the end of the last batch, a start,
+a release, a look of the coordinator with all answers or with one missing, a crash, a restart, an isolation of a
+surviving consumer (a zombie), a confirmed readmission. In every state: no two consumers run a partition unless one was
+isolated, stored data is valid, and epochs grow. In every quiet state, with all answers: Stable. `sweep` makes the
+search fast.
 
     python -m tests.simulation.search                  # `FULL`
     python -m tests.simulation.search --small          # those of the tests
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.simulation.states import Bounds, Found
 from tests.simulation.sweep import Search
 
-CAP = 250_000  # of the small bounds: nothing to do with the rules as they are, but broken ones may never end
+CAP = 250_000  # of the small bounds: irrelevant to the present rules, but broken rules may never end
 SMALL = (
     Bounds(3, 1, 99, 1, 1, most=CAP),
     Bounds(2, 2, 3, 1, 1, most=CAP),
@@ -37,7 +37,7 @@ FULL = (
     Bounds(3, 2, 99, 2, 1),  # 11,986,055
     Bounds(3, 3, 99, 2, 1, symmetric=True),  # not searched to the end; with at most 4 epochs 3,485,805
 )
-PIECE_S = 300.0  # after so long what was found so far is shown, and saved
+PIECE_S = 300.0  # seconds between two reports and saves of the findings
 
 
 def main() -> int:
@@ -61,7 +61,7 @@ def main() -> int:
 def _search(bounds: Bounds, limit_s: float, path: Path | None) -> None:
     search = Search(bounds) if path is None else Search.begun(bounds, path)
     print(bounds, flush=True)
-    gc.disable()  # millions of numbers that are no garbage; what is, goes after each piece
+    gc.disable()  # millions of numbers that are no garbage; real garbage is collected after each piece
     while limit_s > 0:
         piece_s = min(limit_s, PIECE_S)
         search.run(piece_s)

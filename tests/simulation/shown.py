@@ -1,6 +1,6 @@
-"""What ZooKeeper has shown to each process: it acts on it, without asking for anything else before.
+"""ZooKeeper's data as shown to each process, which must act on it before any further request.
 
-Reads count once the process is registered in the session that they are made in, and knows it.
+Reads count once the process is registered in their session, and knows it.
 """
 
 from collections import Counter
@@ -16,9 +16,10 @@ from tests.simulation.zookeeper import UNREADABLE
 
 @dataclass
 class Shown:
-    """By process: the last read of every topic's node that was there, and whether the last read directive isolates it.
+    """By process: the last read of every topic's existing node, and whether the last read directive isolates it.
 
-    `_due`: the topics whose node it could accept when it read it. If only a later post makes a node acceptable, the next read counts.
+    `_due`: the topics with an acceptable node at the read. If only a later post makes a node acceptable, the next read
+    counts.
     """
 
     paths: Paths
@@ -42,15 +43,15 @@ class Shown:
             self._isolated[one.name] = isolated
 
     def news(self, one: Consumer) -> int:
-        """How often it has read something new."""
+        """Return the number of its new reads."""
         return self._news[one.name]
 
     def is_isolated(self, one: Consumer) -> bool:
-        """Whether it knows that it is isolated."""
+        """Return whether it knows of its isolation."""
         return self._isolated.get(one.name, False)
 
     def ignored(self, one: Consumer) -> str:
-        """A node that it has read and should have accepted, in a sentence; empty = there is none."""
+        """Return a sentence about a read node that it should have accepted; empty = none."""
         for topic in sorted(self._due.get(one.name, ())):
             ownership, node = one.ownership(topic), self._nodes[one.name][topic]
             if ownership is not None and _acceptable(one, topic, node):

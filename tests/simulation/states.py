@@ -44,9 +44,9 @@ class Process(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What the coordinator writes: a topic state, and a node if it changes (-1 = it does not).
+    """The coordinator's write: a topic state, and a node if changed (-1 = unchanged).
 
-    `relies`: the consumers that were taken for closed without their own word; it fails if one of them has changed since.
+    `relies`: the consumers taken for closed without their own word; the write fails if any of them has changed since.
     """
 
     state: int
@@ -55,10 +55,10 @@ class Written(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """All of a state but the processes. `versions` are the nodes that somebody may still read, the last one being stored.
+    """A state without its processes. `versions` are the nodes that a consumer may still read; the last is stored.
 
-    `state` and `releases` are numbers in the tables of `rules.Rules`. A consumer's process is there unless the last
-    incarnation that was `drawn` for it has `ended`. `looked` is what a coordinator has come to and may still write.
+    `state` and `releases` are numbers in the tables of `rules.Rules`. A consumer's process exists unless its last
+    `drawn` incarnation has `ended`. `looked` is a coordinator's pending write.
     """
 
     versions: tuple[int, ...]
@@ -79,4 +79,4 @@ class Shared(NamedTuple):
 
 
 class Found(Exception):
-    """A state that must not be."""
+    """A forbidden state."""

@@ -1,4 +1,4 @@
-"""The suites that are asked about changed product code, each within one process (`tests.simulation.forks`)."""
+"""The suites for changed product code, each within one process (`tests.simulation.forks`)."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tests.simulation.states import Found
 from tests.simulation.sweep import Search
 
 _ELSEWHERE = ("devstack", "launch", "test_protocol_walk.py", "test_weighted.py")
-"""What another suite runs, what takes long, and what starts processes."""
+"""Tests of another suite, slow tests, and tests that start processes."""
 UNIT = (
     *(
         str(path)
@@ -23,7 +23,7 @@ MACHINE = ("tests/unit/coordinator_tasks/core/machine/test_protocol_walk.py", "t
 SEEDS = 1500
 
 Suite = Callable[[Tests, Change], bool]
-"""Whether it notices the change, which is there already."""
+"""Returns whether it notices the applied change."""
 
 
 def _unit(tests: Tests, change: Change) -> bool:
@@ -48,7 +48,7 @@ def _simulation(_tests: Tests, _change: Change) -> bool:
 
 
 def histories(count: int) -> bool:
-    """Whether one of the first seeds breaks a rule."""
+    """Return whether any of the first seeds breaks a rule."""
     return any(run_seed(seed).broken for seed in range(count))
 
 

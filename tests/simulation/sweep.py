@@ -1,10 +1,10 @@
-"""The sweep of the exhaustive search: see `tests.simulation.search` for what it looks at.
+"""The sweep of the exhaustive search: see `tests.simulation.search` for its subject.
 
-What all share (`Shared`) is one part of a state, each process another. States with the same shared part are looked at
-together, as one array of numbers: a step of one consumer depends on its process and the shared part only, so it is asked
-for once for many states. Nothing is sampled, and no state is replaced by a digest: a state is its exact numbers.
+The shared part (`Shared`) is one part of a state, each process another. States with the same shared part are examined
+together, as an array of numbers: a step of a consumer depends on its process and the shared part only, so it is
+computed once for many states. Nothing is sampled, and no state is replaced by a digest: a state is its exact numbers.
 
-Not breadth first: `_rank_of` never falls from a state to the next, so what lies behind is forgotten. Memory is for the
+Not breadth first: `_rank_of` never falls from a state to the next, so earlier states are forgotten. Memory is for the
 states still ahead, and for the tables of nodes and processes.
 """
 
@@ -26,11 +26,11 @@ from tests.simulation.states import NAMES, Bounds, Found, Process, Shared, Writt
 from tests.simulation.symmetry import Exchange
 
 Rank = tuple[int, int, int]
-REMEMBERED = 1_000_000  # decisions, and as many lists of steps; they are cheaper to make again than to keep
+REMEMBERED = 1_000_000  # decisions, and as many lists of steps; cheaper to make again than to keep
 
 
 class Search:
-    """`reached` counts states, `edges` steps from them; `complete` says whether there is none left within the bounds."""
+    """`reached` counts states, `edges` steps from them; `complete`: no state is left within the bounds."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -57,7 +57,7 @@ class Search:
         return not self._ahead
 
     def __str__(self) -> str:
-        """What was found so far."""
+        """Return the findings so far."""
         ahead = sum(keys.size for found in self._ahead.values() for keys in found)
         how = "all of them" if self.complete else f"not all: at most {ahead:,} known ones are ahead"
         epochs = ", ".join(f"{epoch}: {states:,}" for epoch, states in sorted(self.by_epoch.items()))
@@ -88,7 +88,7 @@ class Search:
 
     @staticmethod
     def begun(bounds: Bounds, path: Path) -> "Search":
-        """The search that `path` holds, or a new one."""
+        """Return the search stored in `path`, or a new search."""
         if not path.exists():
             return Search(bounds)
         with path.open("rb") as file:
@@ -100,7 +100,7 @@ class Search:
     # States as numbers ------------------------------------------------------------------------------------------------
 
     def number(self, process: Process | None) -> int:
-        """The number of this process; 0 = it is not there."""
+        """Return the number of this process; 0 = no process."""
         found = self._numbers.setdefault(process, len(self.processes))
         if found == len(self.processes):
             if found > many.LARGEST:
@@ -116,13 +116,13 @@ class Search:
         return f"{shared} {processes} with {node}, {state} and {self.rules.releases[shared.releases]}"
 
     def _rank_of(self, shared: Shared) -> Rank:
-        """Grows with every step to another shared part, but for one that writes the topic's state alone: that keeps it."""
+        """Return a rank that grows with every step to another shared part, except a write of the topic's state alone."""
         faults = shared.crashes + sum(shared.drawn) + 2 * shared.zombies - sum(shared.isolated)
         drained = 2 * shared.drains - sum(shared.draining)
         return self.rules.epoch(shared), faults + drained, sum(r.epoch for r in self.rules.releases[shared.releases])
 
     def _add(self, shared: Shared, keys: Keys) -> None:
-        """These states are reached."""
+        """Add reached states."""
         if not keys.size:
             return
         if self._exchange is not None:
@@ -141,14 +141,14 @@ class Search:
     # One shared part --------------------------------------------------------------------------------------------------
 
     def _look_at(self, shared: Shared, entered: Keys) -> None:
-        """All that is reached from these states by steps that leave the shared part as it is, and then every other step."""
+        """Reach all states by steps within the shared part, and then take every other step."""
         self._forget(REMEMBERED)
         known = self._seen.get(shared, many.NONE)
         keys = many.without(entered, known)
         if not keys.size:
             return
         places = range(self.bounds.consumers)
-        for n in places:  # consumers' steps do not depend on each other here: one after the other reaches all
+        for n in places:  # consumers' steps are independent here: one after the other reaches all
             keys = self._closed(shared, n, keys)
         if self._exchange is not None:
             _, keys = self._exchange.canonical(shared, keys)
@@ -170,7 +170,7 @@ class Search:
         return many.spread(keys, n, where, reached) if any(one.size > 1 for one in reached) else keys
 
     def _reached(self, shared: Shared, n: int, number: int) -> Keys:
-        """Every process that this one may become by steps that leave the shared part as it is, itself too."""
+        """Return every process reachable from this process within the shared part, itself included."""
         steps = self._steps_of(shared, n, number)
         if steps.reached is None:
             found, todo = {number}, [number]
@@ -199,10 +199,10 @@ class Search:
         if self._exchange is not None:
             self._exchange.forget(most)
 
-    # What may happen --------------------------------------------------------------------------------------------------
+    # Possible events --------------------------------------------------------------------------------------------------
 
     def _consumer(self, shared: Shared, n: int, keys: Keys, column: Column) -> Flags:
-        """Steps of one consumer, its faults, and what a person does with it; says where it may do something by itself."""
+        """Take a consumer's steps, its faults, and a person's actions; return where it may act by itself."""
         found, where = column
         if not shared.alive(n):
             for restarted, process in self.rules.restarted(n, shared):
@@ -231,14 +231,14 @@ class Search:
         return process is not None and self.rules.confirms_nothing(n, process, shared)
 
     def _coordinator(self, shared: Shared, keys: Keys, columns: list[Column]) -> Flags:
-        """Looks with everybody's answer and with one missing; says where one with all answers writes something."""
+        """Look with all answers and with one missing; return where a look with all answers writes."""
         if shared.looked:
             self.edges += keys.size
             self._add(self.rules.wrote(shared, shared.looked[0]), keys)
             return np.ones(keys.size, bool)
         if self.rules.epoch(shared) >= self.bounds.epochs:
             return np.zeros(keys.size, bool)
-        told: list[list[int]] = []  # by consumer: one number for each answer that is heard differently
+        told: list[list[int]] = []  # by consumer: a number for each differently heard answer
         mixed = np.zeros(keys.size, np.int64)
         for n, (found, inverse) in enumerate(columns):
             alike: dict[Hashable, tuple[int, int]] = {}
@@ -287,10 +287,10 @@ class Search:
             self._decisions[key] = self.rules.writes(shared, told)
         return self._decisions[key]
 
-    # What must hold ---------------------------------------------------------------------------------------------------
+    # Invariants -------------------------------------------------------------------------------------------------------
 
     def _check_owners(self, shared: Shared, keys: Keys, columns: list[Column]) -> Numbers:
-        """No two consumers run a partition unless one of them is isolated; what is run, a bit for each partition."""
+        """Check that no two consumers run a partition unless one is isolated; return the running partitions as bits."""
         owned = np.zeros(keys.size, np.int64)
         for n, (found, where) in enumerate(columns):
             if shared.alive(n) and not shared.isolated[n]:
@@ -306,7 +306,7 @@ class Search:
         return sum(1 << partition for partition, _, _ in process.runs) if process is not None else 0
 
     def _check_quiet(self, shared: Shared, keys: Keys, owned: Numbers) -> None:
-        """Nothing more happens by itself: then everything is assigned to those who may have it, if any, and runs."""
+        """Check a quiet state: everything is assigned to able consumers, if any, and runs."""
         self.quiet += keys.size
         places = range(self.bounds.consumers)
         able = {NAMES[n] for n in places if shared.alive(n) and not shared.isolated[n] and not shared.draining[n]}
@@ -322,7 +322,7 @@ class Search:
 
 
 class _Steps:
-    """Of one process: those `within` the shared part, those `beyond` it by a release, and whether one changes anything."""
+    """A process's steps: `within` the shared part, `beyond` it by a release, and whether any changes something."""
 
     __slots__ = ("beyond", "free", "reached", "within")
 
@@ -332,7 +332,7 @@ class _Steps:
 
 
 def _digits(mixed: int, told: list[list[int]]) -> tuple[int, ...]:
-    """One process for each answer that stands in this number."""
+    """Return a process for each answer encoded in this number."""
     found = []
     for numbers in reversed(told):
         mixed, digit = divmod(mixed, len(numbers))

@@ -1,7 +1,7 @@
-"""Names of consumers and numbers of partitions exchanged, so that a search looks once at states that differ only by them.
+"""Exchanges names of consumers and numbers of partitions, so that a search looks once at states equal except for them.
 
 The strategy decides between equal answers by name and number. So this is no symmetry of `decide`: of states that differ
-only by names one is looked at, and what the strategy would choose in the others by their names is not.
+only by names a single state is examined, and the strategy's choices in the others are not.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -22,14 +22,14 @@ V = TypeVar("V")
 
 
 class Renaming(NamedTuple):
-    """The consumer at place `n` becomes that at `consumers[n]`, partition `p` becomes `partitions[p]`."""
+    """The consumer at place `n` moves to `consumers[n]`, partition `p` becomes `partitions[p]`."""
 
     consumers: tuple[int, ...]
     partitions: tuple[int, ...]
 
     @classmethod
     def all(cls, consumers: int, partitions: int) -> list["Renaming"]:
-        """Every one, that which changes nothing first."""
+        """Return every renaming, the identity first."""
         found = permutations(range(partitions))
         return [cls(c, p) for p in found for c in permutations(range(consumers))]
 
@@ -37,7 +37,7 @@ class Renaming(NamedTuple):
         return NAMES[self.consumers[NAMES.index(consumer)]]
 
     def moved(self, values: tuple[V, ...]) -> tuple[V, ...]:
-        """What stood at each consumer's place, at its new one."""
+        """Return the values of the consumers' places at their new places."""
         return tuple(values[n] for n in _inverse(self.consumers))
 
     def by_name(self, values: Mapping[str, V]) -> dict[str, V]:
@@ -63,7 +63,7 @@ class Renaming(NamedTuple):
         )
 
     def state(self, state: TopicState, planned: str) -> TopicState:
-        """`planned` is what was planned by, under the new names."""
+        """Return the renamed state; `planned` is its digest under the new names."""
         return replace(
             state,
             to_start={c: tuple(sorted(self.set_of(ps))) for c, ps in self.by_name(state.to_start).items()},
@@ -95,7 +95,7 @@ class Tables(Protocol):
 
 
 class Exchange:
-    """Finds the state that stands for all that differ only by names."""
+    """Finds the state that represents all states equal except for names."""
 
     def __init__(self, tables: Tables) -> None:
         bounds = tables.rules.bounds
@@ -106,7 +106,7 @@ class Exchange:
         self._tables_of = [np.zeros(1, np.int64) for _ in self._renamings]
 
     def canonical(self, shared: Shared, keys: Keys) -> tuple[Shared, Keys]:
-        """Of each state the one that stands for all that differ from it only by names: sorted, each once."""
+        """Return the representative of each state: sorted, without repeats."""
         least, numbers = self._to_least(shared)
         found = self._keys_under(numbers[0], keys)
         for number in numbers[1:]:
@@ -119,7 +119,7 @@ class Exchange:
             self._least.clear()
 
     def _to_least(self, shared: Shared) -> tuple[Shared, list[int]]:
-        """The least of what a shared part may be renamed to, and the renamings that lead to it."""
+        """Return the least renamed shared part, and its renamings."""
         if shared not in self._least:
             under = [self._shared_under(number, shared) for number in range(len(self._renamings))]
             least = min(under)
@@ -152,7 +152,10 @@ class Exchange:
         return many.joined(self._renamings[number].moved(renamed))
 
     def _table(self, number: int, column: Keys) -> Numbers:
-        """What becomes of every process by its number; filled for those in the column. 0 is nobody, or not known yet."""
+        """Return every process's renamed number; filled for the processes in the column.
+
+        0 = no process, or unknown yet.
+        """
         table = self._tables_of[number]
         if table.size < len(self._tables.processes):
             table = np.concatenate([table, np.zeros(table.size + len(self._tables.processes), table.dtype)])
@@ -196,7 +199,7 @@ class Exchange:
         return int(self._remembered(("releases", number, releases), make))
 
     def _planned_under(self, renaming: Renaming, planned: str) -> str:
-        """The digest of a plan for the same consumers under their new names."""
+        """Return the digest of a plan for the same consumers under their new names."""
         able = self._remembered("plans", self._plans).get(planned)
         return planned if able is None else self._rules.plan_for(frozenset(renaming.name(name) for name in able))
 

@@ -21,12 +21,12 @@ BOTH = pytest.mark.parametrize(("returns", "rule"), [(0, "settles"), (None, "")]
 
 
 def _after(fault: Fault, a: int, returns: int | None) -> Outcome:
-    """Of three consumers that own a partition each, `c` meets this and then the faults end."""
+    """Let `c`, one of three owners of a partition each, meet this fault, and end the faults."""
     return run(Setup(returns=returns), [*SETTLED, Action(fault.name, a, 2)])
 
 
 def _spare_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The platform isolates nobody until another process has the id."""
+    """Let the platform isolate no consumer until another process has the id."""
     overdue = observe._overdue
 
     def spared(c: Coordinator, world: Seen, holders: Mapping[str, frozenset[int]]) -> list[tuple[str, int]]:

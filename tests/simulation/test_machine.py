@@ -1,4 +1,4 @@
-"""The world of the simulation driven by Hypothesis: it chooses what happens next, and cuts down what breaks a rule.
+"""The world of the simulation driven by Hypothesis, which chooses the next event, and cuts down a broken rule.
 
 The oracle looks after every step; at the end everything is healed and has to settle, as in a history by seed.
 """
@@ -35,7 +35,7 @@ GROUPS = (STOPS, DIES, STANDS_STILL, SESSIONS, CONNECTIONS, TREES, COMMITS, KAFK
 
 
 class Protocol(RuleBasedStateMachine):
-    """One site; whoever takes turns, fails or is told something is found by number among what is there."""
+    """One site; the objects of turns, faults and messages are found by number among the present objects."""
 
     def __init__(self) -> None:
         super().__init__()

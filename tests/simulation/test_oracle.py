@@ -1,4 +1,4 @@
-"""That the oracle notices what it is there for, also where it excuses somebody: production code with one rule broken."""
+"""Tests that the oracle notices broken rules, also where it excuses a process: production code with one rule broken."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -37,7 +37,7 @@ from tests.simulation.world import Setup, World
 
 @contextmanager
 def settled(consumers: int = 3) -> Iterator[World]:
-    """A world in which every partition has its owner."""
+    """Yield a world in which every partition has its owner."""
     with without_chance(), remembering():
         world = World(Setup(consumers))
         heal(world)
@@ -46,7 +46,7 @@ def settled(consumers: int = 3) -> Iterator[World]:
 
 
 def has_broken(world: World, task: str = "step") -> str:
-    """What the oracle says when everybody goes on, and this task is run again and again."""
+    """Return the oracle's finding when everything continues, and this task runs repeatedly."""
     with pytest.raises(Broken) as found:
         _go_on(world, task)
     return str(found.value)
@@ -59,7 +59,7 @@ def _go_on(world: World, task: str = "step") -> None:
 
 
 def _with_a_batch(world: World) -> tuple[Consumer, Query]:
-    """A consumer that has handed out a batch, which has not passed yet."""
+    """Return a consumer with a handed-out batch that has not passed yet."""
     produce(world, 0, 5)
     for turn in range(100):
         for one in world.alive():
@@ -165,7 +165,7 @@ def _with_records(world: World) -> None:
 
 
 def _overwrite(world: World, token: Token | None = None) -> None:
-    """Somebody commits the first partition's first offset, or under a token where it stands."""
+    """Commit the first partition's first offset, or under a token its present offset."""
     log, known = world.brokers.logs["orders"], world.oracle.progress["id-1", 0]
     entry = Committed(known.position if token else 0, token, "z", "shop", log.topic_id if token else "")
     world.oracle.taint_all()
@@ -305,13 +305,13 @@ def test_who_was_not_asked_before_a_new_generation_is_excused_until_a_node_names
 
 
 def _owner(world: World) -> tuple[Consumer, Token]:
-    """The owner of the first partition, and its token."""
+    """Return the owner of the first partition, and its token."""
     one = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
     return one, world.oracle._tokens(one, "orders")[0]
 
 
 def _write_late(world: World) -> tuple[Consumer, Token]:
-    """An earlier commit of its owner comes once more, over a later one of the first partition."""
+    """Repeat an earlier commit of its owner, over a later commit of the first partition."""
     _with_records(world)
     one = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
     token = world.oracle._tokens(one, "orders")[0]

@@ -1,4 +1,4 @@
-"""What `tests.simulation.guards` changes: the places of each kind in small functions, and in a file of the product."""
+"""Tests of the places for `tests.simulation.guards`: of each kind in small functions, and in a file of the product."""
 
 import ast
 import gc
@@ -139,5 +139,5 @@ def test_functions_that_were_frozen_when_the_tests_had_been_collected_are_change
     try:
         living = forks._living.__wrapped__()
     finally:
-        gc.freeze()  # it was frozen before, and stays so for the tests that follow
+        gc.freeze()  # it was frozen before, and stays so for later tests
     assert forks._key(decide.__code__) in living

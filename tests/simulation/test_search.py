@@ -29,7 +29,7 @@ def searched(bounds: Bounds) -> Search:
 
 
 class Plain:
-    """Breadth first, one state after the other, every decision asked for: slow, and nothing to get wrong."""
+    """Breadth first, one state after the other, every decision computed: slow, and simple."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds, self.rules = bounds, Rules(bounds)

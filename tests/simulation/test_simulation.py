@@ -39,7 +39,7 @@ EACH = 9
 
 @pytest.fixture(scope="module")
 def totals() -> Totals:
-    """What the blocks of this run come to together."""
+    """Collect the totals of this run's blocks."""
     return Totals()
 
 

@@ -1,4 +1,4 @@
-"""What many histories came to, added up: in memory, over processes, and in a file over runs."""
+"""Outcomes of many histories, added up: in memory, over processes, and in a file over runs."""
 
 import json
 from collections import Counter
@@ -17,7 +17,10 @@ COUNTED = ("checks", "exempt", "excused", "beside")
 
 @dataclass
 class Totals:
-    """`checks` could fail, `exempt` were excused. `ranges` are the seeds that were run, as pairs of first and last; `failed` the seeds that broke a rule."""
+    """`checks` could fail, `exempt` were excused.
+
+    `ranges`: pairs of first and last run seeds; `failed`: seeds that broke a rule.
+    """
 
     histories: int = 0
     steps: int = 0
@@ -76,7 +79,7 @@ class Totals:
         return min(self.effects[fault, state] for fault in Fault for state in State)
 
     def rows(self) -> list[str]:
-        """Faults, what waits by a site's policy, and what lasts, by kind and state, as lines of a table."""
+        """Return faults, waits by a site's policy, and lasting faults, by kind and state, as lines of a table."""
         width = max(len(kind) for kind in (*Fault, *Wait, *Lasting))
         head = f"{'fault':{width}} " + " ".join(f"{state:>9}" for state in State)
         counted: list[tuple[str, list[int]]] = [(fault, [self.effects[fault, s] for s in State]) for fault in Fault]
@@ -86,7 +89,7 @@ class Totals:
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges without gaps or overlaps between them."""
+    """Return ranges without gaps or overlaps between them."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -97,7 +100,7 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def load(path: Path) -> Totals:
-    """The totals of earlier runs; empty where there are none."""
+    """Return the totals of earlier runs; empty without any."""
     if not path.exists():
         return Totals()
     data: dict[str, Any] = json.loads(path.read_text())

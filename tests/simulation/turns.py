@@ -1,4 +1,4 @@
-"""Turns, time and the tools of every fault: whose turn it is, and how a thread is brought to a certain operation."""
+"""Turns, time and the tools of every fault: the next thread, and how a thread reaches a certain operation."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
@@ -10,10 +10,10 @@ from tests.simulation.orchestrator import RUN, TASKS, Attempt
 from tests.simulation.world import MAX_ATTEMPTS, World
 
 V = TypeVar("V")
-DRIVE = 60  # operations after which a thread is no longer driven towards a certain one
+DRIVE = 60  # operations after which a thread is no longer driven towards a certain operation
 
 Act: TypeAlias = Callable[[World, int, int], None]
-"""Does something to the world; the two numbers say to whom, and how."""
+"""Acts on the world; the two numbers choose object and manner."""
 
 
 def pick(found: Sequence[V], number: int) -> V | None:
@@ -25,7 +25,7 @@ def running(world: World) -> list[Consumer]:
 
 
 def some_attempt(world: World, a: int, b: int) -> Attempt | None:
-    """One that is under way; it is begun where there is none."""
+    """Return an attempt under way, begun if necessary."""
     if not world.attempts:
         world.attempt(("step", *RUN)[a % 6]).go(1 + b % 25)
     return pick([one for one in world.attempts if one.ready], a)
@@ -41,7 +41,7 @@ def go(world: World, a: int, b: int) -> None:
 
 
 def consume(world: World, a: int, b: int) -> None:
-    """One consumer's threads, each up to its end."""
+    """Run a consumer's threads, each up to its end."""
     one = pick(running(world), a)
     for _ in range(1 + b % 2) if one is not None else ():
         for slot in one.threads():
@@ -72,7 +72,7 @@ def task(world: World, a: int, b: int) -> None:
 
 
 def closing(world: World, a: int, b: int) -> None:
-    """Something has to be given away: a drain or its end is planned, and nobody has acted on it yet."""
+    """Plan a drain or its end, so that a partition has to be given away; no consumer has acted yet."""
     name = world.names[a % len(world.names)]
     if b % 2:
         world.attempt("person", lambda c, _: directives.drain(c, name, "ada", "patches")).go(500)
@@ -87,7 +87,7 @@ def closing(world: World, a: int, b: int) -> None:
 
 
 def drive(world: World, unit: tuple[Consumer | Attempt, str], kind: str) -> bool:
-    """Let a thread go on until it stands before such an operation."""
+    """Let a thread run until its next operation is of this kind."""
     host, slot = unit
     for _ in range(DRIVE):
         fiber = host.slots.get(slot) if isinstance(host, Consumer) else host.fiber

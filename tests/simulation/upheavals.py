@@ -12,7 +12,7 @@ from tests.simulation.world import PERSON, World
 
 
 def stale_read(world: World, a: int, b: int) -> None:
-    """A session stays on a follower that lags, until it syncs or writes; the rest of the cluster goes on."""
+    """Keep a session on a lagging follower, until it syncs or writes; the other sessions continue."""
     sessions = [*(one.session for one in running(world)), *(one.session for one in world.attempts)]
     session = pick(sessions, a)
     if session is not None:
@@ -103,7 +103,7 @@ def _replaced(world: World, nodes: dict, fault: Fault, b: int) -> None:  # type:
 
 
 def readd(world: World, c: Coordinator, topic: str) -> None:
-    """A person manages the topic (again), as it is in Kafka now."""
+    """Add the topic (again) as a person, as in Kafka now."""
     for folder in world.paths.folders():
         c.zk.ensure(folder)
     try:
@@ -172,7 +172,7 @@ def frozen(world: World, a: int, b: int) -> None:
 
 
 def zombie(world: World, a: int, b: int) -> None:
-    """Stopped when it has looked and not yet committed; it wakes with that commit in its hand."""
+    """Stop a consumer between its look and its commit; it wakes with the commit pending."""
     process_something(world, b)
     found = running(world)
     for n in range(len(found)):

@@ -1,6 +1,6 @@
 """The simulated site: servers, brokers, consumers and tasks under one clock, watched by the oracle.
 
-Nothing happens by itself but the passing of due times; `tests.simulation.actions` is everything that may be done to it.
+Nothing happens by itself except due times; `tests.simulation.actions` has all possible actions.
 """
 
 import hashlib
@@ -28,17 +28,17 @@ from tests.simulation.zookeeper import Changes, Server, Znode
 PERSON = Actor("command", "ada")
 SNAPSHOTS = 6
 MAX_ATTEMPTS = 4
-MAX_TURNS = 6  # of one thread in one round
+MAX_TURNS = 6  # of a thread in a round
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a history begins with. `by_tasks`: it is brought to its end by Airflow's tasks and not by the plain loop.
+    """The begin of a history. `by_tasks`: brought to its end by Airflow's tasks, not by the plain loop.
 
-    `returns`: this one of the consumers comes back for certain when the faults end, by number; the others stay dead, or
-    isolated by a person, if they are then. `None` = they all come back. `packs`: every node is packed that may be. `older`: so
-    often is a launched process of a release that reads no packed node (0 = never). `fences`: commits are transactions. The
-    others are the site's policy.
+    `returns`: the number of the consumer that returns for certain when the faults end; the others stay dead, or
+    isolated by a person, if so at that time. `None` = all return. `packs`: pack every node that may be packed. `older`:
+    every how many launched processes one is of a release that reads no packed node (0 = never). `fences`: commits are
+    transactions. The other fields are the site's policy.
     """
 
     consumers: int = 3
@@ -54,9 +54,9 @@ class Setup:
 
 
 class World:
-    """One site. `effects` counts the faults by kind and state; `trace` gets a line for everything that happens.
+    """One site. `effects` counts the faults by kind and state; `trace` gets a line for every event.
 
-    `dead_for_good`, `kept_isolated`: who is when the faults have ended, and nobody changes that.
+    `dead_for_good`, `kept_isolated`: consumers in this condition after the faults, for good.
     """
 
     def __init__(self, setup: Setup, trace: list[str] | None = None) -> None:
@@ -105,11 +105,12 @@ class World:
         for name in self.names:
             self.launch(name)
 
-    # Records of what happens ------------------------------------------------------------------------------------------
+    # Records of events
+    # -------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """The state of the first topic: what an effect is counted in."""
+        """Return the state of the first topic, under which effects are counted."""
         return self.oracle.states.get(self.setup.topics[0], State.INITIAL)
 
     def effect(self, fault: Fault) -> None:
@@ -147,8 +148,8 @@ class World:
 
     def _on_watched(self, one: Consumer) -> Callable[[str, Node | None], None]:
         def watched(path: str, node: Node | None) -> None:
-            # Whoever is not registered in this session, or takes itself to be in an earlier one, acts on nothing that it
-            # reads and registers first.
+            # A process that is not registered in this session, or believes in an earlier session, ignores its reads and
+            # registers first.
             member = self.server.nodes.get(self.paths.member(one.consumer))
             known = one.agent._session if one.agent is not None else 0
             if member is not None and member.owner == one.session.number == known:
@@ -187,7 +188,7 @@ class World:
                     self.waits[wait, self.oracle.states.get(topic, State.INITIAL)] += 1
 
     def wait_for(self, consumer: str, incarnation: int) -> Wait | None:
-        """What the site's policy has the partitions of this life wait for, by what is noted of it."""
+        """Return the wait of this life's partitions by the site's policy and the noted facts."""
         path = self.paths.id(consumer)
         stored = self.server.nodes.get(path)
         claim = decode_claim(path, stored.data, consumer, 0) if stored is not None and stored.data else None
@@ -206,7 +207,7 @@ class World:
         self._later.append((self.kernel.now + seconds, self._numbers, call))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, in slices, so that what is due happens in its order."""
+        """Let time pass, in slices, so that due events happen in order."""
         until = self.kernel.now + seconds
         while self.kernel.now < until:
             self.kernel.now = min(until, self.kernel.now + 0.5)
@@ -243,7 +244,7 @@ class World:
         return one
 
     def _is_gone(self, process: str) -> bool:
-        """What a host tells of its own processes: of another host's it knows nothing."""
+        """Return a host's knowledge of its own processes; it knows nothing of another host's."""
         return not any(one.name == process and (one.alive or one.host_lost) for one in self.consumers)
 
     def alive(self, name: str = "") -> list[Consumer]:
@@ -263,12 +264,12 @@ class World:
         return attempt
 
     def reap(self, one: Consumer) -> None:
-        """Its launcher says that all its processes have ended."""
+        """Let its launcher report the end of all its processes."""
         if one.incarnation:
             self.attempt("reap", reap(one.consumer, one.incarnation))
 
     def sweep(self) -> None:
-        """Forget the attempts that have ended, and the dead whose end is known."""
+        """Forget ended attempts, and the dead with a known end."""
         self.attempts = [one for one in self.attempts if one.alive and not one.fiber.dead]
         self.note_waits()
 
@@ -288,7 +289,7 @@ class World:
         call(c)
 
     def directives(self) -> dict[str, Directive]:
-        """What is asked of every consumer."""
+        """Return the directives of all consumers."""
         self._hand_session.reconnect()
         c = self._coordinator()
         return {name: read_directive(c, name) for name in self.names}
@@ -304,7 +305,7 @@ class World:
     # One step ---------------------------------------------------------------------------------------------------------
 
     def units(self) -> list[tuple[Consumer | Attempt, str]]:
-        """Every thread that may go on now."""
+        """Return every runnable thread."""
         found: list[tuple[Consumer | Attempt, str]] = []
         for one in self.consumers:
             if one.alive:

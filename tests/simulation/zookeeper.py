@@ -1,8 +1,8 @@
-"""ZooKeeper in the simulation: one tree with its recent past, and sessions on followers that may lag behind it.
+"""ZooKeeper in the simulation: one tree with its recent past, and sessions on followers that may lag.
 
-A session reads as of the last transaction that its follower has applied; `sync` and its own writes bring the follower up
-to date. Watches fire in the order of the transactions, before the session can read what they tell of. A session whose
-client is paused or cut off is ended by the server after its time-out, which the client learns later.
+A session reads as of its follower's last applied transaction; `sync` and its own writes bring the follower up to date.
+Watches fire in the order of the transactions, before the session can read their changes. A session with a paused or
+cut-off client is ended by the server after its time-out, which the client learns later.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,18 +27,18 @@ from tests.fakes.znodes import Znode
 from tests.simulation.faults import Fault
 from tests.simulation.kernel import Host, Kernel
 
-KEPT = 60  # transactions that a follower may lag behind at most
+KEPT = 60  # maximum lag of a follower, in transactions
 UNREADABLE = b'{"version":3}'
-"""What a packed node is to an older release: of a format that it does not know."""
+"""A packed node as seen by an older release: of an unknown format."""
 
 
 Changes: TypeAlias = Mapping[str, Znode | None]
 OnWrite: TypeAlias = Callable[[Changes, Changes, str], None]
-"""Gets the changed nodes before and after a transaction, and the name of who wrote it."""
+"""Gets the changed nodes before and after a transaction, and the writer's name."""
 
 
 class Server:
-    """The ensemble. `zxid` never falls, also not when an older snapshot comes back: the past is then another's."""
+    """The ensemble. `zxid` never falls, also not after an older snapshot's return: the past is then another's."""
 
     def __init__(self, kernel: Kernel, on_write: OnWrite) -> None:
         self.kernel = kernel
@@ -62,7 +62,7 @@ class Server:
         return self._numbers
 
     def at(self, path: str, zxid: int) -> Znode | None:
-        """The node as it was after that transaction."""
+        """Return the node after that transaction."""
         found = self.nodes.get(path)
         for number, before, _ in reversed(self._past):
             if number <= zxid:
@@ -72,14 +72,14 @@ class Server:
         return found
 
     def shown(self, path: str, node: Znode) -> Node:
-        """The node as the port gives it."""
+        """Return the node in the port's form."""
         known = self._shown.get(path)
         if known is None or known[0] is not node:
             known = self._shown[path] = node, Node(node.data, node.stat())
         return known[1]
 
     def events(self, after: int) -> list[tuple[str, bool]]:
-        """What changed since that transaction, in order: path, and whether it is the list of its children."""
+        """Return the changes since that transaction, in order: path, and whether it is the list of its children."""
         missed = []
         for number, _, events in reversed(self._past):
             if number <= after:
@@ -89,7 +89,7 @@ class Server:
 
     @property
     def oldest(self) -> int:
-        """The oldest transaction that a follower may still stand at."""
+        """Return the oldest transaction of any follower."""
         return self._past[0][0] - 1 if self._past else self.zxid
 
     def apply(self, operations: Sequence[Operation], session: int, who: str) -> list[str | Stat | None]:
@@ -113,11 +113,11 @@ class Server:
             self.apply([Delete(path) for path in mine], 0, "server")
 
     def orphan(self, number: int, at: float) -> None:
-        """A session that nobody keeps alive any more ends then."""
+        """End an abandoned session at this time."""
         self._orphans.append((at, number))
 
     def tick(self) -> None:
-        """End the sessions that were not heard for their time-out."""
+        """End the sessions that were silent for their time-out."""
         for session in self.sessions:
             session.beat()
         due = [number for at, number in self._orphans if at <= self.kernel.now]
@@ -129,7 +129,7 @@ class Server:
         return dict(self.nodes)
 
     def restore(self, nodes: Mapping[str, Znode], timeout_s: float) -> None:
-        """Another tree in place of this one; its ephemeral nodes stay until their sessions' time-out."""
+        """Replace the tree; its ephemeral nodes stay until their sessions' time-out."""
         self.zxid += 1
         changed: dict[str, Znode | None] = {path: nodes.get(path) for path in {**self.nodes, **nodes}}
         before = {path: self.nodes.get(path) for path in changed}
@@ -143,7 +143,7 @@ class Server:
 
 
 class Session:
-    """One client's session; `ports.ZooKeeper`. `cut` = no packet passes between it and the servers."""
+    """A client's session; `ports.ZooKeeper`. `cut` = no packets between it and the servers."""
 
     def __init__(self, server: Server, host: Host, timeout_s: float) -> None:
         self.server = server
@@ -190,7 +190,7 @@ class Session:
         self._suspend()
 
     def reconnect(self) -> None:
-        """The client finds a server again, and learns what has become of its session."""
+        """Let the client find a server again, and learn its session's fate."""
         if self.closed or self.cut or not self.host.running:
             return
         if self.connection is Connection.CONNECTED and not self._expired:
@@ -205,7 +205,7 @@ class Session:
         self._tell(Connection.CONNECTED)
 
     def catch_up(self) -> None:
-        """Its follower applies what it lacks, and the watches of that fire."""
+        """Let its follower apply missing transactions, and fire their watches."""
         if self.seen == self.server.zxid:
             return
         events, self.seen = self.server.events(self.seen), self.server.zxid
@@ -336,7 +336,7 @@ class Session:
                 self.server.end_session(self.number)
 
     def abandon(self) -> None:
-        """The client is gone without a word: its ephemeral nodes stay until the time-out."""
+        """Lose the client silently: its ephemeral nodes stay until the time-out."""
         if not self.closed:
             self.closed = True
             self.server.sessions.remove(self)
@@ -360,6 +360,6 @@ class Session:
 
 @lru_cache(1_000)
 def _upwards(path: str) -> tuple[str, ...]:
-    """The folders that the path leads through, and itself."""
+    """Return the folders on the path, and the path itself."""
     parts = path.strip("/").split("/")
     return tuple("/" + "/".join(parts[: n + 1]) for n in range(len(parts)))
