@@ -3,10 +3,13 @@
 The same rules hold with Spark and without. Times are the clock's monotonic seconds.
 - A batch of several partitions fails: each half is retried alone, at once. So good partitions pass, and the bad partition is
   found.
-- A single partition fails: a tenth of its offsets is retried, at once, until all offsets before the bad record have passed.
+- A single partition fails: a tenth of its offsets is retried, at once. Each retry that passes doubles the next one, until all
+  offsets before the bad record have passed.
 - A single offset fails: its partition waits, twice as long after each failure, up to `MOST_S`.
 - Two groups fail for the same reason, and nothing has passed in between: the sink is away. All groups with this reason wait;
   then the least recently tried group is retried for all.
+- `SinkUnavailable` says that the sink is away, whatever its text: all groups with such a reason wait, up to `MOST_AWAY_S`. When
+  one group passes, the other groups are retried in one batch without a limit: an outage says nothing about records.
 - A group passes: all groups that failed for the same reason are due at once.
 - A failure is over when the partition is paused, closes, or has another grant (a seek, a move, another process).
 No record is skipped: a record that never passes stops its partition alone.
@@ -26,15 +29,25 @@ from spark_apps.delivery import sink_is_away
 from spark_apps.records.batches import Range
 
 FIRST_S, MOST_S = 1.0, 30.0
+MOST_AWAY_S = 10.0
+"""Longest pause while the sink is away, in seconds. Partitions wait up to this long after the outage."""
+AWAY = "the sink is away"
+"""The common cause of all `SinkUnavailable` failures. Their texts differ from try to try."""
 MOST_IN_A_ROW = 16
-NARROWER = 10
+NARROWER, WIDER = 10, 2
 STEADY_S = 10.0
 """A restarted reading that has lasted this long counts as working."""
 
 
-def backoff_s(failures: int) -> float:
-    """Return the pause after `failures` in a row; 0 without failures."""
-    return min(MOST_S, FIRST_S * 2.0 ** min(failures - 1, 16)) if failures else 0.0
+def backoff_s(failures: int, why: str) -> float:
+    """Return the pause in seconds after `failures` in a row, the last for the reason `why`; 0 without failures."""
+    most_s = MOST_AWAY_S if sink_is_away(why) else MOST_S
+    return min(most_s, FIRST_S * 2.0 ** min(failures - 1, 16)) if failures else 0.0
+
+
+def _cause(why: str) -> str:
+    """Return what failures have in common: `AWAY` for a sink that is away, else the reason itself."""
+    return AWAY if sink_is_away(why) else why
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class _Group:
     """Partitions that are retried together: partition → epoch of the failed holding.
 
     `alone`: failures of a single offset. `until`: end of the offsets at which a single partition failed; 0 = several
-    partitions.
+    partitions. `most`: maximum offsets for the next retry of a single partition.
     """
 
     epochs: Mapping[int, int]
@@ -51,6 +64,7 @@ class _Group:
     tries: int = 0
     alone: int = 0
     until: int = 0
+    most: int = 0
     tried_at: float = -inf
     again_at: float = -inf
 
@@ -73,7 +87,7 @@ class Failing:
         self._holdings = holdings
         self._clock = clock
         self._groups: list[_Group] = []
-        # reason → partitions that failed for it since the last pass
+        # cause → partitions that failed for it since the last pass
         self._in_a_row: dict[str, list[frozenset[int]]] = {}
         self._reading: _Reading | None = None
 
@@ -92,20 +106,27 @@ class Failing:
             single = len(ranges) == 1 and max(one.size for one in ranges) == 1
             alone = failed.alone + 1 if single else 0
             until = max(one.end for one in ranges) if len(epochs) == 1 else 0
-            failed = replace(failed, tries=failed.tries + 1, alone=alone, until=until, tried_at=now)
-            self._groups += [replace(one, again_at=now + backoff_s(alone)) for one in _halves(failed)]
+            most = max(1, max(one.size for one in ranges) // NARROWER)
+            failed = replace(failed, tries=failed.tries + 1, alone=alone, until=until, most=most, tried_at=now)
+            self._groups += [replace(one, again_at=now + backoff_s(alone, why)) for one in _halves(failed)]
             self._wait_together(why, frozenset(epochs), now)
 
     def _wait_together(self, why: str, failed: frozenset[int], now: float) -> None:
-        """If other groups failed for this reason, and nothing has passed since, let all of them wait."""
-        reasons = {one.why for one in self._groups}
-        self._in_a_row = {reason: sets for reason, sets in self._in_a_row.items() if reason in reasons}
-        in_a_row = self._in_a_row.setdefault(why, [])
-        again_at = now + backoff_s(len(in_a_row)) if any(map(failed.isdisjoint, in_a_row)) else -inf
+        """If the sink is away, let all groups with this cause wait.
+
+        The sink is away if the error says so, or if other groups failed for this reason and nothing has passed since.
+        """
+        cause, causes = _cause(why), {_cause(one.why) for one in self._groups}
+        self._in_a_row = {known: sets for known, sets in self._in_a_row.items() if known in causes}
+        in_a_row = self._in_a_row.setdefault(cause, [])
+        is_away = cause == AWAY or any(map(failed.isdisjoint, in_a_row))
         in_a_row.append(failed)
         del in_a_row[:-MOST_IN_A_ROW]
+        tries = len(in_a_row) if cause == AWAY else len(in_a_row) - 1
+        again_at = now + backoff_s(tries, why) if is_away else -inf
         self._groups = [
-            replace(one, again_at=max(one.again_at, again_at)) if one.why == why else one for one in self._groups
+            replace(one, again_at=max(one.again_at, again_at)) if _cause(one.why) == cause else one
+            for one in self._groups
         ]
         for one in self._groups:
             self._excuse(one.epochs, one.again_at)
@@ -118,18 +139,20 @@ class Failing:
         self._reading = None
         ends = {one.partition: one.end for one in ranges}
         tried = [one for one in self._groups if not one.epochs.keys().isdisjoint(ends)]
-        reasons = {one.why for one in tried}
-        if reasons:
+        causes = {_cause(one.why) for one in tried}
+        if causes:
             unfinished = {p for one in tried for p in one.epochs if ends.get(p, one.until) < one.until}
             now, left = self._clock.monotonic(), _without(self._groups, ends.keys() - unfinished)
-            self._groups = [replace(one, again_at=now) if one.why in reasons else one for one in left]
-            self._in_a_row = {why: sets for why, sets in self._in_a_row.items() if why not in reasons}
+            left = [one if one.epochs.keys().isdisjoint(ends) else _widened(one, now) for one in left]
+            left = _joined(left) if AWAY in causes else left
+            self._groups = [replace(one, again_at=now) if _cause(one.why) in causes else one for one in left]
+            self._in_a_row = {cause: sets for cause, sets in self._in_a_row.items() if cause not in causes}
 
     def reading_failed(self, why: str) -> float:
         """The topic is not read any more, and no partition in particular is the cause; returns the pause before the next try."""
         now, before = self._clock.monotonic(), self._reading_now()
         tries, since = (1, now) if before is None else (before.tries + 1, before.since)
-        again_at = now + backoff_s(tries)
+        again_at = now + backoff_s(tries, why)
         self._reading = _Reading(one_line(why), since, tries, again_at)
         self._excuse(self._holdings.held, again_at)
         return again_at - now
@@ -160,8 +183,7 @@ class Failing:
 
     def most(self, partition: int) -> int | None:
         """Return the maximum offsets for the next retry of a partition that failed alone; `None` = no limit."""
-        until = next((one.until for one in self._current() if one.until and partition in one.epochs), 0)
-        return max(1, (until - self._holdings.held[partition].position) // NARROWER) if until else None
+        return next((one.most for one in self._current() if one.until and partition in one.epochs), None)
 
     def told(self) -> tuple[Failure, ...]:
         """Return the failures for the status: the reading as a whole first, then by reason."""
@@ -232,3 +254,19 @@ def _halves(group: _Group) -> list[_Group]:
     each = list(group.epochs.items())
     middle = len(each) // 2
     return [replace(group, epochs=dict(half)) for half in (each[:middle], each[middle:]) if half]
+
+
+def _widened(group: _Group, now: float) -> _Group:
+    """Return the unfinished group after a retry has passed: the next retry is larger, and comes after the other groups."""
+    return replace(group, most=group.most * WIDER, tried_at=now)
+
+
+def _joined(groups: Sequence[_Group]) -> list[_Group]:
+    """Return the groups with all `SinkUnavailable` failures merged into one group without a limit."""
+    away = [one for one in groups if sink_is_away(one.why)]
+    if not away:
+        return list(groups)
+    epochs = {p: epoch for one in away for p, epoch in one.epochs.items()}
+    since, last = min(one.since for one in away), max(away, key=lambda one: one.tries)
+    joined = replace(last, epochs=dict(sorted(epochs.items())), since=since, alone=0, until=0)
+    return [joined, *(one for one in groups if one not in away)]
