@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def write_settings(path: Path, settings: Settings) -> None:
         "kafka": dict(settings.kafka),
         "status_token": settings.status_token,
         "answer_timeout_s": settings.answer_timeout_s,
-        "allowed": {"conf": settings.allowed.conf},
+        "allowed": {name: value for name, value in asdict(settings.allowed).items() if value},
     }
     write_private(path, given)
 

@@ -356,7 +356,8 @@ def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview
         replace(
             one,
             problem=one.problem
-            or seen.wanted.get(one.consumer, "")
+            # A live consumer was launched where other lists may hold than on this host.
+            or ("" if one.presence == Presence.LIVE else seen.wanted.get(one.consumer, ""))
             or (_UNSEEN if one.presence == NOT_STARTED else ""),
             reports=(*filter(None, [seen.kept.get(one.consumer)]), *one.reports),
         )

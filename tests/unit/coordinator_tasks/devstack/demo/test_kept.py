@@ -14,7 +14,7 @@ SETTINGS = Settings(
     {"bootstrap.servers": "127.0.0.1:9092", "log_level": "0"},
     status_token="a-token",
     answer_timeout_s=30.0,
-    allowed=AllowedLaunches(conf="spark.driver.extraJavaOptions"),
+    allowed=AllowedLaunches(conf="spark.driver.extraJavaOptions", folders="/srv/rows"),
 )
 
 

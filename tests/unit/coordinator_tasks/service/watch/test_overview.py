@@ -1,8 +1,11 @@
 """What a person sees of topics and consumers."""
 
+from dataclasses import replace
+
 from coordinator_tasks import show
-from coordinator_tasks.core.model import Ending
-from coordinator_tasks.service.nodes import directives
+from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.core.model import Ending, Fleet
+from coordinator_tasks.service.nodes import directives, fleet
 from coordinator_tasks.service.watch import overview
 from tests.world.site import Site, stable_site
 
@@ -43,3 +46,12 @@ def test_a_person_reads_the_first_of_many_registrations_that_answer_nothing() ->
     assert lines[-1] == "and 9,950 more that have no partition and do not answer; --json gives all"
     assert len(show.consumers_text(junk[:50]).splitlines()) == 1 + 50
     assert len(show.consumers([*junk, owner]).csv.splitlines()) == 1 + 10_001
+
+
+def test_a_live_consumer_is_not_said_to_be_refused_by_the_lists_of_this_host() -> None:
+    site = stable_site("a")
+    launching = replace(site.coordinator, allowed=AllowedLaunches(applications="/opt/other.py"))
+    fleet.set_fleet(launching, Fleet("sales", "/opt/other.py", ("a", "b")))
+    problems = {one.consumer: one.problem for one in overview.consumers(site.coordinator)}
+    assert problems["a"] == ""
+    assert problems["b"].startswith("fleet 'sales' is not launched: ")
