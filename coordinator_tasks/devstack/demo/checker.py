@@ -86,6 +86,7 @@ def check(evidence: Evidence) -> Verdict:
         ),
         _moves_check(evidence.events, evidence.records, held, evidence.partitions),
         _clean_leave_check(evidence.events, held),
+        _balance_check(evidence.counts),
     )
     return Verdict(
         checks, len(evidence.produced), len(consumed), len(lost), len(unowned), len(clean), len(by_kill), held
@@ -291,6 +292,20 @@ def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Chec
             if h.consumer == event.consumer and h.end in (End.LOST, End.OPEN)
         )
     return Check("the drained consumer left cleanly", counted(len(drained), "drain"), _some(wrong))
+
+
+def _balance_check(counts: Sequence[Mapping[str, int]]) -> Check:
+    """Over all topics, consumers differ by at most one partition at each Stable."""
+    shown = [" and ".join(str(one) for one in sorted(by_consumer.values(), reverse=True)) for by_consumer in counts]
+    wrong = [
+        ", ".join(f"{consumer} has {count}" for consumer, count in sorted(by_consumer.items()))
+        for by_consumer in counts
+        if max(by_consumer.values()) - min(by_consumer.values()) > 1
+    ]
+    if not counts:
+        wrong.append("Stable was never seen")
+    said = "partitions of each consumer: " + ", then ".join(shown)
+    return Check("both topics are shared as one, to within one partition", said, _some(wrong))
 
 
 def _by_grant(held: Iterable[Holding]) -> dict[tuple[int, str, int, int], Holding]:

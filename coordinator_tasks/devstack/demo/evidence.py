@@ -4,7 +4,7 @@ Times are seconds since 1970. Rows come from the sink, the journal from the prod
 ZooKeeper, and task runs from Airflow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator_tasks.core.model import Record, Release
@@ -58,7 +58,8 @@ class TaskRun:
 class Evidence:
     """All evidence. `killed`: consumer and incarnation of deliberate kills.
 
-    `rows` keep the order of each writer. `loops`: command lines of coordinator processes seen outside of Airflow.
+    `rows` keep the order of each writer. `counts`: consumer → its partitions of all topics, at each Stable. `loops`:
+    command lines of coordinator processes seen outside of Airflow.
     """
 
     produced: Sequence[Produced]
@@ -70,6 +71,7 @@ class Evidence:
     loops: tuple[str, ...] = ()
     partitions: int = 0
     events: Sequence["Event"] = ()
+    counts: Sequence[Mapping[str, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from coordinator_tasks.wiring import open_coordinator
 # The names of docs/howto, so that its commands work on the running demonstration.
 TOPIC, GROUP, APP = "orders", "orders-billing", "billing"
 PARTITIONS = 12
+SECOND, SECOND_PARTITIONS = "refunds", 3
+"""A topic without records: its partitions count for the balance of the group."""
 PIPELINE = "spark_apps.pipelines.audit:build"
 RATE = 1000.0
 FIRST, THIRD = ("billing-1", "billing-2"), "billing-3"
@@ -50,6 +52,7 @@ class Progress:
     events: list[Event] = field(default_factory=list)
     killed: set[tuple[str, int]] = field(default_factory=set)
     quiet: tuple[float, float] = (0.0, 0.0)
+    counts: list[dict[str, int]] = field(default_factory=list)
 
 
 class Demo:
@@ -71,12 +74,14 @@ class Demo:
         return self.judge()
 
     def prepare(self) -> None:
-        """Topic and fleet, while Airflow starts."""
-        self.display.doing("topic and fleet")
-        self.stack.create_topic(TOPIC, PARTITIONS)
-        topics.add_topic(self.c, TOPIC, GROUP, actor=Actor("command", "demo"))
+        """Topics and fleet, while Airflow starts."""
+        self.display.doing("topics and fleet")
+        for topic, partitions in ((TOPIC, PARTITIONS), (SECOND, SECOND_PARTITIONS)):
+            self.stack.create_topic(topic, partitions)
+            topics.add_topic(self.c, topic, GROUP, actor=Actor("command", "demo"))
         self.set_fleet(FIRST)
-        self.display.done(f"{TOPIC} with {PARTITIONS} partitions; wanted consumers: {', '.join(FIRST)}")
+        both = f"{TOPIC} with {PARTITIONS} partitions, {SECOND} with {SECOND_PARTITIONS} and no records"
+        self.display.done(f"{both}; wanted consumers: {', '.join(FIRST)}")
         self.display.doing("starting Airflow")
         self.watch.wait("the start of Airflow", LAUNCH_LIMIT_S, lambda: self.stack.airflow_is_up)
         self.display.done(f"Airflow serves at {sign_in(self.stack)}")
@@ -84,8 +89,8 @@ class Demo:
     def set_fleet(self, consumers: Sequence[str]) -> None:
         """Write the desired consumers, which wakes Airflow."""
         arguments = (
-            *("--pipeline", f"{TOPIC}={PIPELINE}", "--set", f"auditFolder={self.stack.folders.audit}"),
-            *("--batch-interval", str(BATCH_INTERVAL_S)),
+            *("--pipeline", f"{TOPIC}={PIPELINE}", "--pipeline", f"{SECOND}={PIPELINE}"),
+            *("--set", f"auditFolder={self.stack.folders.audit}", "--batch-interval", str(BATCH_INTERVAL_S)),
         )
         application = str(PROJECT / "spark_apps" / "main.py")
         fleet.set_fleet(self.c, Fleet(APP, application, tuple(consumers), arguments, SPARK_CONF))
@@ -99,7 +104,7 @@ class Demo:
         self.display.done(f"{', '.join(FIRST)} registered, launched by Airflow; {RATE:.0f} records/s are produced")
         self.display.doing("Initial to Stable")
         record = self.stable(0.0, set(FIRST))
-        self.display.done(f"Initial -> Starting -> Stable at epoch {record.epoch}")
+        self.display.done(f"Initial -> Starting -> Stable at epoch {record.epoch}; {self.shares()}")
         self.rest()
 
     def join(self) -> None:
@@ -168,6 +173,7 @@ class Demo:
             loops=self.watch.loops(),
             partitions=PARTITIONS,
             events=self.progress.events,
+            counts=self.progress.counts,
         )
         verdict = check(evidence)
         events = event_reports(evidence, verdict)
@@ -195,7 +201,7 @@ class Demo:
         self.watch.wait(f"the registration of {consumer}", LAUNCH_LIMIT_S, there)
 
     def stable(self, after: float, owners: set[str]) -> Record:
-        """Wait until these owners have everything and the topic is Stable."""
+        """Wait until these owners have everything and both topics are Stable. Return the record of the first topic."""
         found: list[Record] = []
 
         def there() -> bool:
@@ -203,7 +209,14 @@ class Demo:
             found.extend([record] if record is not None else [])
             return record is not None
 
-        self.watch.wait(f"Stable with {', '.join(sorted(owners))}", STABLE_LIMIT_S, there)
+        def counted() -> bool:
+            counts = self.watch.counts((TOPIC, SECOND), owners)
+            self.progress.counts.extend([counts] if counts is not None else [])
+            return counts is not None
+
+        names = ", ".join(sorted(owners))
+        self.watch.wait(f"Stable with {names}", STABLE_LIMIT_S, there)
+        self.watch.wait(f"Stable of both topics with {names}", STABLE_LIMIT_S, counted)
         self.watch.loops()
         self.watch.releases()
         return found[-1]
@@ -212,8 +225,12 @@ class Demo:
         """Note and report a finished event."""
         self.progress.events.append(Event(kind, consumer, began_at, record.at, *self.progress.quiet))
         self.display.done(
-            f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}"
+            f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}; {self.shares()}"
         )
+
+    def shares(self) -> str:
+        """The last counts over both topics, in words."""
+        return "of both topics " + ", ".join(f"{name} has {count}" for name, count in self.progress.counts[-1].items())
 
     def rest(self) -> None:
         """Let the consumers catch up, then work undisturbed: the next event is compared with this window."""

@@ -111,6 +111,21 @@ class Watcher:
         last = self.records()[-1:]
         return last[0] if last and last[0].target is State.STABLE and last[0].at > at else None
 
+    def counts(self, topics: Iterable[str], planned: set[str]) -> dict[str, int] | None:
+        """Consumer → its partitions of these topics; `None` until all are Stable after a plan for exactly `planned`."""
+        found = dict.fromkeys(sorted(planned), 0)
+        for topic in topics:
+            paths = self.c.paths.topic(topic), self.c.paths.state(topic)
+            node, state = (self.c.zk.find(path) for path in paths)
+            if node is None or not node.data or state is None:
+                return None
+            stored = codec.decode_state(paths[1], state.data)
+            if stored.state is not State.STABLE or stored.targets.keys() != planned:
+                return None
+            for consumer, partitions in _owned(codec.decode_node(paths[0], node.data)).items():
+                found[consumer] = found.get(consumer, 0) + len(partitions)
+        return found
+
     def collect_releases(self, partitions: Iterable[int]) -> None:
         """Keep the present releases of these partitions, each with ZooKeeper's time."""
         paths = {p: self.c.paths.partition(self.topic, p) for p in partitions}

@@ -109,6 +109,7 @@ def honest() -> Evidence:
             Event("join", "c", JOIN_AT, STABLE_AT, 1000.5, 1001.5),
             Event("kill", "a", KILL_AT, RECOVERED_AT, 1001.0, 1002.0),
         ],
+        counts=[{"a": 2, "b": 2}, {"a": 2, "b": 1, "c": 1}, {"b": 2, "c": 2}],
     )
 
 

@@ -33,6 +33,7 @@ LOST = "nothing is lost"
 REAL = "every row is a produced record"
 TASKS = "every transition ran in its own successful Airflow task"
 MOVES = "each change moved exactly what it had to"
+BALANCE = "both topics are shared as one, to within one partition"
 
 
 def failed(verdict: Verdict) -> set[str]:
@@ -179,7 +180,7 @@ def test_a_batch_may_miss_its_release_by_the_clocks_tolerance_and_no_more(side: 
 
 
 def test_no_evidence_at_all_does_not_pass() -> None:
-    assert failed(check(Evidence([], [], [], [], []))) == {TASKS}
+    assert failed(check(Evidence([], [], [], [], []))) == {TASKS, BALANCE}
 
 
 def test_a_run_without_any_transition_is_caught() -> None:
@@ -327,3 +328,9 @@ def test_a_restart_ends_a_holding_and_begins_the_next_of_the_same_consumer() -> 
     held = [h for h in holdings([*honest().records[:5], again], []) if h.partition == 3]
     assert [(h.consumer, h.epoch, h.end) for h in held] == [("b", 1, End.RESTARTED), ("b", 4, End.OPEN)]
     assert held[0].until_at == held[1].from_at == TAKEN_AT
+
+
+def test_a_consumer_with_two_partitions_more_than_another_is_found() -> None:
+    verdict = check(replace(honest(), counts=[{"a": 8, "b": 7}, {"a": 6, "b": 5, "c": 4}]))
+    assert (failed(verdict), problems(verdict, BALANCE)) == ({BALANCE}, "a has 6, b has 5, c has 4")
+    assert found(verdict, BALANCE) == "partitions of each consumer: 8 and 7, then 6 and 5 and 4"
