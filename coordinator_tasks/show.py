@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from coordinator_tasks.core.measure import pauses
-from coordinator_tasks.core.model import Actor, Asked, Explanation, Fleet, Move, State
+from coordinator_tasks.core.model import Actor, Asked, Condition, Explanation, Fleet, Move, State
 from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.text.move_ways import HOW, by_way
 from coordinator_tasks.core.text.partition_text import first, joined, named, ranges, shown
@@ -19,7 +19,7 @@ from coordinator_tasks.service.offsets.group_offsets import PartitionOffset
 from coordinator_tasks.service.offsets.positions import RESET, Reset
 from coordinator_tasks.service.plan.preview import Preview, PricedMove
 from coordinator_tasks.service.plan.transitions import TopicReport
-from coordinator_tasks.service.watch.overview import HEALTHY, ConsumerOverview, RunningTopic, TopicOverview
+from coordinator_tasks.service.watch.overview import ConsumerOverview, RunningTopic, TopicOverview
 from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible, visible_line
 
 MOST_SILENT = 50
@@ -131,7 +131,7 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
     """Return a line for each consumer and topic."""
     rows = []
     for one in found:
-        health = one.health if one.health != HEALTHY else ""
+        health = "" if one.condition is Condition.OK else one.health
         notes = joined((one.asked, health, one.problem, one.ended, *first(one.reports)))
         release = f"{one.release} ({one.code})" if one.code else one.release
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)

@@ -16,6 +16,7 @@ from coordinator_tasks.cli.base import (
     opened,
 )
 from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.model import Condition
 from coordinator_tasks.service.actions.declarations import CONSUMER_ACTIONS
 from coordinator_tasks.service.actions.fleet_actions import FLEET_ACTIONS
 from coordinator_tasks.service.actions.growth_actions import GROWTH_ACTIONS
@@ -37,7 +38,7 @@ def status(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
         found = overview.consumers(c)
         listed(found, how_of(how, json), show.consumers_text, show.consumers)
         unowned = overview.unowned(c, problems)
-    failing = [f"{one.consumer}: {one.health}" for one in found if one.health.startswith(overview.FAILING)]
+    failing = [f"{one.consumer}: {one.health}" for one in found if one.condition is Condition.FAILING]
     exit_if_unowned(unowned, [f"{topic}: {problem.told}" for topic, problem in problems.items()], failing)
 
 

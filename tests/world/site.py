@@ -15,6 +15,7 @@ from coordinator_tasks.core.model import (
     Actor,
     Answer,
     Committed,
+    Condition,
     ConsumerStatus,
     Ending,
     Isolation,
@@ -121,9 +122,15 @@ class Process:
         if asked.address != self.member.address:
             return Unreachable(Silence.REFUSED, "connection refused")
         found = {topic: self._status(topic, picture) for topic, picture in self.pictures.items()}
-        health = "leaving" if self.leaving else "ok"
+        condition = Condition.LEAVING if self.leaving else Condition.OK
         return ConsumerStatus(
-            self.member.consumer, self.site.name, self.member.incarnation, self.member.boot_id, health, found
+            self.member.consumer,
+            self.site.name,
+            self.member.incarnation,
+            self.member.boot_id,
+            condition.value,
+            found,
+            condition=condition,
         )
 
     def _status(self, topic: str, picture: TopicNode) -> TopicStatus:

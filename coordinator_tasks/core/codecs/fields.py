@@ -262,7 +262,9 @@ Not a node: part of each commit in Kafka.
 
 STATUS = """
 `consumer`, `cluster`, `incarnation`, `bootId` | identity
-`health` | `ok`, `detached`, `leaving`, `failed: `, `stuck: ` or `failing: ` with the reason
+`health` | the condition with its reason, for a person
+`condition` | `starting`, `detached`, `leaving`, `failed`, `stuck` or `failing`; missing = `ok`, or an answer of an earlier version, whose
+    `health` tells the condition
 `reports` | problems in sentences; also of each topic
 `generation`, `actedEpoch`, `queryAlive`, `lastBatch` | of each topic
 `running` | of each topic: partition → the fields below

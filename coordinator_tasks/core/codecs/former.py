@@ -2,7 +2,7 @@
 
 import re
 
-from coordinator_tasks.core.model import Cause, CauseKind, DrainKind, DrainOwner, Ending
+from coordinator_tasks.core.model import Cause, CauseKind, Condition, DrainKind, DrainOwner, Ending
 
 _SHRUNK = re.compile(r"(?:shrink|undo) to \d+ consumers?: ")
 _ON = "goes on: "
@@ -26,6 +26,14 @@ def former_owner(by: str, why: str, incarnation: int) -> DrainOwner:
     if why.startswith(upgrade):
         return DrainOwner(DrainKind.UPGRADE, by, why.removeprefix(upgrade))
     return DrainOwner(DrainKind.GROWTH if _SHRUNK.match(why) else DrainKind.PERSON)
+
+
+def former_condition(health: str) -> Condition:
+    """Return the condition of an answer without `condition`; an unknown word is no good sign."""
+    word = health.partition(":")[0]
+    if word in set(Condition):
+        return Condition(word)
+    return Condition.STUCK if word else Condition.OK  # of a snapshot without words
 
 
 def former_causes(cause: str) -> tuple[Cause, ...]:

@@ -1,13 +1,16 @@
 """JSON on the network: a consumer's status, and the metadata of a committed offset."""
 
 import json
+from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.codec import TOKEN
+from coordinator_tasks.core.codecs.former import former_condition
 from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import (
     Committed,
+    Condition,
     ConsumerStatus,
     Failure,
     LastPass,
@@ -121,8 +124,19 @@ _TOPIC = Shape(
         "failures": Item("failures", _FAILURES, sparse=True),
     },
 )
+
+
+def _status(*, health: str, condition: Condition | None, **more: Any) -> ConsumerStatus:
+    return ConsumerStatus(health=health, condition=condition or former_condition(health), **more)
+
+
+def _write_condition(condition: Condition) -> str | None:
+    return None if condition is Condition.OK else condition.value  # answers of earlier versions have none
+
+
+_CONDITION = kinds.measured(kinds.choice(Condition))
 _STATUS = Shape(
-    ConsumerStatus,
+    _status,
     {
         "consumer": Item("consumer", kinds.TEXT),
         "cluster": Item("cluster", kinds.TEXT),
@@ -131,6 +145,7 @@ _STATUS = Shape(
         "health": Item("health", _SAID),
         "reports": Item("reports", _REPORTS),
         "topics": Item("topics", kinds.by_name(_TOPIC.nested)),
+        "condition": Item("condition", Kind(_CONDITION.read, _write_condition), None, sparse=True),
     },
 )
 

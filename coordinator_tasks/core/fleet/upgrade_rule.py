@@ -7,7 +7,7 @@ from math import inf
 from typing import TypeAlias
 
 from coordinator_tasks.core.fleet.upgrade import Seen, Upgrade, rates
-from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, TopicStatus, topic_status
+from coordinator_tasks.core.model import Answer, Condition, ConsumerStatus, RunningPartition, TopicStatus, topic_status
 from coordinator_tasks.core.text.partition_text import counted, joined, shown
 
 LEAST_RATE = 0.1
@@ -164,7 +164,7 @@ def _errors(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Iter
 def _told(answer: Answer | None, topics: tuple[str, ...]) -> Iterator[str]:
     if not isinstance(answer, ConsumerStatus):
         return
-    if answer.health != "ok":
+    if answer.condition is not Condition.OK:
         yield f"its health is {answer.health}"
     yield from answer.reports
     for topic, said in _topics(answer, topics):

@@ -37,6 +37,7 @@ from coordinator_tasks.core.model.history import (
 from coordinator_tasks.core.model.kafka import Committed, TopicDescription
 from coordinator_tasks.core.model.status import (
     Answer,
+    Condition,
     ConsumerStatus,
     Failure,
     Overwritten,
@@ -88,6 +89,7 @@ __all__ = [
     "CauseKind",
     "Change",
     "Committed",
+    "Condition",
     "ConsumerStatus",
     "Directive",
     "DrainKind",

@@ -116,9 +116,21 @@ class TopicStatus:
     failures: tuple[Failure, ...] = ()
 
 
+class Condition(StrEnum):
+    """How a consumer is, by its own word."""
+
+    OK = "ok"
+    STARTING = "starting"
+    DETACHED = "detached"  # works without ZooKeeper
+    LEAVING = "leaving"
+    FAILED = "failed"  # has to leave
+    STUCK = "stuck"
+    FAILING = "failing"  # at something that is tried again
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """The answer of a consumer's own interface.
+    """The answer of a consumer's own interface. `health`: the `condition` and its reason, for a person.
 
     `asked_s`, `answered_s`: times of request and answer by the asking process's monotonic clock (0 = unknown).
     """
@@ -130,13 +142,14 @@ class ConsumerStatus:
     health: str
     topics: Mapping[str, TopicStatus] = field(default_factory=dict)
     reports: tuple[str, ...] = ()
+    condition: Condition = Condition.OK
     asked_s: float = field(default=0.0, compare=False)
     answered_s: float = field(default=0.0, compare=False)
 
     @property
     def leaves(self) -> bool:
         """Return whether the process is about to end: its partitions close, and none starts."""
-        return self.health == "leaving" or self.health.startswith("failed: ")
+        return self.condition in (Condition.LEAVING, Condition.FAILED)
 
 
 class Silence(StrEnum):

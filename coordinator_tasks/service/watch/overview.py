@@ -20,6 +20,7 @@ from coordinator_tasks.core.machine.unread import NO_OWNER, moving_in, unowned_i
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Answer,
+    Condition,
     ConsumerStatus,
     Ending,
     Fleet,
@@ -51,8 +52,6 @@ from coordinator_tasks.service.watch.silent_kafka import silenced
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
 PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
-HEALTHY = "ok"
-FAILING = "failing: "
 _UNSEEN = "it has never registered; if that lasts, `driver.log` in its run folder says why"
 _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 
@@ -126,6 +125,7 @@ class ConsumerOverview:
     incarnation: int = 0
     address: str = ""
     health: str = ""
+    condition: Condition | None = None
     problem: str = ""
     ended: str = ""
     asked: str = ""
@@ -385,6 +385,7 @@ def _consumer(
         incarnation=incarnation,
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
+        condition=status.condition if status is not None else None,
         problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
         ended=exits.told if exits is not None else "",
         exits=exits,

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator_tasks.core.model import State
+from coordinator_tasks.core.model import Condition, State
 from coordinator_tasks.core.text.partition_text import agreed, counted, cut
-from coordinator_tasks.service.watch.overview import HEALTHY
 from coordinator_ui.data.live import Now, says
 from coordinator_ui.data.topic_summary import TopicSummary
 from coordinator_ui.texts import words
@@ -80,7 +79,7 @@ def _consumers(seen: Now) -> Iterator[Line]:
             f"{counted(len(silent), 'consumer')} {agreed(len(silent), 'gives', 'give')} no answer: {_named(silent)}",
             bad=True,
         )
-    unwell = [one.consumer for one in seen.consumers if one.health not in ("", HEALTHY)]
+    unwell = [one.consumer for one in seen.consumers if one.condition not in (None, Condition.OK)]
     if unwell:
         yield Line(
             f"{counted(len(unwell), 'consumer')} {agreed(len(unwell), 'is', 'are')} not well: {_named(unwell)}",

@@ -16,7 +16,7 @@ from coordinator_tasks.core.errors import (
     NodeMissing,
     NotManaged,
 )
-from coordinator_tasks.core.model import Record, State
+from coordinator_tasks.core.model import Condition, Record, State
 from coordinator_tasks.core.text.partition_text import joined
 from coordinator_tasks.service.actions.fleet_actions import kept_until
 from coordinator_tasks.service.coordinator import Coordinator
@@ -70,7 +70,7 @@ class Consumers:
         for one in self.listed:
             if one.consumer in owners and one.health:
                 reports = said[one.consumer].reports if one.consumer in said else ()
-                found[one.consumer] = reports if one.health == overview.HEALTHY else (one.health, *reports)
+                found[one.consumer] = reports if one.condition is Condition.OK else (one.health, *reports)
         return {who: texts for who, texts in found.items() if texts}
 
 

@@ -7,19 +7,20 @@ topic count all partitions.
 """
 
 from coordinator_tasks.core.measure.lag import furthest_s
+from coordinator_tasks.core.model import Condition
 from coordinator_tasks.exposition import Families
 from spark_apps.agent.ownership.figures import ConsumerFigures, TopicFigures
 
 MAX_PARTITIONS = 2_000
 MAX_TOPICS = 300
-_HEALTHY = ("ok", "detached", "starting")
+_HEALTHY = (Condition.OK, Condition.DETACHED, Condition.STARTING)
 
 
 def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
     """The answer to `/metrics`."""
     found, left = Families(), limit
     mine = {"cluster_name": figures.cluster, "consumer_id": figures.consumer}
-    healthy = float(figures.health in _HEALTHY)
+    healthy = float(figures.condition in _HEALTHY)
     found.gauge(
         "coordinator_consumer_healthy",
         "1 = works; 0 = fails at something, is stuck, leaves, or has failed",

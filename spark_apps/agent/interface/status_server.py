@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.fleet.interface_addresses import is_loopback
-from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.core.model import Condition, ConsumerStatus
 from coordinator_tasks.core.text.json_fields import MAX_BYTES
 from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.http_connections import BoundedHandler, BoundedServer
@@ -45,25 +45,25 @@ class Interface:
     def __init__(self) -> None:
         self._status: Callable[[], ConsumerStatus] | None = None
         self._post: Callable[[str, bytes], bool] | None = None
-        self._health: Callable[[], str] | None = None
+        self._condition: Callable[[], Condition] | None = None
         self._metrics: Callable[[], bytes] | None = None
 
     def serve(
         self,
         status: Callable[[], ConsumerStatus],
         post: Callable[[str, bytes], bool],
-        health: Callable[[], str],
+        condition: Callable[[], Condition],
         metrics: Callable[[], bytes],
     ) -> None:
         """Answer from now on. `post` takes a topic and a topic node's bytes; False = unknown topic.
 
         `metrics` returns text in Prometheus' format.
         """
-        self._post, self._health, self._status, self._metrics = post, health, status, metrics
+        self._post, self._condition, self._status, self._metrics = post, condition, status, metrics
 
-    def health(self) -> str:
-        """Return the health as a word, at no cost."""
-        return "starting" if self._health is None else self._health()
+    def condition(self) -> Condition:
+        """Return the condition, at no cost."""
+        return Condition.STARTING if self._condition is None else self._condition()
 
     def status(self) -> ConsumerStatus | None:
         """`None` before the agent is there."""
@@ -138,9 +138,9 @@ class _Handler(BoundedHandler):
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # the body must not be taken for a request
         if self.path == HEALTH_PATH:  # open: load balancers have no token, and the answer is only up or down
-            health = self.interface.health()
-            up = health in ("ok", "detached")
-            self._answer(HTTPStatus.OK if up else HTTPStatus.SERVICE_UNAVAILABLE, {"health": health.partition(":")[0]})
+            found = self.interface.condition()
+            up = found in (Condition.OK, Condition.DETACHED)
+            self._answer(HTTPStatus.OK if up else HTTPStatus.SERVICE_UNAVAILABLE, {"health": found.value})
         elif self._allowed(needs_token=False):
             self._show()
 

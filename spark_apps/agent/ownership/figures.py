@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from coordinator_tasks.core.model import Condition
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionFigures:
@@ -41,7 +43,7 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFigures:
-    """All topics of one incarnation. `health`: the word of the status; `reports`: number of reported problems.
+    """All topics of one incarnation. `condition`: as in the status; `reports`: number of reported problems.
 
     `registered`: whether a ZooKeeper session holds the registration.
     """
@@ -49,7 +51,7 @@ class ConsumerFigures:
     consumer: str
     cluster: str
     incarnation: int
-    health: str
+    condition: Condition
     registered: bool
     reports: int
     topics: Mapping[str, TopicFigures] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from coordinator_tasks.core.errors import (
     Unavailable,
 )
 from coordinator_tasks.core.machine.presence import subscribes
-from coordinator_tasks.core.model import ConsumerStatus, Draining, DrainKind, DrainOwner, Ending, Member
+from coordinator_tasks.core.model import Condition, ConsumerStatus, Draining, DrainKind, DrainOwner, Ending, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock, Connection, Create, Delete, Operation, Registry, SetData, ZooKeeper
 from coordinator_tasks.core.protocol import claims
@@ -141,12 +141,14 @@ class Agent:
 
     def status(self) -> ConsumerStatus:
         """Return the status for the interface."""
+        condition, why = self._health()
         return ConsumerStatus(
             consumer=self.identity.consumer,
             cluster=self.identity.cluster,
             incarnation=self.identity.incarnation,
             boot_id=self._member.boot_id,
-            health=self.health(),
+            health=f"{condition}: {why}" if why else condition.value,
+            condition=condition,
             topics={topic: self._topics.edit(topic, TopicOwnership.status) for topic in sorted(self._topics.names())},
             reports=self.reports.all(),
         )
@@ -161,7 +163,7 @@ class Agent:
             consumer=self.identity.consumer,
             cluster=self.identity.cluster,
             incarnation=self.identity.incarnation,
-            health=self.health(),
+            condition=self.condition(),
             registered=self._is_registered,
             reports=reports,
             topics={topic: self._topics.edit(topic, TopicOwnership.figures) for topic in names},
@@ -172,19 +174,23 @@ class Agent:
         found = {topic: self._topics.edit(topic, _standing) for topic in sorted(self._topics.names())}
         return {"": Standing(self.reports.all()), **found}
 
-    def health(self) -> str:
-        """Return a word for the health, or the reason of a failure."""
+    def condition(self) -> Condition:
+        """Return the condition for load balancers and metrics."""
+        return self._health()[0]
+
+    def _health(self) -> tuple[Condition, str]:
+        """Return the condition, and the reason of a bad one."""
         if self.failure:
-            return f"failed: {self.failure}"
+            return Condition.FAILED, self.failure
         if self._leave_until is not None:
-            return "leaving"
+            return Condition.LEAVING, ""
         if self._trouble:
-            return f"stuck: {self._trouble}"
+            return Condition.STUCK, self._trouble
         if self._failing:
-            return f"failing: {self._failing}"
+            return Condition.FAILING, self._failing
         if self._is_registered:
-            return "ok"
-        return "detached" if self._registered else "starting"
+            return Condition.OK, ""
+        return (Condition.DETACHED if self._registered else Condition.STARTING), ""
 
     @property
     def _is_registered(self) -> bool:

@@ -174,7 +174,7 @@ class Process:
             know(incarnation=self.identity.incarnation, epoch_of=journal.epoch_of)
             with self._status(self.agent) as status:
                 figures = self.agent.figures
-                interface.serve(status, self.agent.posted, self.agent.health, lambda: exposed(figures()))
+                interface.serve(status, self.agent.posted, self.agent.condition, lambda: exposed(figures()))
                 while not self.agent.finished:
                     self.agent.step()
                     journal.look(self.clock.monotonic())

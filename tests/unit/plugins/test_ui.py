@@ -29,6 +29,7 @@ from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreU
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import (
     Actor,
+    Condition,
     ConsumerStatus,
     Ending,
     Move,
@@ -211,7 +212,7 @@ def test_who_does_not_answer_and_what_an_absent_owner_is_waited_for_are_shown(sh
 def test_an_owner_that_is_not_well_and_why_a_last_life_ended_are_shown(shop: Cluster) -> None:
     under_way(shop)
     stuck = "stuck: the application has had no executor for 12 s"
-    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", stuck)
+    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", stuck, condition=Condition.STUCK)
     ZooKeeperRegistry(shop.zk, shop.paths, shop.clock).deregister("b", 1)
     record_end(shop.coordinator, "b", 1, Ending.REAPED, "exit code 1: <b>KeyError</b>")
     client = pages_of(shop)
@@ -220,7 +221,10 @@ def test_an_owner_that_is_not_well_and_why_a_last_life_ended_are_shown(shop: Clu
     assert "incarnation 1 has ended: exit code 1: &lt;b&gt;KeyError&lt;/b&gt;" in overview
     assert f"Owners that are not well: a: {stuck}" in text_of(client.get("/clusters/shop/topics/orders").text)
     well = page_data.Consumers(
-        (ConsumerOverview("a", "live", health="ok"), ConsumerOverview("b", "live", health=stuck))
+        (
+            ConsumerOverview("a", "live", health="ok", condition=Condition.OK),
+            ConsumerOverview("b", "live", health=stuck, condition=Condition.STUCK),
+        )
     )
     assert well.unwell(("a", "b"), "orders") == {"b": (stuck,)}
 
@@ -253,7 +257,9 @@ def test_what_a_consumer_says_is_not_gone_through_for_each_topic(
         shop.kafka.create_topic(name, 1)
         topics.add_topic(shop.coordinator, name, "readers", actor=PERSON)
     said = Walked(RunningTopic(name, (0,), (0,), lag_records=700) for name in names)
-    each = [ConsumerOverview(consumer, "live", health="ok", topics=said) for consumer in ("a", "b")]
+    each = [
+        ConsumerOverview(consumer, "live", health="ok", condition=Condition.OK, topics=said) for consumer in ("a", "b")
+    ]
     monkeypatch.setattr(overview, "consumers", lambda *_: each)
     page = pages_of(shop).get(path)
     assert page.status_code == 200

@@ -20,6 +20,7 @@ from coordinator_tasks.core.machine.unread import NO_OWNER
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import (
     Answer,
+    Condition,
     ConsumerStatus,
     Directive,
     Ending,
@@ -324,7 +325,9 @@ def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer
         assert isinstance(answer, ConsumerStatus)
         failures = (Failure((3,), "ValueError: bad record", 4, 12.0, 3.0),)
         orders = replace(answer.topics["orders"], failures=failures, reports=(why,))
-        return replace(answer, health=f"failing: topic orders: {why}", topics={"orders": orders})
+        return replace(
+            answer, health=f"failing: topic orders: {why}", condition=Condition.FAILING, topics={"orders": orders}
+        )
 
     site.statuses.answers["consumer-a"] = fails
     for command in ("topics", "status"):

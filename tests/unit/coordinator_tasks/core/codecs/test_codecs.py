@@ -31,6 +31,7 @@ from coordinator_tasks.core.model import (
     CauseKind,
     Change,
     Committed,
+    Condition,
     ConsumerStatus,
     Directive,
     Draining,
@@ -354,6 +355,7 @@ NEXT = {
                     failures=(Failure((3,), "a bad record", 4, 12.5, 3.5), Failure((), "no such table", away=True)),
                 )
             },
+            condition=Condition.FAILING,
         ),
     ),
     "claim": replace(CASES["claim"], value=replace(CASES["claim"].value, refused_at=7.5)),

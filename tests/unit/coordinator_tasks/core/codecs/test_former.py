@@ -6,8 +6,9 @@ import pytest
 
 from coordinator_tasks.core.codecs.former import former_causes
 from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_leave, encode_directive
+from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.model import Cause, CauseKind, Directive, Draining, DrainKind, DrainOwner, Ending
+from coordinator_tasks.core.model import Cause, CauseKind, Condition, Directive, Draining, DrainKind, DrainOwner, Ending
 from coordinator_tasks.core.text import cause_text
 
 
@@ -75,3 +76,23 @@ ADA = {"by": "ada", "why": "a host"}
 def test_the_causes_of_an_earlier_version_are_told_by_their_words(cause: str, causes: tuple[Cause, ...]) -> None:
     assert former_causes(cause) == causes
     assert cause_text.said(causes) == cause
+
+
+@pytest.mark.parametrize(
+    ("health", "more", "condition"),
+    [
+        ("ok", {}, Condition.OK),
+        ("leaving", {}, Condition.LEAVING),
+        ("failed: topic orders: no progress", {}, Condition.FAILED),
+        ("stuck: failed: no executor", {}, Condition.STUCK),
+        ("tired", {}, Condition.STUCK),
+        ("the driver has failed", {"condition": "failed"}, Condition.FAILED),
+        ("leaving", {"condition": "of a later version"}, Condition.LEAVING),
+    ],
+)
+def test_the_condition_of_a_consumer_of_another_version_is_known(
+    health: str, more: dict[str, str], condition: Condition
+) -> None:
+    raw = {"version": 1, "consumer": "a", "cluster": "c", "incarnation": 1, "health": health, **more}
+    found = decode_status("http://a", json.dumps(raw).encode())
+    assert (found.condition, found.leaves) == (condition, condition in (Condition.LEAVING, Condition.FAILED))

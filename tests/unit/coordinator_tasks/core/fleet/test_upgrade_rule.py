@@ -10,6 +10,7 @@ from coordinator_tasks.core.fleet.upgrade import Mark, Rule, Seen, TopicSeen
 from coordinator_tasks.core.fleet.upgrade_rule import Facts, PartitionFacts, facts_of, failures
 from coordinator_tasks.core.model import (
     Answer,
+    Condition,
     ConsumerStatus,
     RunningPartition,
     Silence,
@@ -78,7 +79,7 @@ def test_a_lag_in_seconds_is_at_the_highest_known_rate(
     ("said", "error"),
     [
         (answer(100, 0, 1.0), None),
-        (answer(100, 0, 1.0, health="stuck: no batch"), "c: its health is stuck: no batch"),
+        (answer(100, 0, 1.0, health="stuck: no batch", condition=Condition.STUCK), "c: its health is stuck: no batch"),
         (answer(100, 0, 1.0, reports=("no disk",)), "c: no disk"),
         (
             answer(100, 0, 1.0, topics={"orders": TopicStatus("g", 1, query_alive=False, reports=("fenced",))}),

@@ -19,7 +19,7 @@ import pytest
 from coordinator_tasks import http_connections
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Silence, Unreachable
+from coordinator_tasks.core.model import Answer, Condition, ConsumerStatus, Member, Silence, Unreachable
 from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.tls_files import TlsFiles
 from spark_apps.agent.interface.status_server import Interface, StatusServer
@@ -41,7 +41,7 @@ def files(pair: Pair) -> TlsFiles:
 @contextmanager
 def served(tls: TlsFiles | None, status: Callable[[], ConsumerStatus] = lambda: STATUS) -> Iterator[StatusServer]:
     interface = Interface()
-    interface.serve(status, lambda topic, _: topic == "t", lambda: "ok", bytes)
+    interface.serve(status, lambda topic, _: topic == "t", lambda: Condition.OK, bytes)
     server = StatusServer(interface, tokens=StatusTokens(TOKEN), tls=tls)
     try:
         yield server

@@ -2,6 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from coordinator_tasks.core.model import Condition
 from spark_apps.agent.interface.metrics import MAX_TOPICS, exposed
 from spark_apps.agent.ownership.figures import ConsumerFigures, PartitionFigures, TopicFigures
 
@@ -23,8 +24,10 @@ def values(raw: bytes, name: str, **labels: str) -> list[float]:
     ]
 
 
-def consumer(topics: dict[str, TopicFigures], health: str = "ok", registered: bool = True) -> ConsumerFigures:
-    return ConsumerFigures("a", "shop", 7, health, registered, 2, topics)
+def consumer(
+    topics: dict[str, TopicFigures], condition: Condition = Condition.OK, registered: bool = True
+) -> ConsumerFigures:
+    return ConsumerFigures("a", "shop", 7, condition, registered, 2, topics)
 
 
 ORDERS = TopicFigures(
@@ -87,15 +90,15 @@ def test_the_consumer_and_its_topics_are_counted() -> None:
 
 
 def test_a_consumer_without_zookeeper_works_and_one_that_is_stuck_does_not() -> None:
-    for health, healthy, registered in (
-        ("starting", 1, 0),
-        ("detached", 1, 0),
-        ("stuck: topic t", 0, 1),
-        ("leaving", 0, 1),
+    for condition, healthy, registered in (
+        (Condition.STARTING, 1, 0),
+        (Condition.DETACHED, 1, 0),
+        (Condition.STUCK, 0, 1),
+        (Condition.LEAVING, 0, 1),
     ):
-        raw = exposed(consumer({}, health, bool(registered)))
-        assert values(raw, "coordinator_consumer_healthy") == [healthy], health
-        assert values(raw, "coordinator_consumer_registered") == [registered], health
+        raw = exposed(consumer({}, condition, bool(registered)))
+        assert values(raw, "coordinator_consumer_healthy") == [healthy], condition
+        assert values(raw, "coordinator_consumer_registered") == [registered], condition
 
 
 def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted() -> None:

@@ -19,7 +19,7 @@ from coordinator_tasks import http_connections
 from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
-from coordinator_tasks.core.model import ConsumerStatus, Member
+from coordinator_tasks.core.model import Condition, ConsumerStatus, Member
 from coordinator_tasks.status_tokens import StatusTokens
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 
@@ -28,13 +28,13 @@ TOKEN = "secret"
 
 class Consumer:
     def __init__(self) -> None:
-        self.health = "ok"
+        self.condition = Condition.OK
         self.posted: list[tuple[str, bytes]] = []
         self.asked = 0
 
     def status(self) -> ConsumerStatus:
         self.asked += 1
-        return ConsumerStatus("a", "c", 3, "boot", self.health)
+        return ConsumerStatus("a", "c", 3, "boot", self.condition.value, condition=self.condition)
 
     def post(self, topic: str, raw: bytes) -> bool:
         if raw == b"nonsense":
@@ -45,7 +45,7 @@ class Consumer:
 
 def serving(consumer: Consumer) -> Interface:
     interface = Interface()
-    interface.serve(consumer.status, consumer.post, lambda: consumer.health, lambda: b"metrics")
+    interface.serve(consumer.status, consumer.post, lambda: consumer.condition, lambda: b"metrics")
     return interface
 
 
@@ -121,12 +121,12 @@ def test_metrics_are_given_to_who_knows_the_token_once_there_are_some(server: tu
 def test_health_is_up_or_down_for_load_balancers(server: tuple[StatusServer, str], consumer: Consumer) -> None:
     one, _ = server
     assert ask(one, "GET", "/v1/health")[0] == 200
-    consumer.health = "leaving"
+    consumer.condition = Condition.LEAVING
     assert ask(one, "GET", "/v1/health")[0] == 503
 
 
 def test_health_tells_no_reason(closed: StatusServer, consumer: Consumer) -> None:
-    consumer.health = "failed: topic orders: no progress"
+    consumer.condition = Condition.FAILED
     assert ask(closed, "GET", "/v1/health") == (503, b'{"health": "failed"}')
     assert consumer.asked == 0
 
