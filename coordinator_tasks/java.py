@@ -41,6 +41,10 @@ class JavaUnavailable(Refused):
 
     code = "KPC-023"
 
+    def __init__(self, why: str) -> None:
+        self.says = f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}"
+        super().__init__(f"{self.says}: {ADVICE}")
+
 
 @dataclass(frozen=True, slots=True)
 class Java:
@@ -60,7 +64,7 @@ def find_java() -> Java:
             return Java(home=_home(executable), executable=executable, version=version)
         refused.append(f"{origin} {_flaw(executable, version)}")
     why = "; ".join(refused) or f"neither JAVA_HOME nor PATH nor {INSTALLED} has one"
-    raise JavaUnavailable(f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}: {ADVICE}")
+    raise JavaUnavailable(why)
 
 
 def properties(text: str) -> str:

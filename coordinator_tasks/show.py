@@ -102,8 +102,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
     rows = []
     for one in found:
         owners = " ".join(f"{consumer}:{count}" for consumer, count in one.owners.items())
-        # While a plan follows a person's request, the reason is the request itself, or its beginning.
-        reason = "" if any(wish.startswith(one.reason) for wish in one.wishes) else one.reason
+        reason = "" if one.wished else one.reason
         blockers = f" [{shown(one.blockers)}]" if one.blockers else ""
         rows.append(
             (

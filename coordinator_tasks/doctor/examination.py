@@ -99,7 +99,7 @@ def _java() -> Finding:
     try:
         java = find_java()
     except JavaUnavailable as error:
-        says = f"{str(error).removesuffix(f': {ADVICE}')}; consumers without Spark, and the coordinator, need none"
+        says = f"{error.says}; consumers without Spark, and the coordinator, need none"
         return Finding("Java", Result.WARNING, says, f"for consumers with Spark {ADVICE}")
     return Finding("Java", Result.OK, f"Java {java.version} in {java.home}")
 

@@ -70,7 +70,7 @@ def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[Findin
         yield broken(f"topic {topic}", error)
         return
     if managed and found and found != managed:
-        says, _, mend = recreated(topic, found, managed).rpartition("; ")
+        says, mend = recreated(topic, found, managed)
         yield Finding(f"topic {topic}", Result.FAILED, f"{says}. Its partitions are stopped", mend)
 
 

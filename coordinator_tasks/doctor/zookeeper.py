@@ -226,7 +226,7 @@ def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     check = "fleets' topics"
     if wrong:
         more = f" ({len(wrong)} of {counted(len(found), 'fleet')})" if len(wrong) > _SHOWN else ""
-        says = "; ".join(one.partition("; ")[0] for one in wrong[:_SHOWN]) + more
+        says = "; ".join(text for text, _ in wrong[:_SHOWN]) + more
         yield Finding(
             check, Result.WARNING, says, "give each fleet topics of its own, as an argument: --topics=orders,clicks-.*"
         )

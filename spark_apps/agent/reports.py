@@ -1,29 +1,59 @@
 """A consumer's reported problems: the latest sentence for each matter, until cleared."""
 
 from collections.abc import Hashable
+from typing import NamedTuple
+
+from coordinator_tasks.core.text.partition_text import named
 
 MAX_REPORTS = 100
+
+
+class _Report(NamedTuple):
+    """A sentence, or what follows the number of a `partition`; `several`: the same for several partitions."""
+
+    partition: int | None
+    text: str
+    several: str
+
+    @property
+    def sentence(self) -> str:
+        return self.text if self.partition is None else f"partition {self.partition}{self.text}"
 
 
 class Reports:
     """Bounded: the oldest matter gives way."""
 
     def __init__(self) -> None:
-        self._texts: dict[Hashable, str] = {}
+        self._found: dict[Hashable, _Report] = {}
 
-    def add(self, matter: Hashable, text: str) -> bool:
-        """Store the sentence; return True if new."""
-        if self._texts.get(matter) == text:
+    def add(self, matter: Hashable, text: str, *, partition: int | None = None, several: str = "") -> bool:
+        """Store the sentence; return True if new.
+
+        With a `partition`, `text` is what follows the number, and `several` the same for several partitions.
+        """
+        report = _Report(partition, text, several or text)
+        if self._found.get(matter) == report:
             return False
-        self._texts.pop(matter, None)
-        self._texts[matter] = text
-        while len(self._texts) > MAX_REPORTS:
-            del self._texts[next(iter(self._texts))]
+        self._found.pop(matter, None)
+        self._found[matter] = report
+        while len(self._found) > MAX_REPORTS:
+            del self._found[next(iter(self._found))]
         return True
 
     def clear(self, matter: Hashable) -> None:
         """The matter is over."""
-        self._texts.pop(matter, None)
+        self._found.pop(matter, None)
 
     def all(self) -> tuple[str, ...]:
-        return tuple(self._texts.values())
+        return tuple(one.sentence for one in self._found.values())
+
+    def merged(self) -> tuple[str, ...]:
+        """Return the sentences, with equal sentences about single partitions joined at the place of the first."""
+        found: dict[_Report, set[int]] = {}
+        for one in self._found.values():
+            which = found.setdefault(one._replace(partition=None), set())
+            which.update(() if one.partition is None else (one.partition,))
+        return tuple(
+            f"{named(which)}{one.several if len(which) > 1 else one.text}" if which else one.text
+            for one, which in found.items()
+        )

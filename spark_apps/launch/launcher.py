@@ -118,14 +118,14 @@ def launch(request: LaunchRequest) -> dict[str, object]:
         _stand_alone(request, writer)
     os.close(writer)
     os.waitpid(first, 0)
-    with os.fdopen(reader) as answer:
-        said = answer.read()
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
     if not said:
         raise Refused(f"the launcher of {request.consumer} ended without an answer; see {request.folder.log}")
-    told: dict[str, object] = json.loads(said)
-    if "refused" in told:
-        raise Refused(str(told["refused"]))
-    return told
+    answer: dict[str, object] = json.loads(said)
+    if "refused" in answer:
+        raise Refused(str(answer["refused"]))
+    return answer
 
 
 def _stand_alone(request: LaunchRequest, writer: int) -> None:

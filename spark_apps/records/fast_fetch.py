@@ -132,9 +132,9 @@ class FastFetched:
 
     def _check_time(self, message: int, row: Any) -> None:
         kind = c_int()
-        told = self._library.message_timestamp(message, ctypes.byref(kind))
-        if (told, kind.value) != (int(row["time_ms"]), int(row["kind"])):
-            raise Unfit(f"a record's time is {told} (kind {kind.value}) and was read as {row['time_ms']}")
+        time_ms = self._library.message_timestamp(message, ctypes.byref(kind))
+        if (time_ms, kind.value) != (int(row["time_ms"]), int(row["kind"])):
+            raise Unfit(f"a record's time is {time_ms} (kind {kind.value}) and was read as {row['time_ms']}")
 
     def records(self, chosen: NDArray[np.int64], include_headers: bool) -> Records:
         rows = self._rows if chosen.size == self._rows.size else self._rows[chosen]  # the former in most cases

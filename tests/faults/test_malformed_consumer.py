@@ -97,7 +97,7 @@ def tree(stage: Stage) -> dict[str, bytes]:
 
 def forget_reports(stage: Stage) -> None:
     for reports in (stage.agent.reports, stage.topics.ownerships["t"].reports):
-        reports._texts.clear()
+        reports._found.clear()
 
 
 @dataclass(frozen=True)

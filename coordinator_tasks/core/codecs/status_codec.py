@@ -23,7 +23,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import MAX_ID_BYTES, is_consumer
 from coordinator_tasks.core.text.json_fields import Fields, read_json
-from coordinator_tasks.core.text.partition_text import cut, merged
+from coordinator_tasks.core.text.partition_text import cut
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
 
@@ -37,7 +37,7 @@ def _cut(text: str) -> str:
 
 
 _SAID = Kind(lambda fields, name: _cut(fields.text(name)))
-_REPORTS = Kind(lambda fields, name: merged(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
+_REPORTS = Kind(lambda fields, name: tuple(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
 """Sentences for persons, cut: neither Spark's errors nor a hostile consumer may make a page of megabytes."""
 
 _LAST_PASS = Shape(
@@ -126,7 +126,7 @@ _TOPIC = Shape(
 )
 
 
-def _status(*, health: str, condition: Condition | None, **more: Any) -> ConsumerStatus:
+def _answer(*, health: str, condition: Condition | None, **more: Any) -> ConsumerStatus:
     return ConsumerStatus(health=health, condition=condition or former_condition(health), **more)
 
 
@@ -136,7 +136,7 @@ def _write_condition(condition: Condition) -> str | None:
 
 _CONDITION = kinds.measured(kinds.choice(Condition))
 _STATUS = Shape(
-    _status,
+    _answer,
     {
         "consumer": Item("consumer", kinds.TEXT),
         "cluster": Item("cluster", kinds.TEXT),

@@ -50,16 +50,14 @@ def hold(view: TopicView) -> str:
         )
     found = view.description
     if found is not None and found.topic_id != config.topic_id:
-        return recreated(view.topic, found.topic_id, config.topic_id)
+        return "; ".join(recreated(view.topic, found.topic_id, config.topic_id))
     return ""
 
 
-def recreated(topic: str, found: str, managed: str) -> str:
-    """Return the sentence for a topic with id `found` in Kafka and id `managed` in ZooKeeper, with the remedy."""
-    return (
-        f"topic {topic} was recreated in Kafka (id {found}, managed is {managed}): offsets"
-        " of the old one mean nothing for it; remove it here and add it again"
-    )
+def recreated(topic: str, found: str, managed: str) -> tuple[str, str]:
+    """Return what is wrong with a topic with id `found` in Kafka and id `managed` in ZooKeeper, and the remedy."""
+    says = f"topic {topic} was recreated in Kafka (id {found}, managed is {managed}): offsets of the old one mean nothing for it"
+    return says, "remove it here and add it again"
 
 
 def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:

@@ -30,15 +30,19 @@ def unnamed(fleet: Fleet) -> str:
     """Return a sentence about a fleet that names no topics; empty if topics are named or the fleet has no consumer."""
     if not fleet.consumers or named(fleet.arguments):
         return ""
-    return f"fleet {fleet.app!r} names no topics, so its consumers take every topic, unless their code names some; {REMEDY}"
+    return f"{_unnamed(fleet)}; {REMEDY}"
 
 
-def conflicts(fleets: Collection[Fleet], managed: Collection[str]) -> dict[str, str]:
-    """Return fleet → why the fleet takes a managed or named topic of another fleet."""
+def _unnamed(fleet: Fleet) -> str:
+    return f"fleet {fleet.app!r} names no topics, so its consumers take every topic, unless their code names some"
+
+
+def conflicts(fleets: Collection[Fleet], managed: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return fleet → why the fleet takes a managed or named topic of another fleet, and the remedy."""
     lists = {fleet.app: named(fleet.arguments) for fleet in fleets if fleet.consumers}
     if len(lists) < 2:
         return {}
-    conflict_of = {fleet.app: unnamed(fleet) for fleet in fleets if fleet.app in lists and not lists[fleet.app]}
+    conflict_of = {one.app: (_unnamed(one), REMEDY) for one in fleets if one.app in lists and not lists[one.app]}
     literal = filter(None, (topic_patterns.literal(fleet) for topics in lists.values() for fleet in topics))
     readers: dict[str, str] = {}
     for topic in sorted({*managed, *literal}):
@@ -52,5 +56,5 @@ def conflicts(fleets: Collection[Fleet], managed: Collection[str]) -> dict[str, 
     return conflict_of
 
 
-def _shared(app: str, topic: str, other: str) -> str:
-    return f"fleet {app!r} takes topic {topic!r}, which fleet {other!r} takes too; give them different topics"
+def _shared(app: str, topic: str, other: str) -> tuple[str, str]:
+    return f"fleet {app!r} takes topic {topic!r}, which fleet {other!r} takes too", "give them different topics"

@@ -97,8 +97,8 @@ class Life:
         """
         if self.member is None or self.registered:
             return False
-        said = self.answer.incarnation if isinstance(self.answer, ConsumerStatus) else 0
-        return self.member.incarnation in (said, self.claim.answered if self.claim is not None else 0)
+        answering = self.answer.incarnation if isinstance(self.answer, ConsumerStatus) else 0
+        return self.member.incarnation in (answering, self.claim.answered if self.claim is not None else 0)
 
     @property
     def leaving(self) -> bool:

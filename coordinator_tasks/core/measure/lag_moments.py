@@ -133,8 +133,8 @@ def stand(seen: Collection[Seen], before: Track) -> list[Seen]:
     return [one for one in seen if one.lag and one.key in before and before[one.key][-1].offset == one.offset]
 
 
-def judged(at: float, seen: Sequence[Seen], before: Track, told: Collection[tuple[str, int]]) -> LagMoment:
-    """Return the moment. `told`: partitions that their owners report as running.
+def judged(at: float, seen: Sequence[Seen], before: Track, running: Collection[tuple[str, int]]) -> LagMoment:
+    """Return the moment. `running`: partitions that their owners report as running.
 
     Our consumers commit only changes, and Burrow expects a commit at every turn. So an owner that runs a partition, or
     has nothing to commit, counts as committing.
@@ -143,7 +143,7 @@ def judged(at: float, seen: Sequence[Seen], before: Track, told: Collection[tupl
     topics: dict[str, TopicMoment] = {}
     for one in seen[:MOST_PARTITIONS]:
         track = before.get(one.key, [])
-        commit = not track or track[-1].offset != one.offset or not one.lag or one.key in told
+        commit = not track or track[-1].offset != one.offset or not one.lag or one.key in running
         late_s, status = _judged(at, one, track, commit=commit) if one.lag else (0.0, LagStatus.OK)
         of = topics.setdefault(one.topic, TopicMoment(one.group))
         owner = names.setdefault(one.owner, len(names)) if one.owner else NOBODY

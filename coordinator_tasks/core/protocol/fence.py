@@ -113,7 +113,7 @@ def start_position(
         return Start(bounds.beginning, "new partition")
     if rule is StartRule.NONE:
         raise NoStart(
-            f"partition {partition} has no committed offset, and the topic's start rule is none; choose its first offset: "
+            "no committed offset, and the topic's start rule is none; choose its first offset: "
             f"reset-offsets TOPIC --partition {partition} --to earliest --why WHY --execute"
         )
     return Start(bounds.end if rule is StartRule.LATEST else bounds.beginning, rule.value)

@@ -1,6 +1,5 @@
 """Partition numbers in a few characters: `0-3,7`, and other parts of sentences. Pure."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 
 _SHOWN = 10  # maximum names in a sentence
@@ -98,26 +97,3 @@ def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
 def cut(text: str, most: int) -> str:
     """Return the text in at most `most` characters; a longer text ends in three dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
-_SEVERAL = {"was": "were", "is": "are", "has": "have", "stands": "stand"}
-_OF_ONE = re.compile(r"partition (\d{1,9})\b(.*)", re.DOTALL)
-
-
-def merged(sentences: Iterable[str]) -> tuple[str, ...]:
-    """Return the sentences, with equal sentences about single partitions joined at the place of the first."""
-    found: dict[str, list[int]] = {}
-    for text in sentences:
-        match = _OF_ONE.fullmatch(text)
-        if match is None:
-            found.setdefault(text, [])
-        else:
-            found.setdefault(match[2], []).append(int(match[1]))
-    return tuple(
-        f"{named(set(which))}{_agreeing(len(set(which)), rest)}" if which else rest for rest, which in found.items()
-    )
-
-
-def _agreeing(number: int, rest: str) -> str:
-    verb = re.match(r" (was|is|has|stands) ", rest) if number > 1 else None
-    return rest if verb is None else f" {_SEVERAL[verb[1]]} {rest[verb.end() :]}"

@@ -51,7 +51,7 @@ def _topics_checked(c: Coordinator, wanted: Fleet, given: Given) -> list[str]:
     known = {one.app: one for one in fleet.fleets(c)}
     present = known.get(wanted.app)
     known[wanted.app] = wanted
-    conflict = conflicts(known.values(), transitions.topics(c)).get(wanted.app, "")
+    conflict = "; ".join(conflicts(known.values(), transitions.topics(c)).get(wanted.app, ()))
     same = present is not None and bool(present.consumers) and named(present.arguments) == named(wanted.arguments)
     if conflict and not same and not given.get("force"):
         raise BadFleet(f"{conflict}, or --force (in a form: Force) if they are to share topics")

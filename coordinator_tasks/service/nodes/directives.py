@@ -54,11 +54,10 @@ def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float
     check_isolation(until_at - c.clock.now())
 
     def change(old: Directive) -> Directive:
-        now = old.isolation
-        same = now is not None and (now.by, now.why, now.until_at, now.incarnation) == (by, why, until_at, 0)
-        if now is not None and same and not now.readmit:
+        wanted = Isolation(by, why, c.clock.now(), 0, until_at)
+        if old.isolation is not None and old.isolation == replace(wanted, at=old.isolation.at):
             return old
-        return replace(old, isolation=Isolation(by, why, c.clock.now(), 0, until_at))
+        return replace(old, isolation=wanted)
 
     return _change(c, consumer, change)
 

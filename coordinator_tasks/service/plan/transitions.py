@@ -20,7 +20,7 @@ from coordinator_tasks.core.machine.table import TableBroken
 from coordinator_tasks.core.machine.together import TogetherPlan
 from coordinator_tasks.core.machine.unread import unread
 from coordinator_tasks.core.machine.world import Presence, TopicView
-from coordinator_tasks.core.model import Actor, Explanation, Member, Move, State
+from coordinator_tasks.core.model import Actor, Cause, Explanation, Member, Move, State
 from coordinator_tasks.core.ports import Operation
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set
 from coordinator_tasks.logs import about
@@ -54,7 +54,8 @@ class TopicReport:
 
     `explanation`: of the call's last plan, if any; `left_out` names consumers and offsets that do not count, each with
     its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: records that owners
-    cannot process, `unread`: partition → why it has no reader; only for a preview.
+    cannot process, `unread`: partition → why it has no reader; only for a preview. `causes`: of a
+    plan that is or would be written.
     """
 
     topic: str
@@ -71,6 +72,7 @@ class TopicReport:
     approval: str = ""
     failing: tuple[str, ...] = ()
     unread: Mapping[int, str] = field(default_factory=dict)
+    causes: tuple[Cause, ...] = ()
 
     @property
     def fields(self) -> dict[str, object]:
@@ -523,6 +525,7 @@ def _report(stored: Stored, decision: Decision) -> TopicReport:
         explanation=decision.explanation,
         left_out=decision.left_out,
         approval=decision.approval,
+        causes=decision.record.causes if decision.record is not None else (),
     )
 
 

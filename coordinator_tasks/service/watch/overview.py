@@ -20,6 +20,7 @@ from coordinator_tasks.core.machine.unread import NO_OWNER, moving_in, unowned_i
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Answer,
+    CauseKind,
     Condition,
     ConsumerStatus,
     Ending,
@@ -53,6 +54,8 @@ DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
 PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
 _UNSEEN = "it has never registered; if that lasts, `driver.log` in its run folder says why"
+_WISHES = frozenset({CauseKind.PAUSED, CauseKind.PINNED, CauseKind.ROLLED_BACK, CauseKind.SPLIT})
+"""Causes that `wishes` tell as well."""
 _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 
 
@@ -62,7 +65,7 @@ class TopicOverview:
 
     `unread`: partition → why the partition has no reader, and what to do; `unowned`: the same partitions. `reason`: the
     step that is due or awaited; `blockers`: consumers that block the step; `failing`: records that owners cannot
-    process; `wishes`: a person's freezes, pauses and pins; `problem`: why the topic is unreadable (the figures are then
+    process; `wishes`: a person's freezes, pauses and pins; `wished`: the `reason` is among them; `problem`: why the topic is unreadable (the figures are then
     empty).
     """
 
@@ -79,6 +82,7 @@ class TopicOverview:
     wishes: tuple[str, ...] = ()
     problem: str = ""
     failing: tuple[str, ...] = ()
+    wished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +227,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         blockers=report.blockers if report is not None else (),
         wishes=overrides.told(view.config),
         failing=report.failing if report is not None else (),
+        wished=report is not None and bool(report.causes) and _WISHES.issuperset(one.kind for one in report.causes),
     )
 
 
@@ -330,7 +335,7 @@ def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> 
     shared = conflicts(every, topics)
     for fleet in every:
         if fleet.app in shared:
-            yield fleet.consumers[0], shared[fleet.app]
+            yield fleet.consumers[0], "; ".join(shared[fleet.app])
         with suppress(Malformed, Refused):
             consumer, why = redeployment.why_waits(c, fleet) if fleet.replaced else ("", "")
             if why:

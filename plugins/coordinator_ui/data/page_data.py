@@ -66,10 +66,10 @@ class Consumers:
 
     def unwell(self, owners: Collection[str], topic: str) -> dict[str, tuple[str, ...]]:
         """Return owner → its reported problems with itself and the topic, for answering owners."""
-        said, found = self.of_topic(topic), dict[str, tuple[str, ...]]()
+        topics, found = self.of_topic(topic), dict[str, tuple[str, ...]]()
         for one in self.listed:
             if one.consumer in owners and one.health:
-                reports = said[one.consumer].reports if one.consumer in said else ()
+                reports = topics[one.consumer].reports if one.consumer in topics else ()
                 found[one.consumer] = reports if one.condition is Condition.OK else (one.health, *reports)
         return {who: texts for who, texts in found.items() if texts}
 

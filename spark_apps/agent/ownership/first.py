@@ -23,20 +23,20 @@ class FirstOffsets:
         """
         time_ms = self.time_ms(partition)
         if time_ms is not None:
-            return self._by_time(partition, bounds, at, time_ms)
+            return self._by_time(bounds, at, time_ms)
         wanted = self._starting.offsets.get(partition, self._starting.every)
         if wanted is None:
             return None
         places = {EARLIEST: bounds.beginning, LATEST: bounds.end}
         return Start(places.get(wanted, wanted), "startingOffsets")
 
-    def _by_time(self, partition: int, bounds: Bounds, at: int | None, time_ms: int) -> Start:
+    def _by_time(self, bounds: Bounds, at: int | None, time_ms: int) -> Start:
         if at is not None:
             return Start(at, "startingTimestamp")
         if self._starting.else_latest:
             return Start(bounds.end, "startingTimestamp")
         raise NoStart(
-            f"partition {partition} has no record at or after {_shown(time_ms)}; "
+            f"no record at or after {_shown(time_ms)}; "
             "give an earlier time, or set startingOffsetsByTimestampStrategy to latest"
         )
 

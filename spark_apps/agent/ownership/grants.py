@@ -120,11 +120,11 @@ class Grants:
     def refused(self, partition: int, standing: Standing) -> None:
         """The sink has another owner's token: ours is over."""
         self._holdings.fence(self._holdings.held[partition], standing.token)
-        self._reports.add(
-            partition,
-            f"partition {partition} stands in the sink under {standing.consumer} ({shown(standing.token)}): stopped; if "
-            "that was before ZooKeeper was lost or the topic was added again, delete its row there (docs/delivery.md)",
+        where = (
+            f"in the sink under {standing.consumer} ({shown(standing.token)}): stopped; if "
+            "that was before ZooKeeper was lost or the topic was added again, delete its row there (docs/delivery.md)"
         )
+        self._reports.add(partition, f" stands {where}", partition=partition, several=f" stand {where}")
 
     def stop(self, why: str = "") -> None:
         """Stop everything for good, and commit all passed offsets; nothing is released."""

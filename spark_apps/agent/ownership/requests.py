@@ -120,7 +120,7 @@ class Requests:
         for partition, why in refused.items():
             if partition in self._holdings.held:
                 self._reports.add(
-                    f"read {partition}", f"partition {partition} cannot be read: {why}; it is asked for again"
+                    f"read {partition}", f" cannot be read: {why}; it is asked for again", partition=partition
                 )
         self._schedule.want_bounds()
         self._schedule.want_ends()
@@ -194,12 +194,12 @@ class Requests:
         if held.phase is Phase.READY and not held.closing and now - since >= self._timing.give_up_s:
             self._holdings.stop(held)
             lasted = f"its commits failed for {self._timing.give_up_s:g} s"
-            self._reports.add(partition, f"partition {partition} stopped: {lasted}: {why}")
+            self._reports.add(partition, f" stopped: {lasted}: {why}", partition=partition)
 
     def _defer(self, partition: int, held: OwnedPartition, why: str, now: float) -> None:
         """Kafka fails the request for this partition: no other partition waits for it."""
         held.deferred = True
-        self._reports.add(f"commit {partition}", f"partition {partition} cannot be committed: {why}")
+        self._reports.add(f"commit {partition}", f" cannot be committed: {why}", partition=partition)
         if held.due:
             self._commit_fails(partition, held, why, now)
 
@@ -207,7 +207,7 @@ class Requests:
         """The broker knows a newer owner. Even if that owner was wrong, this consumer stops until a newer grant."""
         for partition, held in self._holdings.of_request(failed.fenced, work.number):
             self._holdings.fence(held)
-            self._reports.add(partition, f"partition {partition} stopped: {failed.reason}")
+            self._reports.add(partition, f" stopped: {failed.reason}", partition=partition)
 
     def _fetched(self, fetch: OffsetFetch, fetched: FetchedOffsets, now: float) -> None:
         self._schedule.fetched(bool(fetch.partitions), fetched.topic_id)
@@ -233,9 +233,10 @@ class Requests:
         self._holdings.fence(held)
         self._reports.add(
             f"topic id {partition}",
-            f"partition {partition} stopped: its topic was recreated in Kafka (topic id {topic_id}, held is "
+            f" stopped: its topic was recreated in Kafka (topic id {topic_id}, held is "
             f"{held.topic_id}), or this consumer is set to another Kafka than the coordinator; "
             "remove the topic from the coordinator and add it again, or correct the consumer's bootstrap.servers",
+            partition=partition,
         )
 
     def _judge(self, partition: int, held: OwnedPartition, entry: Committed | None, now: float) -> None:
@@ -243,17 +244,17 @@ class Requests:
         if entry is not None and entry.topic_id not in ("", held.topic_id):
             self._reports.add(
                 f"topic id {partition}",
-                f"partition {partition}: the commit of {entry.owner} for another topic id "
+                f": the commit of {entry.owner} for another topic id "
                 f"({entry.topic_id}) is ignored: the topic was recreated",
+                partition=partition,
             )
         verdict = judge(held.token, entry, held.topic_id, self._identity.consumer)
         if entry is not None and entry.token is not None and entry.token.epoch < held.token.epoch:
             held.passes.before = entry.last_pass or held.passes.before
         if verdict is Judgement.FENCED and entry is not None:
             self._holdings.fence(held, entry.token)
-            self._reports.add(
-                partition, f"partition {partition} was taken by {entry.owner} ({shown(entry.token)}): stopped"
-            )
+            by = f"taken by {entry.owner} ({shown(entry.token)}): stopped"
+            self._reports.add(partition, f" was {by}", partition=partition, several=f" were {by}")
         elif held.phase in (Phase.FETCHING, Phase.STARTING) and not held.start.given:
             if not held.deferred:  # a former owner could still commit behind this fetch
                 self._place(partition, held, entry)
@@ -266,7 +267,7 @@ class Requests:
             lost = "is gone (the group or its offsets were deleted, or have expired)"
             was = lost if entry is None else f"was overwritten by {entry.owner or 'an unknown client'}"
             self._reports.add(
-                f"rewritten {partition}", f"partition {partition}: its committed entry {was}; it was written again"
+                f"rewritten {partition}", f": its committed entry {was}; it was written again", partition=partition
             )
 
     def _place(self, partition: int, held: OwnedPartition, entry: Committed | None) -> None:
@@ -321,14 +322,14 @@ class Requests:
                     self._begin(held, self._initial(partition, listed).offset)
                 except NoStart as error:
                     self._holdings.stop(held)
-                    self._reports.add(partition, str(error))
+                    self._reports.add(partition, f": {error}", partition=partition)
         for partition in partitions:
             owed_release = self._holdings.owed_releases.get(partition)
             if owed_release is not None and owed_release.unknown and partition in listed.bounds:
                 try:
                     offset = self._initial(partition, listed).offset
                 except NoStart as error:
-                    self._reports.add(partition, str(error))
+                    self._reports.add(partition, f": {error}", partition=partition)
                     continue
                 self._release_at(partition, owed_release, offset, None)
 
@@ -343,7 +344,7 @@ class Requests:
     def _start(self, partition: int, entry: Committed | None, release: Release | None, bounds: Bounds) -> Start:
         node = self._holdings.accepted
         if node is None:
-            raise NoStart(f"partition {partition} is held without a topic node")
+            raise NoStart("held without a topic node")
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, done: Done, now: float) -> None:
@@ -363,8 +364,9 @@ class Requests:
             elif partition in self._holdings.held or partition in self._holdings.owed_releases:
                 self._reports.add(
                     f"leader {partition}",
-                    f"partition {partition}: no broker says where its log begins and ends (it has no leader, or is not "
+                    ": no broker says where its log begins and ends (it has no leader, or is not "
                     "there): nothing more is read of it until one does",
+                    partition=partition,
                 )
 
     def _ends_listed(self, partitions: Iterable[int], number: int, listed: ListedOffsets, now: float) -> None:
@@ -410,7 +412,7 @@ class Requests:
 
     def _lost(self, partition: int, sentence: str) -> None:
         self._reports.clear(f"read {partition}")  # the log's bounds say why
-        if self._reports.add(f"lost {partition}", f"partition {partition}: {sentence}"):
+        if self._reports.add(f"lost {partition}", f": {sentence}", partition=partition):
             log.warning("partition %d: %s", partition, sentence)
 
     def _answer_owed(self, partition: int, owed_release: OwedRelease, entry: Committed | None) -> None:

@@ -10,7 +10,6 @@ Calls go one way: `requests`, `batches` and `listening` call `grants`, which cal
 
 from coordinator_tasks.core.model import TopicStatus
 from coordinator_tasks.core.ports import Clock
-from coordinator_tasks.core.text.partition_text import merged
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.failing import Failing
 from spark_apps.agent.ownership.figures import PartitionFigures, TopicFigures
@@ -104,7 +103,7 @@ class TopicOwnership:
             held=self.grants.may_hold(),
             running={p: h.status(self.alive, p in paused, now) for p, h in counted.items()},
             query_alive=self.alive,
-            reports=merged(self.said()),
+            reports=(*self.failing.sentences(), *self.reports.merged()),
             failures=(*self.failing.told(), *self.batches.stuck(), *self.requests.unclaimed()),
             last_batch=dict(self.batches.last),
             stalls=self.batches.stalls(),

