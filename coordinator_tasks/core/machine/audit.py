@@ -61,13 +61,17 @@ MEND: Mapping[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """An observation of a partition (-1 = the whole group). `lasting`: counts only if two snapshots agree."""
+    """An observation of a partition (-1 = the whole group). `lasting`: counts only if two snapshots agree.
+
+    `epochs`: under other epochs it is another deviation, because plans follow each other between the snapshots.
+    """
 
     kind: Kind
     partition: int
     who: str
     says: str
     lasting: bool = True
+    epochs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +173,9 @@ def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) ->
     ]
 
 
-def _matter(one: Trace) -> tuple[Kind, int, str, str]:
-    """Return the part of a trace that must be equal in both snapshots.
-
-    The sentence of a dispute is left out: a consumer with false answers causes new epochs between the snapshots.
-    """
-    disputed = one.kind in (Kind.TWO_OWNERS, Kind.INTRUDER)
-    return one.kind, one.partition, one.who, "" if disputed else one.says
+def _matter(one: Trace) -> tuple[Kind, int, str, tuple[int, ...]]:
+    """Return the part of a trace that must be equal in both snapshots."""
+    return one.kind, one.partition, one.who, one.epochs
 
 
 def _sentence(topic: str, partitions: Collection[int], says: str) -> str:
@@ -234,7 +234,7 @@ def _of_runners(view: TopicView, node: TopicNode, runners: Mapping[int, list[_Ru
             and runner.running.token.epoch < node.since[partition]
         ):
             text = f"{owner} runs it under epoch {runner.running.token.epoch}, and ZooKeeper grants it under {node.since[partition]}"
-            yield Trace(Kind.STALE, partition, owner, text)
+            yield Trace(Kind.STALE, partition, owner, text, epochs=(runner.running.token.epoch, node.since[partition]))
 
 
 def _may_run(view: TopicView, node: TopicNode, partition: int, one: _Runner) -> bool:
@@ -351,7 +351,7 @@ def _of_commit(
         return Trace(Kind.STALE, partition, committer, f"{committer} has committed it for a former topic of this name")
     if verdict is Judgement.REWRITE:
         text = f"{committer} has committed it under epoch {epoch}, over {owner}, which runs it under {own.epoch}"
-        return Trace(Kind.STALE, partition, committer, text)
+        return Trace(Kind.STALE, partition, committer, text, epochs=(epoch, own.epoch))
     return None
 
 

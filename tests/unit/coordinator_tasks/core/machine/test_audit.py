@@ -19,6 +19,7 @@ from coordinator_tasks.core.machine.audit import (
 from coordinator_tasks.core.model import (
     Committed,
     Directive,
+    Failure,
     Fleet,
     Overwritten,
     PlannedRestart,
@@ -124,6 +125,32 @@ def test_what_two_looks_do_not_both_find_is_a_hand_off_and_no_finding(scene: Sce
     scene.says("b", running=running(dict.fromkeys((*scene.owned["b"], taken), 1)))
     assert suspicious(traces(scene.view(), scene.world(), scene.policy, CLUSTER))
     assert audited(scene, later) == audited(later, scene) == []
+
+
+def test_a_partition_that_its_owner_cannot_process_is_found_though_the_second_look_counts_more_seconds(
+    scene: Scene,
+) -> None:
+    (taken, *_) = scene.owned["a"]
+    later = committing(stable("a", "b"))
+    for one, seconds in ((scene, 700.0), (later, 705.0)):
+        one.says("a", failures=(Failure((taken,), "no such table", 9, seconds),))
+    (found,) = audited(scene, later)
+    assert (found.code, found.partitions, found.who) == ("KPC-081", (taken,), "a")
+    assert "since 705 s: no such table" in found.says
+
+
+def test_a_consumer_that_follows_each_plan_a_little_later_is_not_stale(scene: Scene) -> None:
+    (taken, *_) = scene.owned["a"]
+    later = committing(stable("a", "b"))
+    for one, epoch in ((scene, 5), (later, 6)):
+        assert one.node is not None
+        one.committed = None
+        one.node = replace(one.node, epoch=epoch + 1, since={**one.node.since, taken: epoch + 1})
+        one.says(
+            "a", running={**running(dict.fromkeys(one.owned["a"], 1)), **running({taken: epoch})}, acted_epoch=epoch + 1
+        )
+    assert [one for one in audited(scene, later) if one.code == "KPC-083"] == []
+    assert "KPC-083" in [one.code for one in audited(scene)]
 
 
 def test_a_consumer_that_runs_what_it_was_never_given_is_an_intruder(scene: Scene) -> None:
