@@ -22,7 +22,7 @@ from coordinator_tasks.core.machine.question import Question
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import SEEKS, Actor, Cause, CauseKind, Explanation, State
-from coordinator_tasks.core.text.cause_text import listed
+from coordinator_tasks.core.text.cause_text import listed, of_one
 from coordinator_tasks.core.text.json_fields import MAX_COUNT
 from coordinator_tasks.core.text.partition_text import agreed, first, joined
 
@@ -167,13 +167,13 @@ def _contradiction(view: TopicView) -> str:
 def _recover(
     view: TopicView, world: World, policy: Policy, actor: Actor, steps: frozenset[Step], found: recovery.Recovery
 ) -> Decision:
-    adopted = bool(found.draft.holders())
+    adopted, cause = bool(found.draft.holders()), of_one(found.cause)
     if found.blockers:
-        return Decision(Verdict.WAIT, f"{found.cause}; {joined(found.blockers.values())}", blockers=found.blockers)
+        return Decision(Verdict.WAIT, f"{cause}; {joined(found.blockers.values())}", blockers=found.blockers)
     if view.config.removed and view.node is None and not adopted:
         return Decision(Verdict.NOTHING, causes.REMOVED)
     if Step.PLAN not in steps:
-        return Decision(Verdict.WAIT, f"{found.cause}; a plan is due")
+        return Decision(Verdict.WAIT, f"{cause}; a plan is due")
     deciding = Deciding(view, world, policy, actor, found.draft)
     deciding.drop_lost()
     able = deciding.able()
@@ -181,11 +181,11 @@ def _recover(
     # A consumer with an older generation, even an isolated consumer, must see a node that covers the older generation.
     # Only then does the consumer confirm that nothing runs, so that a readmission is possible.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
-        return Decision(Verdict.WAIT, f"{found.cause}; no live consumer is there to take partitions")
+        return Decision(Verdict.WAIT, f"{cause}; no live consumer is there to take partitions")
     planned = "" if adopted else causes.digest(view, world, able)
     return deciding.write(
         signal_of_plan(deciding.draft),
-        (Cause(CauseKind.TOLD, why=found.cause),),
+        (found.cause,),
         targets=able,
         planned=planned,
         objectors=found.objectors,

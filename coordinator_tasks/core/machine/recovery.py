@@ -29,10 +29,9 @@ from typing import NamedTuple
 from coordinator_tasks.core.machine.draft import Draft, draft_of
 from coordinator_tasks.core.machine.presence import is_isolated
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
-from coordinator_tasks.core.model import Token, TopicNode, TopicStatus
+from coordinator_tasks.core.model import Cause, CauseKind, Token, TopicNode, TopicStatus
 from coordinator_tasks.core.protocol.fence import credible, is_far_ahead
 from coordinator_tasks.core.protocol.holding import all_may_hold
-from coordinator_tasks.core.text.partition_text import agreed
 
 _SHOWN = 10  # largest number of sentences about single partitions
 
@@ -45,7 +44,7 @@ class Recovery:
     contradict the stored node.
     """
 
-    cause: str
+    cause: Cause
     draft: Draft
     blockers: Mapping[str, str]
     objectors: frozenset[str]
@@ -87,11 +86,11 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     known = [item for item in acted if not is_far_ahead(_newest(item.status), _stored(view))]
     committed = max((item.token.epoch for item in commits.values()), default=0)
     newest = max([committed, *(_newest(item.status) for item in known)])
-    objections: dict[str, str] = {}
+    objections: dict[str, Cause] = {}
     if node is not None and view.state is not None:
         objections = _objections(view, world)
-        cause = next(iter(objections.values()), "") or _of_commits(node, commits, world)
-        if not cause:
+        cause = next(iter(objections.values()), None) or _of_commits(node, commits, world)
+        if cause is None:
             return None
     else:
         cause = _missing(view, newest)
@@ -168,11 +167,11 @@ def _stored(view: TopicView) -> int:
     return view.node.epoch if view.node is not None else 0
 
 
-def _missing(view: TopicView, newest: int) -> str:
+def _missing(view: TopicView, newest: int) -> Cause:
     if view.node is None and view.state is None and not newest:
-        return "first plan"
-    lost = [name for name, there in (("node", view.node), ("state", view.state)) if there is None]
-    return f"the topic's {' and '.join(lost)} {agreed(len(lost), 'was', 'were')} lost"
+        return Cause(CauseKind.FIRST)
+    lost = tuple(name for name, there in (("node", view.node), ("state", view.state)) if there is None)
+    return Cause(CauseKind.LOST, lost)
 
 
 def _acted(topic: str, world: World) -> Iterator[_Acted]:
@@ -199,53 +198,62 @@ def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
     }
 
 
-def _objections(view: TopicView, world: World) -> dict[str, str]:
+def _objections(view: TopicView, world: World) -> dict[str, Cause]:
     """Return consumer → how the answer contradicts the stored node; ignored answers are left out."""
     node = view.node
     if node is None:
         return {}
     given = {} if node.removed else all_may_hold(node)
-    objections: dict[str, str] = {}
+    objections: dict[str, Cause] = {}
     for consumer, incarnation, status in _acted(view.topic, world):
         if consumer in world.doubted or is_far_ahead(_newest(status), node.epoch):
             continue
         own = given.get(consumer, {}) if node.incarnations.get(consumer) == incarnation else {}
         cause = _disagreement(node, consumer, status) or _given_out_twice(node, consumer, status, own)
-        if cause:
+        if cause is not None:
             objections[consumer] = cause
     return objections
 
 
-def _disagreement(node: TopicNode, consumer: str, status: TopicStatus) -> str:
-    """Return how the answer contradicts the node; empty if the answer agrees."""
+def _disagreement(node: TopicNode, consumer: str, status: TopicStatus) -> Cause | None:
+    """Return how the answer contradicts the node; `None` if the answer agrees."""
     if status.generation == node.generation and status.acted_epoch > node.epoch:
-        return f"ZooKeeper was restored: {consumer} has acted on epoch {status.acted_epoch}, stored is {node.epoch}"
+        return Cause(
+            CauseKind.RESTORED, why=f"{consumer} has acted on epoch {status.acted_epoch}, stored is {node.epoch}"
+        )
     covered = node.supersedes.get(status.generation, -1)
     if status.generation != node.generation and covered < status.acted_epoch:
-        return f"ZooKeeper was lost: {consumer} acts on generation {status.generation}, stored is {node.generation}"
+        return Cause(
+            CauseKind.FORGOTTEN, why=f"{consumer} acts on generation {status.generation}, stored is {node.generation}"
+        )
     for partition, one in sorted(status.running.items()):
         stored = node.since.get(partition, one.token.epoch)
         if node.assignments.get(partition) == consumer and one.token.epoch > stored:
-            return f"ZooKeeper was restored: {consumer} runs partition {partition} since {one.token.epoch}, stored is {stored}"
+            return Cause(
+                CauseKind.RESTORED,
+                why=f"{consumer} runs partition {partition} since {one.token.epoch}, stored is {stored}",
+            )
     if _newest(status) > node.epoch:
-        return (
-            f"ZooKeeper was restored: {consumer} holds something since epoch {_newest(status)}, stored is {node.epoch}"
+        return Cause(
+            CauseKind.RESTORED, why=f"{consumer} holds something since epoch {_newest(status)}, stored is {node.epoch}"
         )
-    return ""
+    return None
 
 
-def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: Mapping[int, int]) -> str:
-    """Return how the answer proves that the node's epoch was given out twice; empty if there is no proof."""
+def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: Mapping[int, int]) -> Cause | None:
+    """Return how the answer proves that the node's epoch was given out twice; `None` if there is no proof."""
     if node.removed or (status.generation, status.acted_epoch) != (node.generation, node.epoch):
-        return ""
+        return None
     # A consumer without partitions may still see an isolation that has been lifted.
     if status.held and status.held != own:
-        return f"ZooKeeper was restored: {consumer} has acted on another epoch {node.epoch} than the one that is stored"
-    return ""
+        return Cause(
+            CauseKind.RESTORED, why=f"{consumer} has acted on another epoch {node.epoch} than the one that is stored"
+        )
+    return None
 
 
-def _of_commits(node: TopicNode, commits: Mapping[int, _Commit], world: World) -> str:
-    """Return how the commits contradict the node; empty if they agree.
+def _of_commits(node: TopicNode, commits: Mapping[int, _Commit], world: World) -> Cause | None:
+    """Return how the commits contradict the node; `None` if they agree.
 
     An unregistered committer may be a lost consumer after a restore, or a foreign client with a forged token.
     """
@@ -253,16 +261,22 @@ def _of_commits(node: TopicNode, commits: Mapping[int, _Commit], world: World) -
     if newest >= 0 and commits[newest].token.epoch > node.epoch:
         owner, epoch = commits[newest].owner, commits[newest].token.epoch
         if owner in world.members:
-            return f"ZooKeeper was restored: epoch {epoch} was committed, stored is {node.epoch}"
-        return (
-            f"ZooKeeper was restored, or a foreign client commits with the group: {owner}, which is not registered, committed "
-            f"partition {newest} under epoch {epoch}, stored is {node.epoch}"
+            return Cause(CauseKind.RESTORED, why=f"epoch {epoch} was committed, stored is {node.epoch}")
+        return Cause(
+            CauseKind.FOREIGN,
+            why=(
+                f"{owner}, which is not registered, committed "
+                f"partition {newest} under epoch {epoch}, stored is {node.epoch}"
+            ),
         )
     for partition, one in sorted(commits.items()):
         if _bars(node, partition, one.token):
             life = f"epoch {one.token.epoch} of generation {one.token.generation}"
-            return f"ZooKeeper was lost: {one.owner} committed partition {partition} at {life}, stored is {node.generation}"
-    return ""
+            return Cause(
+                CauseKind.FORGOTTEN,
+                why=f"{one.owner} committed partition {partition} at {life}, stored is {node.generation}",
+            )
+    return None
 
 
 def _bars(node: TopicNode | None, partition: int, token: Token) -> bool:

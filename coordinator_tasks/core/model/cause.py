@@ -32,8 +32,13 @@ class CauseKind(StrEnum):
     NOT_RUNNING = "notRunning"  # consumers
     LOADS = "loads"  # why: the plan's summary
     UNEVEN = "uneven"  # over all topics; why: the plan's summary
+    FIRST = "first"  # plan of the topic
+    LOST = "lost"  # what of the topic: node, state
+    RESTORED = "restored"  # ZooKeeper; why: the evidence
+    FORGOTTEN = "forgotten"  # by ZooKeeper, which was lost; why: the evidence
+    FOREIGN = "foreign"  # commit, or ZooKeeper was restored; why: the evidence
     MORE = "more"  # amount: further causes
-    TOLD = "told"  # why: a sentence about evidence, or of an earlier version
+    TOLD = "told"  # why: a sentence of a reset, or of an earlier version
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from coordinator_tasks.core.model import Cause, CauseKind
-from coordinator_tasks.core.text.partition_text import because, duration, named, noun, shown
+from coordinator_tasks.core.text.partition_text import agreed, because, duration, named, noun, shown
 
 _MOST = 10  # causes of one kind that a record keeps
 
@@ -88,6 +88,11 @@ _WORDS: Mapping[CauseKind, Callable[[Cause], str]] = {
     CauseKind.NOT_RUNNING: lambda one: f"not running what it holds: {shown(one.names)}",
     CauseKind.LOADS: lambda one: f"loads have changed: {one.why}",
     CauseKind.UNEVEN: lambda one: f"not even over all topics: {one.why}",
+    CauseKind.FIRST: lambda _: "first plan",
+    CauseKind.LOST: lambda one: f"the topic's {' and '.join(one.names)} {agreed(len(one.names), 'was', 'were')} lost",
+    CauseKind.RESTORED: lambda one: f"ZooKeeper was restored: {one.why}",
+    CauseKind.FORGOTTEN: lambda one: f"ZooKeeper was lost: {one.why}",
+    CauseKind.FOREIGN: lambda one: f"ZooKeeper was restored, or a foreign client commits with the group: {one.why}",
     CauseKind.MORE: lambda one: f"and {one.amount:,.0f} more",
     CauseKind.TOLD: lambda one: one.why,
 }
