@@ -256,6 +256,7 @@ NOT_STORED = {
     "Directive.consumer",
     "Directive.version",
     "Explanation.stays",
+    "Explanation.waits",
     "Fleet.app",
     "Fleet.problem",
     "Fleet.version",
