@@ -25,7 +25,7 @@ LIMIT_S = 10.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 CLOCKS_S = 1.0
 TOLD_WITHIN_S = 60.0
-"""Seconds within which the watcher reports a change, usually much less; a busy Airflow may store it later."""
+"""Seconds within which the watcher reports a change, usually much less; a busy Airflow may store the change later."""
 SKEW_S = 2.0
 """Maximum difference of ZooKeeper's and Airflow's clocks: a larger difference is a separate finding."""
 DAY_S = 86_400.0
@@ -37,7 +37,7 @@ ON_DEMAND = {
     "approve_plan": "nobody is asked about plans that exceed the budget, so they wait",
     "autoscale": "no fleet with limits of growth is looked at",
 }
-"""Plain id of an optional DAG → what is missing without it."""
+"""Plain id of an optional DAG → the loss without the DAG."""
 BLOCKED_BY: Mapping[str, Collection[str]] = {
     "reconcile": ("queued", "running"),
     "autoscale": ("queued", "running"),
@@ -333,7 +333,7 @@ def _blocked(name: str, runs: Collection[Json], result: Result) -> Finding | Non
 
 
 def _begins(run: Mapping[str, Json]) -> float:
-    """Return when Airflow may run it, in seconds since 1970: it waits for both dates."""
+    """Return when Airflow may start the run, in seconds since 1970: both dates must be past."""
     dates = [run[name] for name in ("run_after", "logical_date") if run.get(name)]
     return max((datetime.fromisoformat(one).timestamp() for one in dates), default=0.0)
 

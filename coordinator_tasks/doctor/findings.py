@@ -34,7 +34,7 @@ def broken(check: str, error: CoordinatorError, result: Result = Result.FAILED) 
 
 
 def servers(check: str, versions: Mapping[str, str]) -> Finding:
-    """Each version once, with its servers if versions differ; a server that is down reports no version."""
+    """Return each version once, with servers if versions differ; a server that is down reports no version."""
     places: dict[str, list[str]] = {}
     for server, version in versions.items():
         places.setdefault(version, []).append(server)

@@ -1,4 +1,4 @@
-"""Kafka's part: the brokers, the rights one by one, foreign members of groups, and how long offsets are kept."""
+"""Kafka's part: the brokers, each single right, foreign members of groups, and how long offsets are kept."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,11 +25,7 @@ def examine(
     *,
     known: bool = True,
 ) -> Iterator[Finding]:
-    """The brokers, each right on each topic and its group, the groups themselves, and whether offsets expire.
-
-    `idle`: topic → seconds without any owner, at least. `ids`: managed topic → its stored id. `known`: ZooKeeper has
-    said which topics are managed.
-    """
+    """Yield findings about the brokers, each right on each topic and group, the groups themselves, and expiring offsets."""
     try:
         rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
         brokers = rights.brokers()
@@ -61,7 +57,7 @@ def examine(
 
 
 def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[Finding]:
-    """Yield a finding for a recreated topic: its partitions are stopped, because its stored id differs."""
+    """Yield a finding for a recreated topic: the partitions are stopped, because the stored id differs."""
     try:
         found = rights.topic_id(topic)
     except Refused:

@@ -89,7 +89,7 @@ def _session(settings: Settings, zk: KazooZooKeeper) -> Finding:
 def _sizes(
     zk: KazooZooKeeper, paths: Paths, side: Side, takes: Callable[[int], Mapping[str, str]]
 ) -> Iterator[Finding]:
-    """The largest node of those that grow with the site, and whether each server takes a request that can write it.
+    """Yield the largest growing node, and whether each server accepts a request large enough for writing the node.
 
     `takes`: server → whether the server accepts a request of the given bytes. A server that does not accept closes the
     sender's connection.

@@ -1,7 +1,7 @@
-"""Run histories and print their outcome; a seed that breaks a rule is cut down and printed.
+"""Run histories and print the outcome; a seed that breaks a rule is cut down and printed.
 
-python -m tests.simulation --seeds 10000            # continues after the file's seeds python -m tests.simulation --seed
-4711 --trace      # one seed, with all its events
+python -m tests.simulation --seeds 10000            # continues after the file's seeds
+python -m tests.simulation --seed 4711 --trace      # a seed, with all events
 """
 
 import argparse

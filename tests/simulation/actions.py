@@ -1,6 +1,6 @@
-"""All actions on the world: a history is a list of actions, each with two numbers that choose its object.
+"""All actions on the world: a history is a list of actions, each with two numbers that choose the object.
 
-An action finds its object by number among the present objects, and does nothing without any: every list of actions is a
+An action finds the object by number among the present objects, and does nothing without any: every list of actions is a
 history, also after the removal of some.
 """
 
@@ -13,7 +13,7 @@ from tests.simulation.world import World
 
 
 class Action(NamedTuple):
-    """One step of a history."""
+    """A step of a history."""
 
     kind: str
     a: int

@@ -1,9 +1,7 @@
-"""One consumer process.
+"""A consumer process: production agent, ownership, batch planners, a reading query and a sink.
 
-The production agent, its topics' ownership and batch planners, with a reading query and a sink.
-
-Its three kinds of thread are fibers: the agent's, a worker per topic for requests to Kafka, and the query, whose
-batches are planned, pass the sink, and are covered by the next batch.
+The three kinds of thread are fibers: the agent, a worker per topic for requests to Kafka, and the query. Batches of the
+query are planned, pass the sink, and are covered by the next batch.
 """
 
 from collections.abc import Callable
@@ -45,7 +43,7 @@ class Query:
 
 
 class Queries:
-    """`topics.Topics`; a query opens its ownership with its first look."""
+    """`topics.Topics`; a query opens the ownership with its first look."""
 
     def __init__(self, identity: Identity, clock: Clock) -> None:
         self.queries: dict[str, Query] = {}
@@ -79,7 +77,7 @@ class Queries:
 
 
 class Consumer(Host):
-    """A process of an id, from its launch to its end; `slots` are its threads."""
+    """A process of an id, from launch to end; `slots` are the threads."""
 
     def __init__(
         self, kernel: Kernel, name: str, number: int, cluster: str, session: Session, brokers: Brokers
@@ -150,7 +148,7 @@ class Consumer(Host):
         return kind == "agent" and self.woken
 
     def _cut_short(self) -> bool:
-        """Return whether its query has failed, or its leave is past the time-out."""
+        """Return whether a query of this consumer has failed, or the leave is past the time-out."""
         until = self.agent._leave_until if self.agent is not None else None
         failed = self.topics is not None and self.topics.broken
         return bool(failed) or (until is not None and self.kernel.now >= until)
@@ -267,7 +265,7 @@ class Consumer(Host):
         return query.ownership if query is not None else None
 
     def ends(self) -> None:
-        """End the process; its session is closed last."""
+        """End the process; the session is closed last."""
         self.alive = False
         self.listener.closed = True
         self.session.close()

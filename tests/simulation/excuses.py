@@ -1,6 +1,6 @@
-"""Processes that may run a partition beside its owner: taken for lost, or forgotten with ZooKeeper, and still alive.
+"""Processes that may run a partition beside the owner: taken for lost, or forgotten with ZooKeeper, and still alive.
 
-Only the fence in Kafka stops them.
+Only the fence in Kafka stops these processes.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ LOOK_S = 10.0
 
 
 class Excuse(StrEnum):
-    """Reasons for running a partition beside its owner."""
+    """Reasons for running a partition beside the owner."""
 
     SET_ASIDE = "isolated by a person"
     ISOLATED = "isolated by the platform"
@@ -44,7 +44,7 @@ class Excuses:
     # -----------------------------------------------------------------------------------------------
 
     def on_member(self, consumer: str, address: str) -> None:
-        """Note the present registration of this id; empty = none."""
+        """Note the present registration of this id; empty = unregistered."""
         self._members[consumer] = address
 
     def on_claim(self, claim: IdClaim, nodes: dict[str, TopicNode]) -> None:
@@ -54,14 +54,15 @@ class Excuses:
         self._ended[claim.consumer] = claim.ended
 
     def on_directive(self, consumer: str, isolated: int | None, nodes: dict[str, TopicNode]) -> None:
-        """`isolated`: this incarnation is, or all (0), or none."""
+        """Note the isolation: `isolated` is an incarnation, 0 for all, or `None`."""
         if isolated is not None:
             self._isolated[consumer] = isolated
             return
         was = self._isolated.pop(consumer, None)
         asked = self._members.get(consumer) or self._claimed.get(consumer)
         for one in self.consumers if was is not None else ():
-            # Its word was not asked for: it has no grants, and until it has seen this, only the fence stops it.
+            # The consumer was not asked: it has no grants, and until the consumer has seen this, only the fence stops
+            # it.
             if one.consumer == consumer and one.address != asked:
                 self._forget(consumer, one.incarnation, nodes)
 
@@ -71,11 +72,11 @@ class Excuses:
             self._named.add((topic, p, node.since[p], owner, node.incarnations[owner]))
 
     def on_recovery(self, topic: str, node: TopicNode, heard: Collection[str]) -> None:
-        """This node begins a generation, and its writer has heard the consumers at these addresses.
+        """This node begins a generation, and the writer has heard the consumers at these addresses.
 
-        Their reported partitions of the topic are adopted or, if reported by several, awaited until closed. Exception:
-        a life beside another named life of its id, which has committed since: that life is forgotten, and only the
-        fence stops it.
+        Reported partitions of the topic are adopted or, if reported by several consumers, awaited until closed.
+        Exception: a life beside another named life of the same id, which has committed since: such a life is forgotten,
+        and stopped only by the fence.
         """
         for one in self.consumers:
             if node.incarnations.get(one.consumer, one.incarnation) != one.incarnation:
@@ -89,9 +90,9 @@ class Excuses:
         self._answered.pop((one.name, topic), None)
 
     def on_restore(self, stood: Mapping[str, int]) -> None:
-        """The tree was replaced: until it names them as owners, running and forgotten consumers are unknown.
+        """The tree was replaced: running and forgotten consumers are unknown until a node names them as owners.
 
-        `stood`: the epochs of the nodes in the old tree. A reader of such a node may not have begun its grants yet.
+        `stood`: the epochs of the nodes in the old tree. A reader of an old node may not have begun the grants yet.
         """
         self._named.clear()
         self._answered.clear()
@@ -121,7 +122,7 @@ class Excuses:
         return isolated in (0, one.incarnation) or one.incarnation in self._ended.get(one.consumer, {})
 
     def set_aside(self, one: Consumer) -> bool:
-        """Return whether a person has isolated it, even if alive and well: its uncommitted records are read again."""
+        """Return whether a person has isolated the process, even if alive and well: uncommitted records are read again."""
         return self._isolated.get(one.consumer) == 0
 
     def here(self, one: Consumer) -> bool:
@@ -131,11 +132,11 @@ class Excuses:
         return registered and listed and one.running and not one.session.broken and not one.session.cut
 
     def of(self, one: Consumer, topic: str, partition: int, token: Token) -> Excuse | None:
-        """Return why this process is excused for running under this token, if it is.
+        """Return why this process is excused for running under this token, if so.
 
-        A forgotten process is excused, until a later node names it as the owner under this very epoch. A process that
-        has answered a recovery since is excused only while its close is awaited. A process with a reported end, by
-        itself or its launcher, runs nothing.
+        A forgotten process is excused, until a later node names the process as owner under this very epoch. A process
+        that has answered a recovery since is excused only while the close is awaited. A process with a reported end, by
+        itself or by the launcher, runs nothing.
         """
         key, isolated = (one.name, topic), self._isolated.get(one.consumer)
         ending = self._ended.get(one.consumer, {}).get(one.incarnation)
@@ -154,7 +155,10 @@ class Excuses:
         return Excuse.FORGOTTEN if token.epoch <= self._forgotten.get(key, -1) else None
 
     def is_given_out_again(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
-        """Return whether this token's epoch was unknown when a generation began, and the process does not continue under it."""
+        """Return whether this token's epoch was unknown to a new generation, and is not continued.
+
+        Late commits under the token may meet another process's commits at the same epoch.
+        """
         elder = token.generation in self._elder.get((one.name, topic), ())
         return elder and not self._is_named(one, topic, partition, token)
 

@@ -1,4 +1,4 @@
-"""The kinds of fault. Each is counted where it takes effect, by the topic's state at that moment."""
+"""The kinds of fault. Each counts where the fault takes effect, by the topic's state at that moment."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Changed product code, with tests in forks of a process that has imported and collected everything.
+"""Changed product code, with tests in forks of a process after all imports and the collection of tests.
 
 A change is brought into the living functions, so nothing is imported or collected anew, and only tests of a changed
 function are run. Code that runs once, at the import of a module, cannot be changed this way.
@@ -40,7 +40,7 @@ CPU_S = 150
 WALL_S = 600
 MEASURING_S = 3600  # all tests together, each traced
 AROUND_S = 0.01  # overhead of a test
-MANY_TIMES = 5  # multiple of a test's usual time after which it counts as endless
+MANY_TIMES = 5  # multiple of a test's usual time after which the test counts as endless
 T = TypeVar("T")
 _QUIETLY = ("-q", "-s", "-p", "no:cacheprovider", "--assert=plain", "--tb=no")  # the reason of a failure is not read
 _FOLDERS = tuple(str(ROOT / folder) for folder in PRODUCT)
@@ -122,10 +122,11 @@ def _different(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, Co
 
 
 def _inner(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """Yield the different functions within a function: an import may have made some of them, which live on unchanged."""
+    """Yield the different functions within a function: functions made by an import live on unchanged."""
     olds, news = ([one for one in code.co_consts if isinstance(one, CodeType)] for code in (before, after))
     for old in olds:
-        same = [one for one in (*olds, *news) if _key(one) == _key(old)]  # two functions on one line have the same name
+        # two functions in the same line have the same name
+        same = [one for one in (*olds, *news) if _key(one) == _key(old)]
         if len(same) == 2 and old != same[1] and old.co_freevars == same[1].co_freevars:
             yield old, same[1]
             yield from _inner(old, same[1])
@@ -138,7 +139,7 @@ def _without_inner(code: CodeType) -> CodeType:
 
 @dataclass
 class Tests:
-    """All collected tests, the seconds of each, and the functions that each runs.
+    """All collected tests, with seconds and covered functions.
 
     All forks know the number of each test's failures: tests that noticed other changes run first.
     """
@@ -322,7 +323,7 @@ def _file(item: pytest.Item) -> str:
 
 
 def _watched(session: pytest.Session, items: list[pytest.Item], known: dict[str, Any]) -> int:
-    """Add the functions run by these tests to the knowledge."""
+    """Add the covered functions of these tests to the knowledge."""
     resource.setrlimit(resource.RLIMIT_CPU, (MEASURING_S, resource.RLIM_INFINITY))
     places = {name: number for number, name in enumerate(known["places"])}
     reach, seconds = known["reach"], known["seconds"]

@@ -47,10 +47,7 @@ class Grants:
         return topic in self._nodes
 
     def may_run(self, one: Consumer, topic: str, partition: int) -> bool:
-        """Return whether this process may still run the partition by stored data.
-
-        As owner, or until it has confirmed its end.
-        """
+        """Return whether this process may still run the partition, as owner or until its end is confirmed, by stored data."""
         if topic not in self._possible:
             self._possible[topic] = self._owners(topic)
         return (one.consumer, one.incarnation) in self._possible[topic].get(partition, frozenset())

@@ -55,7 +55,7 @@ class Site(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """Return a number drawn from its text, so that a change elsewhere draws no other sample."""
+        """Return a number drawn from the place's text, so that a change elsewhere draws the same sample."""
         return random.Random(f"{self.file} {self.text} {self.changed}").random()
 
 

@@ -57,7 +57,7 @@ def heal(world: World) -> int:
 
 
 def _returning(world: World) -> str:
-    """Return the consumer that is present in the end, whatever happened to it."""
+    """Return the consumer that is present in the end for certain."""
     return world.names[(world.setup.returns or 0) % len(world.names)]
 
 
@@ -106,7 +106,7 @@ def _undo_of_topics(world: World, c: Coordinator) -> None:
 
 
 def _undo_of_consumers(world: World, c: Coordinator) -> None:
-    # The others stay drained: they should own nothing in the end.
+    # The other consumers stay drained: they should own nothing in the end.
     returning = _returning(world)
     if c.zk.find(c.paths.id(returning)) is not None:
         directives.undrain(c, returning)
@@ -120,7 +120,7 @@ def _undo_of_consumers(world: World, c: Coordinator) -> None:
 
 
 def _held(world: World) -> list[str]:
-    """Return consumers whose earlier life has been absent and silent for so long that only a person can end the wait."""
+    """Return consumers with an earlier life whose wait only a person can end, after long absence and silence."""
     named = {(c, i) for node in world.oracle.nodes.values() for c, i in node.incarnations.items()}
     return sorted({c for c, i in named if world.wait_for(c, i) is Wait.PERSON})
 

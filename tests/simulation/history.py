@@ -1,7 +1,7 @@
-"""One history: from a seed to its actions, through the faults, healed, and settled or not.
+"""A history: from a seed to actions, through the faults, healed, and settled or not.
 
 A seed gives a setup and a list of actions; the actions alone decide the events. So a history that breaks a rule can be
-cut down to its necessary actions (`tests.simulation.shrink`).
+cut down to the necessary actions (`tests.simulation.shrink`).
 """
 
 import random
@@ -29,7 +29,7 @@ _SELDOM = (
     *(Fault.COMMIT_LOST, Fault.COMMIT_UNKNOWN, Fault.COMMIT_DELAYED, Fault.COMMIT_DOUBLED, Fault.READMITTED),
     *(Fault.RESTORED, Fault.ANSWER_DELAYED, Fault.ANSWER_DELAYED, Fault.ANSWER_LOST, Fault.DRAINED),
 )
-"""The faults that find their moment least often."""
+"""The faults with the rarest opportunities."""
 _RAREST = (*_SELDOM, *(Fault.WRITE_LOST, Fault.ZOMBIE, Fault.DETACHED) * 3)
 _REGISTRY = (Fault.REGISTRY_UNREADABLE, Fault.REGISTRY_EMPTY, Fault.REGISTRY_OLD)
 _AWHILE = (Action("calm", 1, 0), Action("calm", 1, 1), Action("wait", 5, 0), Action("task", 0, 3)) * 2

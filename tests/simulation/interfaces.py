@@ -1,4 +1,4 @@
-"""The consumers' interfaces for tasks: requests stop before their arrival and before their return."""
+"""The consumers' interfaces for tasks: requests stop before arriving and before returning."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ Call = Callable[[], ConsumerStatus]
 
 
 class Listener:
-    """A listener at an address: it answers while `mood` is empty and its process runs.
+    """A listener at an address, answering while `mood` is empty and the process runs.
 
-    `unheard_at`: last unanswered request, `hidden_at`: when the registry last hid it from a task, both in the kernel's
-    time.
+    `unheard_at`: last unanswered request, `hidden_at`: when the registry last hid the listener from a task, both in the
+    kernel's time.
     """
 
     def __init__(self, status: Call, posted: Callable[[str, bytes], bool], running: Callable[[], bool]) -> None:
@@ -23,7 +23,7 @@ class Listener:
         self.posted = posted
         self.running = running
         self.mood: Fault | None = None
-        self.unasked = False  # while silent: a bound of the look leaves it out
+        self.unasked = False  # while silent: a bound of the look leaves the consumer out
         self.unheard_at = -inf
         self.hidden_at = -inf
         self.closed = False
@@ -33,7 +33,7 @@ class Listener:
 class Interfaces:
     """`ports.StatusClient` of all tasks; `listeners` by address. An unknown address refuses.
 
-    `heard`: by asker, the addresses that answered its last request; `leaving`: the answering addresses that reported a
+    `heard`: by asker, the answering addresses of the last request; `leaving`: the answering addresses with a reported
     leave.
     """
 
@@ -57,7 +57,7 @@ class Interfaces:
                     leaving.add(member.address)
             delayed = delayed or fault == Fault.ANSWER_DELAYED
         if delayed:
-            # The answer is old on arrival; its asker waits.
+            # The answer is old on arrival; the asker waits.
             self.on_effect(Fault.ANSWER_DELAYED)
             self.kernel.sleep(1.5)
         return found

@@ -1,4 +1,4 @@
-"""Kafka in the simulation: the log's ends, the group's committed entries, and commits that are late or come twice.
+"""Kafka in the simulation: the log's ends, the group's committed entries, and late or repeated commits.
 
 With `fences`, commits are transactions: as in `adapters.kafka_transactions`, only the last initializer of a partition's
 producer can commit from then on; late commits of others are refused too.
@@ -22,7 +22,7 @@ Place: TypeAlias = tuple[str, str, int]
 
 @dataclass
 class Log:
-    """One topic now: its id and the end of each partition; offset 0 always exists."""
+    """A topic now: id and end of each partition; offset 0 always exists."""
 
     topic_id: str
     ends: list[int]
@@ -30,7 +30,7 @@ class Log:
 
 @dataclass
 class Late:
-    """A commit under way; `epochs`: of its producers, if transactional."""
+    """A commit under way; `epochs`: of the producers, if transactional."""
 
     due_at: float
     who: str
@@ -42,7 +42,7 @@ class Late:
 
 @dataclass
 class Producers:
-    """The newest epoch of each partition's producer, and each process's knowledge: its producers, and its losses."""
+    """The newest epoch of each partition's producer, and each process's knowledge: producers and losses."""
 
     newest: dict[Place, int] = field(default_factory=dict)
     held: dict[tuple[str, Place], tuple[Token, int]] = field(default_factory=dict)
@@ -53,14 +53,14 @@ class Producers:
         self.held[who, place] = (token, self.newest[place])
 
     def epoch(self, who: str, place: Place) -> int:
-        """Return the epoch of this process's producer; -1 = none."""
+        """Return the epoch of this process's producer; -1 = no producer."""
         return self.held.get((who, place), (None, -1))[1]
 
     def is_newest(self, place: Place, epoch: int) -> bool:
         return self.newest.get(place, 0) == epoch
 
     def lose(self, who: str, place: Place) -> None:
-        """Kafka has refused its commit: it does not initialize again under this token."""
+        """Kafka has refused a commit: the process does not initialize again under this token."""
         held = self.held.pop((who, place), None)
         if held is not None:
             self.lost[who, place] = held[0]
@@ -68,9 +68,9 @@ class Producers:
 
 @dataclass
 class Brokers:
-    """`on_commit` gets every written entry, its process, and whether it is late.
+    """`on_commit` gets every written entry, the process, and whether the entry is late.
 
-    `unread`: by reading task, topic id and partition of entries written since its last read.
+    `unread`: by reading task, topic id and partition of entries written since the last read.
     """
 
     kernel: Kernel

@@ -1,6 +1,6 @@
 """Time and turns: every thread of every process is a greenlet that stops before each operation on the network.
 
-Nothing here uses chance or real time. The history decides the next thread, and the fate of its pending operation.
+Nothing here uses chance or real time. The history decides the next thread, and the fate of the pending operation.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 
 class Host:
-    """A process: its fibers die with it and stand still while it is paused. `skew_s`: error of its wall clock."""
+    """A process: its fibers die with the process and stand still during a pause. `skew_s`: error of the wall clock."""
 
     def __init__(self, kernel: "Kernel", name: str) -> None:
         self.kernel = kernel
@@ -41,7 +41,7 @@ class HostClock:
 
 
 class Fiber:
-    """A thread of a host. `at` is its next operation, `fault` that operation's fate."""
+    """A thread of a host. `at` is the next operation, `fault` that operation's fate."""
 
     def __init__(self, host: Host, name: str, run: Callable[[], None]) -> None:
         self.host = host
@@ -55,7 +55,7 @@ class Fiber:
 
 
 class _Strand(greenlet):
-    """Runs fibers one after the other: making a greenlet costs as much as twenty operations in it."""
+    """Runs fibers in succession: making a greenlet costs as much as twenty operations."""
 
     fiber: Fiber
 
@@ -106,7 +106,7 @@ class Kernel:
             self.now += seconds
 
     def resume(self, fiber: Fiber) -> None:
-        """Let the fiber run up to its next operation, or its end."""
+        """Let the fiber run up to the next operation, or the end."""
         strand = fiber.strand
         if strand is None:
             strand = fiber.strand = self._idle.pop() if self._idle else _Strand()

@@ -1,4 +1,4 @@
-"""The processes of many states as one array: each state is a number with its processes' numbers, without hashes."""
+"""The processes of many states as an array: each state is a number composed of process numbers, without hashes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,7 @@ def column(keys: Keys, n: int) -> Keys:
 
 
 def joined(columns: Iterable[Keys]) -> Keys:
-    """Return the states whose processes have these numbers, a column for each consumer."""
+    """Return the states with these process numbers, a column for each consumer."""
     found: Keys = np.bitwise_or.reduce([np.asarray(c, np.uint64) << _shift(n) for n, c in enumerate(columns)])
     return found
 

@@ -70,7 +70,7 @@ class Looks:
                 )
 
     def on_offer(self, one: Consumer, topic: str, partitions: Iterable[int]) -> None:
-        """Check that it hands out records of these partitions."""
+        """Check that the process hands out records of these partitions."""
         owner, held, now = self._owners[one.name, topic], _held(one, topic), one.kernel.now
         for p in partitions:
             known, at = owner.looked.get(p, (None, 0.0))
@@ -101,12 +101,12 @@ class Looks:
                 owner.overwritten[p] = h
 
     def is_over(self, one: Consumer, topic: str, partition: int, token: Token) -> bool:
-        """Return whether Kafka has shown it the end of its holding under this token."""
+        """Return whether Kafka has shown the process the end of the holding under this token."""
         owner = self._owners.get((one.name, topic))
         return owner is not None and owner.over.get(partition) == token
 
     def on_stopped(self, one: Consumer, topic: str, partition: int) -> None:
-        """Check a partition that it no longer holds."""
+        """Check a partition that the process no longer holds."""
         owner = self._owners.get((one.name, topic))
         h = owner.overwritten.pop(partition, None) if owner is not None else None
         written = h is None or h.fenced
@@ -119,7 +119,7 @@ def _held(one: Consumer, topic: str) -> dict[int, OwnedPartition]:
 
 
 def _over(asked: Asked, result: Result) -> frozenset[int]:
-    """Return the partitions whose holding is over by this answer."""
+    """Return the partitions with a holding ended by this answer."""
     if isinstance(asked.work, Commit) and isinstance(result, Failed):
         return frozenset(result.fenced) & asked.held.keys()
     if not isinstance(asked.work, OffsetFetch) or not isinstance(result, FetchedOffsets):

@@ -1,6 +1,6 @@
-"""Decoded znodes and offsets, remembered by their bytes: a history reads the same bytes a hundred times.
+"""Decoded znodes and offsets, remembered by bytes: a history reads the same bytes a hundred times.
 
-The codecs' results are immutable and depend only on their arguments, so the difference is invisible.
+The codecs' results are immutable and depend only on the arguments, so the difference is invisible.
 """
 
 import sys

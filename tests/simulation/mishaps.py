@@ -44,7 +44,7 @@ def partitions_added(world: World, a: int, b: int) -> None:
 
 
 def recreated(world: World, a: int, b: int) -> None:
-    """Delete and create the topic; later a person removes it here and adds it with a new group."""
+    """Delete and create the topic; later a person removes and re-adds the topic with a new group."""
     topic = world.setup.topics[a % len(world.setup.topics)]
     world.oracle.taint_all()
     world.oracle.on_deleted(world.brokers.logs[topic].topic_id)

@@ -12,9 +12,9 @@ from tests.simulation.forks import PRODUCT, ROOT
 
 
 class Mutant(NamedTuple):
-    """`old` becomes `new` at its first place in `function`; `rule` is the sentence that then no longer holds.
+    """`old` becomes `new` at the first place in `function`; `rule` is the sentence that then no longer holds.
 
-    A function is named as `Class.method` or by its name alone, anywhere in the product, or as `module.name` if
+    A function is named as `Class.method` or by the name alone, anywhere in the product, or as `module.name` if
     ambiguous. Line breaks in `old` do not matter.
     """
 

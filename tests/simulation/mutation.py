@@ -60,7 +60,7 @@ def _of(known: dict[str, dict[str, bool]], mutant: Mutant) -> dict[str, bool]:
 
 
 def change_of(mutant: Mutant) -> Change:
-    """Return the functions that it changes."""
+    """Return the changed functions."""
     path, text = mutated(mutant)
     before, after = (compile(one, path, "exec") for one in (path.read_text(), text))
     return Change.of(mutant.function, before, after)

@@ -1,22 +1,22 @@
 """Invariants of every moment of every history, checked with full knowledge.
 
-- One committer: two processes never commit a partition at the same epoch, and no consumer commits without its token.
+- One committer: two processes never commit a partition at the same epoch, and no consumer commits without a token.
 - One owner: two processes never run a partition at once, unless one is taken for lost (isolated, or ended by known facts) and
   lives on: the fence stops such processes. If ZooKeeper was lost or restored, this excuses all running processes, until a node
-  names them as owners again; after an answer to the node's writer, only while their close is awaited.
-- Epochs never fall: of a node within its tree and of a consumer's picture always, of a new generation above all committed
-  epochs at its writer's read, and above the epochs committed by the asked consumers.
+  names them as owners again; after an answer to the node's writer, only while the close is awaited.
+- Epochs never fall: of a node within a tree and of a consumer's picture always, of a new generation above all committed epochs
+  at the writer's read, and above the epochs committed by the asked consumers.
 - The effective position (of the highest token) never goes back within a topic id, and only passed offsets are committed; no
-  range is read beyond the offsets passed before it.
-- A consumer runs only partitions that some written node granted to its incarnation; at every step, partitions granted by its
-  own picture under this very epoch, or closing partitions, and partitions that it may still run by stored node and state.
-- It acts on its reads: on a newer node of the topic, and on its isolation.
-- Every owner looks at its committed entry in time, and reacts (`looks`).
+  range is read beyond the previously passed offsets.
+- A consumer runs only partitions granted to the incarnation by some written node; at every step, partitions granted by the
+  consumer's own picture under this very epoch, or closing partitions, and partitions still permitted by stored node and state.
+- A consumer acts on every read: on a newer node of the topic, and on an isolation.
+- Every owner looks at the committed entry in time, and reacts (`looks`).
 - Consumers named in a node can read the node's form.
-- Every transition is one transaction with one record of its states; node and state agree.
+- Every transition is one transaction with one record of the states; node and state agree.
 - Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
-  not move keeps its holding.
-- A pause in the history is true within its error (`pauses`).
+  not move keeps the holding.
+- A pause in the history is true within the stated error (`pauses`).
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ class Broken(AssertionError):
 
 @dataclass
 class Progress:
-    """One partition of a topic id: its passed offset, and the newest token's position and holding."""
+    """A partition of a topic id: the passed offset, and the newest token's position and holding."""
 
     frontier: int = 0
     token: Token | None = None
@@ -91,13 +91,13 @@ class Oracle:
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     rewinds: int = 0
     excused: Counter[Excuse] = field(default_factory=Counter)  # looks at a partition with an excused process
-    beside: Counter[Excuse] = field(default_factory=Counter)  # looks with another process beside the excused one
+    beside: Counter[Excuse] = field(default_factory=Counter)  # looks with another process beside the excused process
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
-    heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # by asker: the addresses that answered
-    leaving: Mapping[str, Collection[str]] = field(default_factory=dict)  # by asker: the answering addresses that leave
-    missed: Mapping[str, set[str]] = field(default_factory=dict)  # by asker: consumers that came too late
-    # by asker: commits that came too late
+    heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # asker → answering addresses
+    leaving: Mapping[str, Collection[str]] = field(default_factory=dict)  # asker → answering addresses that leave
+    missed: Mapping[str, set[str]] = field(default_factory=dict)  # asker → consumers that came too late
+    # asker → commits that came too late
     unread: Mapping[str, Collection[tuple[str, int]]] = field(default_factory=dict)
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
@@ -243,7 +243,7 @@ class Oracle:
                 self.expect("a drain keeps", ends, f"{topic}-{p} was taken from {giver} and given to nobody")
 
     def _spared(self, topic: str, old: TopicNode, records: list[Record], who: str) -> None:
-        """Check that a leaving consumer, which closes its partitions, is not told to start them again."""
+        """Check that a leaving consumer, which closes all partitions, is not told to start them again."""
         again = {move.taker for record in records for move in record.moves if move.kind is MoveKind.RESTART}
         for one in self.consumers:
             mine = one.consumer in again and old.incarnations.get(one.consumer) == one.incarnation
@@ -262,13 +262,16 @@ class Oracle:
             self.expect("undisturbed", kept, told, excused=not same or p in moved)
 
     def _asked(self, one: Consumer, who: str) -> bool:
-        """Return whether the writer must have asked it: it is present, and was at the writer's read of the registry."""
+        """Return whether the writer must have asked the consumer.
+
+        Present now, and at the writer's read of the registry.
+        """
         return self.excuses.here(one) and one.address not in self.missed.get(who, ())
 
     def _new_generation(self, topic: str, node: TopicNode, who: str) -> None:
         """Check a new generation. Absent consumers may run on: only the fence stops them.
 
-        The same is true for silent consumers without facts about an older life: they are not awaited.
+        Silent consumers without facts about an older life are treated alike, and not awaited.
         """
         first = node.epoch == 1
         asked: set[str] = set()
@@ -283,22 +286,23 @@ class Oracle:
         )
         self.expect("epochs never fall", node.epoch > newest, f"epoch {node.epoch} after {newest} was committed")
         self._given_out_again(node, asked)
-        for p, owner in node.assignments.items():  # it may continue under an epoch at which another has committed since
+        # the consumer may continue under an epoch at which another has committed since
+        for p, owner in node.assignments.items():
             at = node.topic_id, p, node.since[p]
             lives = {one.name: one.incarnation for one in self.consumers if one.consumer == owner}
             if at in self._committers and lives.get(self._committers[at]) != node.incarnations[owner]:
                 self._forget_committer(at)
 
     def _knowable(self, node: TopicNode, at: tuple[str, int], token: Token, who: str, asked: Collection[str]) -> bool:
-        """Whether the writer had to know of this commit: it stood there to be read, or its owner was asked."""
+        """Return whether the writer had to know of this commit: readable at the time, or by an asked owner."""
         read = at not in self.unread.get(who, ())
         return at[0] == node.topic_id and (read or self._committers.get((*at, token.epoch)) in asked)
 
     def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
-        """Forget who committed at epochs that are still to come: ZooKeeper was lost or restored.
+        """Forget commits at future epochs: ZooKeeper was lost or restored.
 
-        Somebody wrote over the only trace of such a commit. Nobody can know, if its owner cannot be asked. Should that one
-        live, both tokens have one epoch, and the fence lets one of them go on.
+        Another process overwrote the only trace of such a commit, so the commit is unknown unless its owner can be
+        asked. If the owner lives, both tokens have the same epoch, and the fence lets one continue.
         """
         for at in list(self._committers):
             if at[0] == node.topic_id and at[2] >= node.epoch:
@@ -308,7 +312,7 @@ class Oracle:
 
     def _forget_committer(self, at: tuple[str, int, int]) -> str:
         progress = self._of(*at[:2])
-        progress.tainted |= progress.overwritten  # the newer position was in that entry alone
+        progress.tainted |= progress.overwritten  # only this entry had the newer position
         progress.token = None
         return self._committers.pop(at)
 
@@ -320,7 +324,7 @@ class Oracle:
             self._asked_to_end |= {(consumer, draining.incarnation), (consumer, draining.leaving)}
         self.excuses.on_directive(consumer, isolation.incarnation if isolation is not None else None, self.nodes)
         for one in self.consumers if isolation is not None else ():
-            # A process whose id another one has taken may be well, and cannot be asked.
+            # A process whose id was taken by another process may be well, and cannot be asked.
             if self.excuses.set_aside(one) or (self.excuses.lost(one) and not self.excuses.here(one)):
                 self.taint(one)
 
@@ -335,14 +339,14 @@ class Oracle:
         before = [one for one in self.consumers if not self.excuses.lost(one)]
         self.excuses.on_claim(claim, self.nodes)
         for one in before:
-            if self.excuses.lost(one):  # its address has refused for long: it may live, and have a batch to commit
+            if self.excuses.lost(one):  # the address has refused for long: the process may live, with a batch to commit
                 self.taint(one)
 
     def _config(self, topic: str, path: str, node: Znode | None) -> None:
         if node is not None:
             self.configs[topic] = decode_config(path, node.data)
 
-    # What the processes do --------------------------------------------------------------------------------------------
+    # Actions of processes --------------------------------------------------------------------------------------------
 
     @staticmethod
     def _items(one: Consumer, topic: str) -> Iterable[tuple[int, OwnedPartition]]:
@@ -353,14 +357,14 @@ class Oracle:
         return {p: h.token for p, h in self._items(one, topic)}
 
     def after_step(self) -> None:
-        """Look at every process, and count who is excused."""
+        """Look at every process, and count the excused processes."""
         self._look_at_all()
         excused, beside = self.running.excused()
         self.excused.update(excused)
         self.beside.update(beside)
 
     def after_turn(self, one: Consumer | None) -> None:
-        """Look at the process whose turn it was (`None`: a task's), and at all if something was written meanwhile."""
+        """Look at the process of this turn (`None`: a task's), and at all processes after a write."""
         if self._written:
             self._look_at_all()
         elif one is not None:
@@ -379,13 +383,13 @@ class Oracle:
         self.exempt["one owner"] += excused
         if not self.running.shared(names):
             return
-        for one in self.consumers:  # the other one may be over since it was looked at
+        for one in self.consumers:  # the other process may have ended since the last look
             self._look(one, again=True)
         if shared := self.running.shared(names):
             raise Broken("one owner", shared)
 
     def _look(self, one: Consumer, again: bool) -> None:
-        """Judge what this process runs, if it is another one since the last look, or `again`: what is stored is."""
+        """Judge this process's partitions, if changed since the last look, or `again`: stored data has changed."""
         if one.topics is None or not one.alive:
             self.running.ended(one)
             return
@@ -408,7 +412,7 @@ class Oracle:
     def _still_granted(
         self, one: Consumer, topic: str, partition: int, held: OwnedPartition, excuse: Excuse | None
     ) -> None:
-        """Check that its open partitions are granted by its picture, and by stored data are not another's."""
+        """Check that open partitions are granted by the process's picture, and by stored data are not another's."""
         by_stored = excuse is None and self.grants.is_known(topic)
         self.expect("granted", True, "", excused=held.closing and not by_stored)
         if not held.closing and not by_picture(one, topic, partition, held):
@@ -490,7 +494,7 @@ class Oracle:
         if older or again or survives:
             # Until the owner's next look; and a survivor's commit between an owner's look and its commit is lost.
             progress.overwritten = True
-            # A newer token stops the owner before it has committed its passed offsets.
+            # A newer token stops the owner before the passed offsets are committed.
             progress.tainted |= progress.token is not None and token > progress.token
             self.exempt["position never goes back"] += 1
             return
@@ -527,7 +531,7 @@ class Oracle:
         return dict(self._items(one, topic)).get(partition)
 
     def on_deleted(self, topic_id: str) -> None:
-        """Kafka has deleted the topic and its commits: their epochs are no longer readable."""
+        """Kafka has deleted the topic and all commits: the epochs are no longer readable."""
         self._stored = {at: token for at, token in self._stored.items() if at[0] != topic_id}
 
     def _survives(self, who: str, topic: str, partition: int, token: Token) -> bool:
@@ -538,7 +542,7 @@ class Oracle:
         return self.excuses.of(one, topic, partition, token) is not None
 
     def on_offer(self, one: Consumer, topic: str, query: Query) -> None:
-        """Check that a batch has only partitions that are granted by its picture, not closing, and lately looked at."""
+        """Check that a batch has only granted, open partitions with a recent look."""
         held, batch = query.ownership.holdings.held, query.current
         ranges = batch.ranges if batch is not None else {}
         self.looks.on_offer(one, topic, ranges)
@@ -565,7 +569,7 @@ class Oracle:
         progress.frontier = max(progress.frontier, each.end)
 
     def taint(self, one: Consumer) -> None:
-        """Its running partitions may be read again: it dies, is taken for lost, or its commits are disturbed."""
+        """The process's running partitions may be read again: death, presumed loss, or disturbed commits."""
         if one.topics is None:
             return
         for topic, query in one.topics.queries.items():
@@ -585,5 +589,5 @@ class Oracle:
 
 
 def _heard(one: Consumer) -> bool:
-    """Return whether it answers, and has answered all tasks that may still write their observations."""
+    """Return whether the process answers, and has answered all tasks that may still write observations."""
     return one.listener.mood is None and one.kernel.now - one.listener.unheard_at > LOOK_S

@@ -1,7 +1,7 @@
 """The orchestrator: attempts of tasks, each a process with a session, at any moment and several at once.
 
-An attempt is a call of the production services. It may be killed before any operation, doubled, stalled, and run again
-long after it was due: its knowledge of an earlier call never reaches the next call, as with Airflow's tasks.
+An attempt is a call of the production services. An attempt may be killed before any operation, doubled, stalled, and
+run again long after the due time: knowledge of an earlier call never reaches the next call, as with Airflow's tasks.
 """
 
 from collections.abc import Callable
@@ -113,7 +113,7 @@ class Attempt(Host):
             self.kernel.resume(self.fiber)
 
     def dies(self) -> None:
-        """Kill it at its present place; its session ends after the time-out."""
+        """Kill the attempt at the present place; the session ends after the time-out."""
         self.alive = False
         self.kernel.kill(self.fiber)
         self.session.abandon()

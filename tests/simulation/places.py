@@ -106,7 +106,7 @@ def _stored(node: ast.AST) -> frozenset[str]:
 def _statement(block: list[ast.stmt], at: int, bound: frozenset[str]) -> Iterator[Place]:
     one = block[at]
     text = ast.unparse(one)
-    # A condition that never holds: a function keeps its names and its free variables.
+    # A condition that never holds: a function keeps all names and free variables.
     nothing = ast.If(ast.Constant(False), [one], [])
     if _is_left_out(one, bound):
         yield Place("assignment", one.lineno, text, LEFT_OUT, block, at, nothing)
@@ -119,7 +119,7 @@ def _statement(block: list[ast.stmt], at: int, bound: frozenset[str]) -> Iterato
 
 
 def _is_left_out(statement: ast.stmt, bound: frozenset[str]) -> bool:
-    """Return whether it assigns, and all its names have a value without it."""
+    """Return whether the statement assigns, and all names have a value without it."""
     if isinstance(statement, ast.AugAssign):
         return True
     if isinstance(statement, ast.AnnAssign) and statement.value is None:

@@ -1,4 +1,4 @@
-"""The registry of consumers for tasks: for a while it is unreadable, or its list is empty or old."""
+"""The registry of consumers for tasks: at times unreadable, or with an empty or old list."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ KEPT = 4  # lists that may come back
 
 @dataclass
 class Registry:
-    """State shared by all tasks. `mood` lasts until `until`; `on_hidden` gets registered consumers that were not shown.
+    """State shared by all tasks. `mood` lasts until `until`; `on_hidden` gets hidden registrations.
 
-    `missed`: by reader, the addresses registered after the begin of its last read.
+    `missed`: by reader, the addresses registered after the begin of the last read.
     """
 
     kernel: Kernel

@@ -1,4 +1,4 @@
-"""The production rules as steps of the exhaustive search: what a consumer, a fault, a person or the coordinator may do next.
+"""The production rules as steps of the exhaustive search: next steps of consumers, faults, persons and the coordinator.
 
 Nodes, topic states and releases are numbers in tables here, so that states are small and are compared by number.
 """
@@ -80,13 +80,13 @@ class Rules:
         return shared, (started(1),) * n
 
     def epoch(self, shared: Shared) -> int:
-        """Return the epoch of the stored node; 0 = none."""
+        """Return the epoch of the stored node; 0 = no node."""
         return self.nodes[shared.versions[-1]].epoch if shared.versions else 0
 
     # Consumers --------------------------------------------------------------------------------------------------------
 
     def moves(self, n: int, process: Process, shared: Shared) -> Iterator[Move]:
-        """Yield a consumer's possible moves; they depend on the versions, the releases and its own isolation only."""
+        """Yield a consumer's possible moves; only versions, releases and the consumer's isolation matter."""
         picture = self.nodes[process.picture] if process.picture >= 0 else None
         same = shared.releases
         if process.sees_isolation != shared.isolated[n]:
@@ -138,7 +138,7 @@ class Rules:
             yield shared._replace(drawn=put(shared.drawn, n, drawn)), started(drawn)
 
     def directed(self, n: int, shared: Shared) -> Iterator[Shared]:
-        """Yield a person's isolation or drain, or its end."""
+        """Yield a person's isolation or drain, or the end of either."""
         if _guarded(n, shared):
             return
         if not shared.isolated[n] and shared.zombies < self.bounds.zombies:
@@ -149,7 +149,7 @@ class Rules:
             yield shared._replace(draining=put(shared.draining, n, True), drains=shared.drains + 1)
 
     def confirms_nothing(self, n: int, process: Process, shared: Shared) -> bool:
-        """Return whether an isolated consumer confirms that it runs nothing: its readmission takes effect."""
+        """Return whether an isolated consumer confirms running nothing: the readmission takes effect."""
         acted = self.nodes[process.picture].epoch if process.picture >= 0 else 0
         return not _guarded(n, shared) and process.sees_isolation and not process.runs and acted >= self.epoch(shared)
 
@@ -175,11 +175,11 @@ class Rules:
 
         Equal inputs have the same decision.
 
-        `decide` reads answers in three ways. `recovery.needed` compares each with the node separately: it finds a
-        reason for all of them exactly if it does for one; then, and before the first node, the whole answer counts.
-        `confirm` returns missing confirmations of closes, if any; else of starts, for all at once; else, if Stable, of
-        assigned partitions. `presence` asks about unregistered consumers, and `targets` about consumers that have never
-        answered: here there are none.
+        `decide` reads answers in three ways. `recovery.needed` compares each answer with the node separately: a reason
+        for all answers exists exactly if a reason for a single answer does; then, and before the first node, the whole
+        answer counts. `confirm` returns missing confirmations of closes, if any; else of starts, for all at once; else,
+        if Stable, of assigned partitions. `presence` asks about unregistered consumers, and `targets` about consumers
+        that have never answered: here neither kind exists.
         """
         if not shared.versions or shared.state < 0 or told is None:
             return told
@@ -271,7 +271,7 @@ class Rules:
         return self._number(("node", encode_node(node)), node, self.nodes)
 
     def state_id(self, state: TopicState) -> int:
-        """Return the number of an equal state, ignoring the name of its rebalance and the text of its cause."""
+        """Return the number of an equal state, ignoring the rebalance's name and the cause's text."""
         told = replace(state, rebalance="r" if state.rebalance else "", cause="", causes=())
         return self._number(("state", repr(told)), told, self.states)
 

@@ -14,7 +14,7 @@ Runs = dict[Place, tuple[Token, Excuse | None]]
 
 @dataclass
 class Running:
-    """By process: its running partitions, their tokens, and its excuse, if any."""
+    """By process: running partitions with tokens, and the excuse, if any."""
 
     _runs: dict[str, Runs] = field(default_factory=dict)
     _shapes: dict[str, tuple[object, ...]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""ZooKeeper's data as shown to each process, which must act on it before any further request.
+"""ZooKeeper's data as shown to each process; the process must act on it before any further request.
 
-Reads count once the process is registered in their session, and knows it.
+Reads count once the process is registered in the reading session, and knows of the registration.
 """
 
 from collections import Counter
@@ -43,15 +43,15 @@ class Shown:
             self._isolated[one.name] = isolated
 
     def news(self, one: Consumer) -> int:
-        """Return the number of its new reads."""
+        """Return the number of new reads of the process."""
         return self._news[one.name]
 
     def is_isolated(self, one: Consumer) -> bool:
-        """Return whether it knows of its isolation."""
+        """Return whether the process knows of its isolation."""
         return self._isolated.get(one.name, False)
 
     def ignored(self, one: Consumer) -> str:
-        """Return a sentence about a read node that it should have accepted; empty = none."""
+        """Return a sentence about a read node that should have been accepted; empty = no such node."""
         for topic in sorted(self._due.get(one.name, ())):
             ownership, node = one.ownership(topic), self._nodes[one.name][topic]
             if ownership is not None and _acceptable(one, topic, node):

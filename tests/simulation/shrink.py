@@ -1,4 +1,4 @@
-"""Cut a history that breaks a rule down to its necessary actions: remove parts while the same rule still breaks."""
+"""Cut a history that breaks a rule down to the necessary actions: remove parts while the same rule still breaks."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ MAX_RUNS = 400
 
 
 def shrunk(setup: Setup, actions: Sequence[Action], rule: str) -> tuple[list[Action], Outcome]:
-    """Return the smallest list found within `MAX_RUNS` runs, and its outcome with its trace."""
+    """Return the smallest list found within `MAX_RUNS` runs, and the outcome with the trace."""
     kept = list(actions)
     runs = 0
     size = max(1, len(kept) // 2)

@@ -1,4 +1,4 @@
-"""The states of the exhaustive search, and its bounds."""
+"""The states of the exhaustive search, and the bounds."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,10 +8,10 @@ NAMES = "abc"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far a search goes: how often a consumer crashes, is isolated (and lives on, a zombie), is to be drained.
+    """Bounds of a search: numbers of crashes, isolations (of surviving consumers, zombies) and drains.
 
-    `stale` = how many older versions may still be read; `late` = what a look comes to may also be written later, if its
-    guards still hold; `symmetric` = names do not count.
+    `stale`: number of older versions that may still be read; `late`: a look's write may also come later, if the guards
+    still hold; `symmetric`: names do not count.
     """
 
     consumers: int
@@ -34,7 +34,7 @@ class Bounds:
 
 
 class Process(NamedTuple):
-    """One consumer. `picture` is a version of the node (-1 = none); `runs`: partition, epoch, closing."""
+    """A consumer. `picture` is a version of the node (-1 = none); `runs`: partition, epoch, closing."""
 
     incarnation: int
     picture: int
@@ -46,7 +46,7 @@ class Process(NamedTuple):
 class Written(NamedTuple):
     """The coordinator's write: a topic state, and a node if changed (-1 = unchanged).
 
-    `relies`: the consumers taken for closed without their own word; the write fails if any of them has changed since.
+    `relies`: the consumers taken for closed without a confirmation; the write fails if any of them has changed since.
     """
 
     state: int
@@ -55,9 +55,9 @@ class Written(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A state without its processes. `versions` are the nodes that a consumer may still read; the last is stored.
+    """A state without processes. `versions` are the nodes that a consumer may still read; the last is stored.
 
-    `state` and `releases` are numbers in the tables of `rules.Rules`. A consumer's process exists unless its last
+    `state` and `releases` are numbers in the tables of `rules.Rules`. A consumer's process exists unless the last
     `drawn` incarnation has `ended`. `looked` is a coordinator's pending write.
     """
 

@@ -23,7 +23,7 @@ MACHINE = ("tests/unit/coordinator_tasks/core/machine/test_protocol_walk.py", "t
 SEEDS = 1500
 
 Suite = Callable[[Tests, Change], bool]
-"""Returns whether it notices the applied change."""
+"""Returns whether the suite notices the applied change."""
 
 
 def _unit(tests: Tests, change: Change) -> bool:

@@ -1,8 +1,8 @@
-"""The sweep of the exhaustive search: see `tests.simulation.search` for its subject.
+"""The sweep of the exhaustive search: see `tests.simulation.search` for the subject.
 
 The shared part (`Shared`) is one part of a state, each process another. States with the same shared part are examined
-together, as an array of numbers: a step of a consumer depends on its process and the shared part only, so it is
-computed once for many states. Nothing is sampled, and no state is replaced by a digest: a state is its exact numbers.
+together, as an array of numbers: a step of a consumer depends on the process and the shared part only, so each step is
+computed once for many states. Nothing is sampled, and no state is replaced by a digest: a state is an exact number.
 
 Not breadth first: `_rank_of` never falls from a state to the next, so earlier states are forgotten. Memory is for the
 states still ahead, and for the tables of nodes and processes.
@@ -138,7 +138,7 @@ class Search:
         stable = shared.state >= 0 and self.rules.states[shared.state].state is State.STABLE
         heapq.heappush(self._order, (rank, int(stable), next(self._turn), shared))
 
-    # One shared part --------------------------------------------------------------------------------------------------
+    # A shared part ----------------------------------------------------------------------------------------------------
 
     def _look_at(self, shared: Shared, entered: Keys) -> None:
         """Reach all states by steps within the shared part, and then take every other step."""
@@ -202,7 +202,7 @@ class Search:
     # Possible events --------------------------------------------------------------------------------------------------
 
     def _consumer(self, shared: Shared, n: int, keys: Keys, column: Column) -> Flags:
-        """Take a consumer's steps, its faults, and a person's actions; return where it may act by itself."""
+        """Take a consumer's steps, faults, and a person's actions; return where the consumer may act alone."""
         found, where = column
         if not shared.alive(n):
             for restarted, process in self.rules.restarted(n, shared):
@@ -290,7 +290,7 @@ class Search:
     # Invariants -------------------------------------------------------------------------------------------------------
 
     def _check_owners(self, shared: Shared, keys: Keys, columns: list[Column]) -> Numbers:
-        """Check that no two consumers run a partition unless one is isolated; return the running partitions as bits."""
+        """Check that no two consumers run a partition unless isolated; return the running partitions as bits."""
         owned = np.zeros(keys.size, np.int64)
         for n, (found, where) in enumerate(columns):
             if shared.alive(n) and not shared.isolated[n]:

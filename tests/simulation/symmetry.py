@@ -1,7 +1,7 @@
-"""Exchanges names of consumers and numbers of partitions, so that a search looks once at states equal except for them.
+"""Exchanges names of consumers and numbers of partitions, so that a search looks once at states equal except for names.
 
 The strategy decides between equal answers by name and number. So this is no symmetry of `decide`: of states that differ
-only by names a single state is examined, and the strategy's choices in the others are not.
+only by names a single state is examined, and the strategy's choices in the other states are not.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -119,7 +119,7 @@ class Exchange:
             self._least.clear()
 
     def _to_least(self, shared: Shared) -> tuple[Shared, list[int]]:
-        """Return the least renamed shared part, and its renamings."""
+        """Return the least renamed shared part, and the renamings."""
         if shared not in self._least:
             under = [self._shared_under(number, shared) for number in range(len(self._renamings))]
             least = min(under)

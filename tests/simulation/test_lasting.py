@@ -1,4 +1,4 @@
-"""A history has to settle without consumers that stay dead or isolated; a plan that counts on them is noticed."""
+"""A history has to settle without permanently dead or isolated consumers; a plan that counts on them is noticed."""
 
 from collections.abc import Mapping
 from dataclasses import replace

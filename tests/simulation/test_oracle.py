@@ -1,4 +1,4 @@
-"""Tests that the oracle notices broken rules, also where it excuses a process: production code with one rule broken."""
+"""Tests that the oracle notices broken rules, also beside excused processes: production code with a broken rule."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -37,7 +37,7 @@ from tests.simulation.world import Setup, World
 
 @contextmanager
 def settled(consumers: int = 3) -> Iterator[World]:
-    """Yield a world in which every partition has its owner."""
+    """Yield a world in which every partition has an owner."""
     with without_chance(), remembering():
         world = World(Setup(consumers))
         heal(world)

@@ -41,7 +41,7 @@ def go(world: World, a: int, b: int) -> None:
 
 
 def consume(world: World, a: int, b: int) -> None:
-    """Run a consumer's threads, each up to its end."""
+    """Run a consumer's threads, each up to the end."""
     one = pick(running(world), a)
     for _ in range(1 + b % 2) if one is not None else ():
         for slot in one.threads():
@@ -72,7 +72,7 @@ def task(world: World, a: int, b: int) -> None:
 
 
 def closing(world: World, a: int, b: int) -> None:
-    """Plan a drain or its end, so that a partition has to be given away; no consumer has acted yet."""
+    """Plan a drain or the end of a drain, so that a partition has to be given away; no consumer has acted yet."""
     name = world.names[a % len(world.names)]
     if b % 2:
         world.attempt("person", lambda c, _: directives.drain(c, name, "ada", "patches")).go(500)

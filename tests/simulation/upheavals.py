@@ -172,7 +172,7 @@ def frozen(world: World, a: int, b: int) -> None:
 
 
 def zombie(world: World, a: int, b: int) -> None:
-    """Stop a consumer between its look and its commit; it wakes with the commit pending."""
+    """Stop a consumer between look and commit; it wakes with the commit pending."""
     process_something(world, b)
     found = running(world)
     for n in range(len(found)):

@@ -33,12 +33,12 @@ MAX_TURNS = 6  # of a thread in a round
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The begin of a history. `by_tasks`: brought to its end by Airflow's tasks, not by the plain loop.
+    """The begin of a history. `by_tasks`: brought to the end by Airflow's tasks, not by the plain loop.
 
     `returns`: the number of the consumer that returns for certain when the faults end; the others stay dead, or
-    isolated by a person, if so at that time. `None` = all return. `packs`: pack every node that may be packed. `older`:
-    every how many launched processes one is of a release that reads no packed node (0 = never). `fences`: commits are
-    transactions. The other fields are the site's policy.
+    isolated by a person, if so at that time. `None` = all return. `packs`: pack every packable node. `older`: interval
+    of launched processes with a release that reads no packed node (0 = never). `fences`: commits are transactions. The
+    other fields are the site's policy.
     """
 
     consumers: int = 3
@@ -148,7 +148,7 @@ class World:
 
     def _on_watched(self, one: Consumer) -> Callable[[str, Node | None], None]:
         def watched(path: str, node: Node | None) -> None:
-            # A process that is not registered in this session, or believes in an earlier session, ignores its reads and
+            # A process without a registration in this session, or with an outdated session, ignores all reads and
             # registers first.
             member = self.server.nodes.get(self.paths.member(one.consumer))
             known = one.agent._session if one.agent is not None else 0
@@ -244,7 +244,7 @@ class World:
         return one
 
     def _is_gone(self, process: str) -> bool:
-        """Return a host's knowledge of its own processes; it knows nothing of another host's."""
+        """Return a host's knowledge of local processes; processes of another host are unknown."""
         return not any(one.name == process and (one.alive or one.host_lost) for one in self.consumers)
 
     def alive(self, name: str = "") -> list[Consumer]:
@@ -264,7 +264,7 @@ class World:
         return attempt
 
     def reap(self, one: Consumer) -> None:
-        """Let its launcher report the end of all its processes."""
+        """Let the launcher report the end of all processes of the consumer."""
         if one.incarnation:
             self.attempt("reap", reap(one.consumer, one.incarnation))
 
@@ -302,7 +302,8 @@ class World:
         found = {name: directive.draining for name, directive in self.directives().items()}
         return {name for name, draining in found.items() if draining is not None and draining.incarnation == 0}
 
-    # One step ---------------------------------------------------------------------------------------------------------
+    # A step
+    # -------------------------------------------------------------------------------------------------------------
 
     def units(self) -> list[tuple[Consumer | Attempt, str]]:
         """Return every runnable thread."""

@@ -1,8 +1,8 @@
-"""ZooKeeper in the simulation: one tree with its recent past, and sessions on followers that may lag.
+"""ZooKeeper in the simulation: a tree with its recent past, and sessions on possibly lagging followers.
 
-A session reads as of its follower's last applied transaction; `sync` and its own writes bring the follower up to date.
-Watches fire in the order of the transactions, before the session can read their changes. A session with a paused or
-cut-off client is ended by the server after its time-out, which the client learns later.
+A session reads as of the follower's last applied transaction; `sync` and own writes bring the follower up to date.
+Watches fire in the order of the transactions, before the session can read the changes. A session with a paused or
+cut-off client is ended by the server after the time-out; the client learns this later.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +79,7 @@ class Server:
         return known[1]
 
     def events(self, after: int) -> list[tuple[str, bool]]:
-        """Return the changes since that transaction, in order: path, and whether it is the list of its children."""
+        """Return the changes since that transaction, in order: path, and whether the list of children changed."""
         missed = []
         for number, _, events in reversed(self._past):
             if number <= after:
@@ -117,7 +117,7 @@ class Server:
         self._orphans.append((at, number))
 
     def tick(self) -> None:
-        """End the sessions that were silent for their time-out."""
+        """End the sessions that were silent for the time-out."""
         for session in self.sessions:
             session.beat()
         due = [number for at, number in self._orphans if at <= self.kernel.now]
@@ -129,7 +129,7 @@ class Server:
         return dict(self.nodes)
 
     def restore(self, nodes: Mapping[str, Znode], timeout_s: float) -> None:
-        """Replace the tree; its ephemeral nodes stay until their sessions' time-out."""
+        """Replace the tree; ephemeral nodes stay until the time-out of their sessions."""
         self.zxid += 1
         changed: dict[str, Znode | None] = {path: nodes.get(path) for path in {**self.nodes, **nodes}}
         before = {path: self.nodes.get(path) for path in changed}
@@ -205,7 +205,7 @@ class Session:
         self._tell(Connection.CONNECTED)
 
     def catch_up(self) -> None:
-        """Let its follower apply missing transactions, and fire their watches."""
+        """Let the follower apply missing transactions, and fire the watches."""
         if self.seen == self.server.zxid:
             return
         events, self.seen = self.server.events(self.seen), self.server.zxid

@@ -40,7 +40,7 @@ CONFIG = TopicConfig("orders", "id-1", "host:9092", "g", initial_partitions=100)
 
 @dataclass
 class Consumer:
-    """One process: acts on whole reads, finishes batches late, releases after its commit."""
+    """A process: acts on whole reads, finishes batches late, releases after the commit."""
 
     name: str
     incarnation: int

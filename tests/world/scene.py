@@ -58,7 +58,7 @@ def answer(consumer: str, incarnation: int, topic: TopicStatus | None) -> Consum
 
 
 def running(tokens: Mapping[int, int], incarnation: int = 1, *, generation: str = "g1") -> dict[int, RunningPartition]:
-    """Return partition → its running state, given the epochs of acquisition."""
+    """Return partition → running state, given the epochs of acquisition."""
     return {p: RunningPartition(10, Token(e, incarnation, generation), started=True) for p, e in tokens.items()}
 
 
@@ -252,7 +252,7 @@ class Scene:
 
 
 def stable(*consumers: str, partitions: int = 4, **more: Any) -> Scene:
-    """Return a Stable topic shared by its consumers."""
+    """Return a Stable topic shared by the consumers."""
     description = TopicDescription(TOPIC, "id-1", partitions)
     scene = Scene(partitions=partitions, description=description, **more).joins(*consumers)
     scene.settles()

@@ -49,9 +49,8 @@ LOOP = Actor("loop", "test")
 class Process:
     """A consumer process.
 
-    `stubborn` = it releases, but continues and reports so; `plain` = it only knows `assignments`.
-
-    `leaving` = it closes its partitions, and begins nothing. `rate`: reported records/s for each of its partitions.
+    `stubborn`: releases, but continues and reports so; `plain`: only knows `assignments`; `leaving`: closes all
+    partitions, and begins nothing. `rate`: reported records/s for each partition.
     """
 
     site: "Site"
@@ -164,9 +163,9 @@ class Site(Cluster):
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
 
     def dies(self, consumer: str, how: Ending | None = Ending.REAPED, reason: str = "") -> None:
-        """End its session at once.
+        """End the session at once, with a report of end and reason unless `how` is `None`.
 
-        Its launcher (or its own last word) reports the end and reason, unless `how` is `None`.
+        The report comes from the launcher, or from the process itself.
         """
         process = self.processes.pop(consumer)
         process.zk.close()
@@ -179,7 +178,7 @@ class Site(Cluster):
             self.zk.transact([SetData(path, encode_claim(ended))])
 
     def loses_session(self, consumer: str) -> None:
-        """Cut the consumer off from ZooKeeper: its node vanishes, its interface continues to answer."""
+        """Cut the consumer off from ZooKeeper: the node vanishes, the interface continues to answer."""
         process = self.processes[consumer]
         process.zk.expire()
         process.zk.suspend()

@@ -20,10 +20,10 @@ TURNS = 300
 
 @dataclass
 class UpgradingSite(Site):
-    """`lag`: consumer → waiting records in each of its partitions; `speed`: consumer → records per second of each.
+    """`lag`: consumer → waiting records per partition; `speed`: consumer → records per second and partition.
 
-    `reports`: consumer → its reports; `away`: consumer → its report about an unavailable sink; `broken`: consumers that
-    do not start; `lingering`: consumers that do not leave; `advances`: whether a turn does the steps of upgrades;
+    `reports`: consumer → reports; `away`: consumer → report about an unavailable sink; `broken`: consumers that do not
+    start; `lingering`: consumers that do not leave; `advances`: whether a turn does the steps of upgrades;
     `kafka_away`: consumers without answers from Kafka.
     """
 
@@ -127,7 +127,7 @@ class UpgradingSite(Site):
 
 
 def upgrading_site(partitions: int = 20, names: tuple[str, ...] = ("orders",)) -> UpgradingSite:
-    """Return a fleet of two consumers in version v1, which share these topics."""
+    """Return a fleet of two consumers in version v1, with shared topics."""
     site = UpgradingSite()
     for topic in names:
         site.add_topic(topic, partitions)

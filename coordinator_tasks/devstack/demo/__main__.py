@@ -1,4 +1,4 @@
-"""`python -m coordinator_tasks.devstack.demo [--ensemble] [--keep] [--stop]`: what `make demo` runs."""
+"""`python -m coordinator_tasks.devstack.demo [--ensemble] [--keep] [--stop]`: the program of `make demo`."""
 
 import argparse
 import signal

@@ -15,7 +15,7 @@ from coordinator_tasks.devstack.demo.evidence import Event, Evidence, Produced, 
 from coordinator_tasks.devstack.demo.ownership import End, Holding, holdings, owners_at
 
 CLOCK_TOLERANCE_S = 0.005
-"""ZooKeeper cuts its times to milliseconds; all processes of the demonstration are on one host."""
+"""ZooKeeper cuts times to milliseconds; all processes of the demonstration are on the same host."""
 REPEATED_BATCHES_MAX = 1
 """Maximum uncommitted batches of a killed consumer in the sink."""
 SHOWN = 3
@@ -23,7 +23,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: name, finding as a sentence, and examples of problems (none = passed)."""
+    """A check: name, finding as a sentence, and examples of problems (empty = passed)."""
 
     name: str
     found: str
@@ -237,7 +237,7 @@ def _changes_something(record: Record) -> bool:
 
 
 def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
-    """Return partition → first giver, last taker and last kind of its moves between the event and its Stable."""
+    """Return partition → first giver, last taker and last kind of the moves between the event and Stable."""
     found: dict[int, tuple[str, str, MoveKind]] = {}
     for record in sorted(records, key=lambda r: r.sequence):
         if event.began_at <= record.at <= event.stable_at:

@@ -12,7 +12,7 @@ from coordinator_tasks.core.model import Record, Release
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One processing of one record, from the sink; rows of a batch share `processed_at`."""
+    """A processing of a record, from the sink; rows of a batch share `processed_at`."""
 
     consumer: str
     incarnation: int

@@ -18,7 +18,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet, topics
 from coordinator_tasks.wiring import open_coordinator
 
-# The names of docs/howto, so that its commands work on the running demonstration.
+# The names of docs/howto, so that the commands there work on the running demonstration.
 TOPIC, GROUP, APP = "orders", "orders-billing", "billing"
 PARTITIONS = 12
 SECOND, SECOND_PARTITIONS = "refunds", 3
@@ -108,7 +108,7 @@ class Demo:
         self.rest()
 
     def join(self) -> None:
-        """Launch a third consumer, which gets its share."""
+        """Launch a third consumer, which gets a share."""
         self.display.doing("launching a third consumer")
         self.set_fleet((*FIRST, THIRD))
         self.registered(THIRD)

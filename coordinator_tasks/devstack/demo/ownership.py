@@ -33,8 +33,8 @@ class End(StrEnum):
 class Holding:
     """The right of an incarnation to process a partition under an epoch.
 
-    `from_at` and `until_at` bound the times of its rows, `until_offset` is the first offset after it (-1 = unknown).
-    `kind` is the beginning move, `giver` the previous holder.
+    `from_at` and `until_at` bound the times of the rows, `until_offset` is the first offset after the holding (-1 =
+    unknown). `kind` is the beginning move, `giver` the previous holder.
     """
 
     partition: int
@@ -51,7 +51,7 @@ class Holding:
 
 @dataclass(slots=True)
 class _Pending:
-    """A move that waits for `owners` (consumer → incarnation) to close its partition.
+    """A move that waits for `owners` (consumer → incarnation) to close the partition.
 
     `release` is the giver's, whenever written; `granted` are the incarnations of the move's own record.
     """

@@ -1,9 +1,9 @@
-"""A steady producer in a process of its own: order events with a sequence number per partition and a time stamp.
+"""A steady producer in a separate process: order events with a sequence number per partition and a time stamp.
 
     python -m coordinator_tasks.devstack.demo.producer --bootstrap host:9092 --topic orders --partitions 12 --journal FILE
 
-The journal has one line for each confirmed record: partition, offset, sequence, produced at (seconds since 1970). After
-SIGTERM it ends with the line `end` if the broker has confirmed every sent record.
+The journal has a line for each confirmed record: partition, offset, sequence, produced at (seconds since 1970). After
+SIGTERM the journal ends with the line `end` if the broker has confirmed every sent record.
 """
 
 import argparse

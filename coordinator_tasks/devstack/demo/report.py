@@ -20,10 +20,10 @@ AFTER_STABLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class MoveStall:
-    """One partition's move in an event, by the rows, in milliseconds.
+    """A partition's move in an event, by the rows, in milliseconds.
 
-    `total_ms` is its longest stall there, `usual_ms` its longest in the undisturbed window before, `extra_ms` the
-    difference, not below 0. `pause`: the history's figures for the same (`None` = none).
+    `total_ms` is the longest stall there, `usual_ms` the longest in the undisturbed window before, `extra_ms` the
+    difference, not below 0. `pause`: the history's figures for the same (`None` = no figures).
     """
 
     event: str

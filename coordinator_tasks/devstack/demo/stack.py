@@ -32,7 +32,7 @@ ANSWER_TIMEOUT_S = 30.0
 ALLOWED_CONF = "spark.driver.extraJavaOptions"
 END_GRACE_S = 3.0
 SEPARATORS = {",": "Kafka's log.dirs", "?": "the address of Airflow's database"}
-"""Characters that end a path, and where; they cannot be quoted there."""
+"""Characters that end a path, with the place; quoting is impossible there."""
 
 
 class DemoFailed(CoordinatorError):
@@ -94,7 +94,7 @@ def occupy(folders: Folders) -> int:
 
 
 class Stack:
-    """The servers; they start in the background. `wait_for_servers` and `airflow` wait for them."""
+    """The servers, started in the background. `wait_for_servers` and `airflow` wait for them."""
 
     def __init__(self, folders: Folders, *, ensemble: bool = False) -> None:
         self.folders = folders

@@ -1,8 +1,8 @@
 """Stalls of partitions, from the time stamps of the producer and the sink. Pure.
 
-During a stall a partition has unprocessed records, and processes none. A stall ends with a processing. It begins with
-the previous processing or, if no record was left then, with the next produced record. A stall that reaches into a
-window counts with its whole length.
+During a stall a partition has unprocessed records, and no processing. A stall ends with a processing. A stall begins
+with the previous processing or, if no record was left then, with the next produced record. A stall that reaches into a
+window counts with the whole length.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ class Stall:
 
     @property
     def length_s(self) -> float:
-        """Its length."""
+        """Return the length."""
         return self.until_at - self.from_at
 
 
@@ -37,7 +37,7 @@ class Spread:
 
 
 def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[Stall]]:
-    """Return partition → all its stalls, in order. A record counts as processed once it is in the sink."""
+    """Return partition → all stalls, in order. A record counts as processed once in the sink."""
     first: dict[tuple[int, int], float] = {}
     for row in rows:
         key = (row.partition, row.offset)
@@ -56,7 +56,7 @@ def _of_partition(events: list[tuple[float, float]]) -> list[Stall]:
 
 
 def between(processings: Sequence[tuple[float, float]]) -> list[Stall]:
-    """Return the stalls of a partition between its processings, in order: (time, production of its oldest record)."""
+    """Return the stalls of a partition between the processings, in order: (time, production of the oldest record)."""
     oldest_left = inf
     found: list[Stall] = []
     for index in range(len(processings) - 1, -1, -1):
@@ -70,7 +70,7 @@ def between(processings: Sequence[tuple[float, float]]) -> list[Stall]:
 def longest(
     found: Mapping[int, Sequence[Stall]], from_at: float, to_at: float, *, within: bool = False
 ) -> dict[int, float]:
-    """Return partition → its longest stall, in seconds, reaching into the window; 0 without any.
+    """Return partition → longest stall, in seconds, reaching into the window; 0 without any.
 
     `within`: only stalls that begin and end in the window: the others belong to a neighbouring event.
     """

@@ -25,7 +25,7 @@ TASKS_END_S = 30.0
 
 
 class Watcher:
-    """Reads a topic, and collects its releases, because a later release overwrites an earlier one."""
+    """Reads a topic, and collects all releases, because a later release overwrites an earlier release."""
 
     def __init__(self, stack: Stack, c: Coordinator, topic: str, partitions: int, display: Display) -> None:
         self.stack, self.c, self.display = stack, c, display

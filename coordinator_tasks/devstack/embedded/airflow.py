@@ -24,8 +24,8 @@ from coordinator_tasks.java import OPTIONS_VARIABLES
 
 READY_TIMEOUT_S = 180.0
 READY_POLL_S = 0.2
-# The triggerer needs 10 s to notice its child's end, and only then signs off. Without the sign-off, the next triggerer
-# takes over its triggers a heartbeat threshold later.
+# The triggerer needs 10 s to notice the child's end, and only then signs off. Without the sign-off, the next triggerer
+# takes over all triggers a heartbeat threshold later.
 STOP_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 3.0
 """At the end of a ``with`` block: nothing is started afterwards, so no service needs to sign off."""
@@ -39,10 +39,10 @@ NOT_INHERITED = (
     *PROXIES,
     *map(str.upper, PROXIES),
 )
-"""The first three precede airflow.cfg, and may belong to another Airflow: its database, connections and clusters.
+"""The first three precede airflow.cfg, and may belong to another Airflow: database, connections and clusters.
 
-By OpenLineage's, consumers would report to the lineage of the site. A proxy does not reach this machine's loopback
-address, by which the tasks report to the api-server.
+With OpenLineage's variables, consumers would report to the lineage of the site. A proxy does not reach this machine's
+loopback address, by which the tasks report to the api-server.
 """
 
 

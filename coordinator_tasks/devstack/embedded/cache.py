@@ -1,4 +1,4 @@
-"""The folder for files that are fetched or prepared once, and its lock for several processes."""
+"""The folder for files that are fetched or prepared once, with a lock for several processes."""
 
 from __future__ import annotations
 

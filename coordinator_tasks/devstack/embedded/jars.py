@@ -93,7 +93,7 @@ def ensure_kafka_jars() -> Path:
 
 
 def ensure_jars(wanted: JarSet) -> Path:
-    """Return the folder with verified jars; of several concurrent processes, one fetches them."""
+    """Return the folder with verified jars; only one of several concurrent processes fetches."""
     folder = cache_folder() / wanted.name
     if _complete(wanted, folder):
         return folder

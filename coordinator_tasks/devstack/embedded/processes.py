@@ -1,10 +1,10 @@
-"""A managed process: own session, log file, readiness, clean stop, faults for tests; never outlives its owner.
+"""A managed process: own session, log file, readiness, clean stop, faults for tests; never outlives the owner.
 
 Rules:
-- A process leads its own session, so that a Ctrl-C at the terminal reaches only its owner, which then stops the process.
-- It carries its owner's mark; a guard process ends everything with the mark once the owner is gone, for any reason.
-- :meth:`ManagedProcess.stop` and :meth:`ManagedProcess.kill` end the session, but not processes that left it on purpose
-  (Spark drivers detached by Airflow); the guard and :func:`reap_all` end these too.
+- A process leads its own session, so that a Ctrl-C at the terminal reaches only the owner, which then stops the process.
+- A process carries the owner's mark; a guard process ends everything with the mark once the owner is gone, for any reason.
+- :meth:`ManagedProcess.stop` and :meth:`ManagedProcess.kill` end the session, but not processes that left the session on
+  purpose (Spark drivers detached by Airflow); the guard and :func:`reap_all` end these too.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class ManagedProcess:
             time.sleep(READY_POLL_S)
 
     def start(self, timeout_s: float | None = None) -> None:
-        """Start the process and wait as :meth:`wait_ready`; kill it if it does not get ready."""
+        """Start the process and wait as :meth:`wait_ready`; kill an unready process."""
         self.spawn()
         try:
             self.wait_ready(timeout_s)
@@ -231,7 +231,7 @@ class ManagedProcess:
         reaper.wait_gone(members, timeout_s=KILL_TIMEOUT_S)
 
     def release(self) -> None:
-        """Give up the process: it continues, and this object can no longer stop or kill it."""
+        """Give up the process: it continues, and this object can no longer stop or kill the process."""
         self._process = None
 
     def pause(self) -> None:
@@ -263,7 +263,7 @@ Server = TypeVar("Server", bound=ManagedProcess)
 
 
 class ServerGroup(Generic[Server]):
-    """Servers of one cluster, in ``servers``; as a context manager it starts and stops."""
+    """Servers of a cluster, in ``servers``; as a context manager it starts and stops them."""
 
     def __init__(self, servers: Iterable[Server]) -> None:
         self.servers = tuple(servers)

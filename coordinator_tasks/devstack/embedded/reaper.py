@@ -54,7 +54,7 @@ def session_members(session_id: int, mark: str) -> Iterator[psutil.Process]:
 
 
 def send(processes: Iterable[psutil.Process], signal_number: signal.Signals) -> None:
-    """Send a signal to each process that still exists; psutil checks that its id was not recycled."""
+    """Send a signal to each existing process; psutil detects a recycled id."""
     for process in processes:
         try:
             process.send_signal(signal_number)
