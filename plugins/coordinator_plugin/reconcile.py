@@ -142,7 +142,8 @@ def runs(
 ) -> list[dict[str, Any]]:
     """Return the runs to start, as trigger arguments. A run under way finds new work itself, unless it stands still.
 
-    `dag_ids`: this cluster's DAGs by their plain name. `active_rebalances` and `active_autoscales`: their runs that have not ended. `launches`: the runs of fleets. `under_way`: whether a run of this DAG and id has not ended.
+    `dag_ids`: this cluster's DAGs by plain name. `active_rebalances` and `active_autoscales`: numbers of unfinished
+    runs. `launches`: the runs of fleets. `under_way`: whether a run of this DAG and id has not ended.
     """
     found: list[dict[str, Any]] = []
     if findings.due and active_rebalances <= (MOST_BESIDE if findings.writable else 0):

@@ -176,7 +176,7 @@ def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -
 
 
 def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[str, float] | None:
-    """The rebalance of a topic that is stuck, or `stable` and not owned, and the seconds that it is overdue."""
+    """Return rebalance id and seconds overdue of a stuck topic, or of a `stable` unowned topic; else `None`."""
     path = c.paths.state(topic)
     node = c.zk.find(path)
     state = codec.decode_state(path, node.data) if node is not None else None

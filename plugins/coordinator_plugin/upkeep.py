@@ -146,7 +146,7 @@ class AutoscaleOperator(ClusterOperator):
 
 
 class MissingConsumersOperator(ClusterOperator):
-    """The missing consumers of the run's fleet, at most `MOST_LAUNCHES`; each launch reads its fleet itself.
+    """The missing consumers of the run's fleet, at most `MOST_LAUNCHES`; each launch reads the fleet itself.
 
     The choice is random, so that consumers with failing launches do not block the others.
     """

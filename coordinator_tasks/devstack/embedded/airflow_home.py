@@ -130,7 +130,10 @@ def _write_configuration(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _migrated_database() -> Path:
-    """Return a migrated SQLite database with the launches' pool, made once per set of packages, because of the seconds needed."""
+    """Return a migrated SQLite database with the launches' pool, made once per set of packages.
+
+    The migration takes seconds.
+    """
     name = f"airflow-{_fingerprint([*_airflow_packages(), f'{LAUNCH_POOL}={LAUNCH_SLOTS}'])}"
     database = cache_folder() / f"{name}.db"
     if database.exists():

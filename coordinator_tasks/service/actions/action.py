@@ -39,14 +39,14 @@ _ONCE = Done(None, ONCE, (ONCE,))
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action: `help` is the command's text, `form` the form's; an empty `form` = no form.
+    """An action: `help` is the command's text, `form` the form's; an empty `form` = no form.
 
     `reads`: changes nothing, and has no dry run. `destructive`: the loss, as a sentence; a person at a terminal must
     confirm first.
 
-    `do` runs it; `preview` tells the effect, and changes nothing. `before`: logged by the form's task before both, and
-    the dry run of a command without `preview`; it refuses what `do` refuses. Both speak in the conditional. `watch`:
-    repeated by a second task of the form until it returns True: it does the due follow-up, and reports it.
+    `do` runs the action; `preview` tells the effect, and changes nothing. `before`: logged by the form's task before
+    both, and the dry run of a command without `preview`; refuses the same as `do`. Both speak in the conditional.
+    `watch`: does and reports the due follow-up, repeated by a second task of the form until True is returned.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The actions of persons, declared once for the form in Airflow and for the command at a terminal.
 
-A new action is an `Action` here, and the service function that it calls. Its form and its command follow.
+A new action is an `Action` here, with the called service function. Form and command follow from the declaration.
 """
 
 from collections.abc import Iterator, Mapping
@@ -292,7 +292,7 @@ def _restarts(
 
 
 def _meanwhile(until: str, *, moves: bool) -> str:
-    """Return what partitions do until the restart. `until`: how long they stay."""
+    """Return the partitions' behaviour until the restart. `until`: how long partitions stay."""
     if until:
         return f"stay{until}"
     return "move away, and return" if moves else "wait for it"

@@ -231,7 +231,7 @@ def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
 
 
 def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
-    """Remove unchanged pins of earlier moves, so that the strategy distributes these partitions again.
+    """Remove unchanged pins of earlier moves, so that the strategy distributes the partitions again.
 
     The last decision is the change of size that ends the pins.
     """

@@ -21,7 +21,7 @@ SHOWN_STALLS = 50
 
 @dataclass(frozen=True, slots=True)
 class MovedPartition:
-    """One move of a partition. `stall_s`: its total pause; `None` = no record waited if `measured`, else unknown.
+    """A move of a partition. `stall_s`: total pause; `None` = no record waited if `measured`, else unknown.
 
     `error_s`, `least`: as in `Pause`; `pause`: all three numbers (`None` = not measured). `cause`: of a move outside of
     the upgrade's steps, such as the end of a consumer; empty = a step.

@@ -72,7 +72,7 @@ def check_isolation(for_s: float) -> None:
 
 
 def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
-    """Admit the consumer again as soon as it confirms that it runs nothing; no effect if it is not isolated."""
+    """Admit the consumer again once confirmed to run nothing; no effect without an isolation."""
     check_known(c, consumer)
     by = check_words(by, "name")
 
@@ -86,7 +86,7 @@ def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
 
 
 def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
-    """Make the consumer give everything away, and remove it from its fleet, in one transaction."""
+    """Make the consumer give everything away, and remove the id from the fleet, in one transaction."""
     check_known(c, consumer)
     draining = Draining(check_words(by, "name"), check_words(why, "reason"), c.clock.now())
     return _change(c, consumer, lambda old: drained(old, draining), lambda: without(c, consumer))

@@ -92,7 +92,7 @@ def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
 
 
 def _kept(fleet: Fleet, present: Fleet) -> Fleet:
-    """Return the fleet with its unset parts: a redeployment continues with it, and its other versions stay."""
+    """Return the fleet with the unset parts: redeployments and other versions stay."""
     check_no_upgrade(present)
     same = version_of(fleet) == version_of(present)
     return replace(
@@ -186,7 +186,7 @@ def fleets(c: Coordinator) -> tuple[Fleet, ...]:
 
 
 def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
-    """Return why this host may launch none of the fleet; empty = it may."""
+    """Return why this host may launch none of the fleet; empty = permitted."""
     if not fleet.consumers:
         return ""
     own = (one for one in dict.fromkeys(fleet.runs.values()) if one in fleet.versions)
@@ -239,14 +239,14 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 
 
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
-    """Return the consumers to start now.
+    """Return the consumers to start now: wanted, unregistered, and with an ended last life.
 
-    Wanted, not registered, without a directive for the next life, and with an ended last life.
+    No directive may hold for the next life.
 
-    A life is over when its end is known, or when the platform has isolated that life after a long absence and silence:
-    other consumers have its partitions, and a lost host never reports an end. A life is also over if a person isolated
+    A life is over when the end is known, or when the platform has isolated that life after a long absence and silence:
+    other consumers have the partitions, and a lost host never reports an end. A life is also over if a person isolated
     and readmits the consumer. A consumer is not missing while starting, while merely silent, with an unreadable node,
-    or if this host may not launch it. Unreadable and forbidden consumers are added to `problems`.
+    or if this host may not launch the fleet. Unreadable and forbidden consumers are added to `problems`.
     """
     found = fleets(c)
     problems = problems if problems is not None else []
@@ -306,10 +306,10 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
 
 
 def is_given_up(c: Coordinator, life: Life) -> bool:
-    """Return whether this life is isolated, so that no report of its end is awaited.
+    """Return whether this life is isolated, so that no report of the end is awaited.
 
-    If a person has isolated every life of the consumer, and readmits it, this life must have been silent for the
-    platform's own waiting time.
+    If a person has isolated and readmits every life of the consumer, this life must have been silent for the platform's
+    own waiting time.
     """
     isolation, claim, now = life.isolation, life.claim, c.clock.now()
     if isolation is None:

@@ -24,7 +24,7 @@ _DELETES = 500
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """One rebalance of one topic: from its first plan until Stable, over all its runs.
+    """A rebalance of a topic: from the first plan until Stable, over all runs.
 
     `states`: all states, beginning with the previous; `ended_at` is 0 until the end; `moves` names a partition
     repeatedly if planned again meanwhile. `pauses`: once measured. `given_up`: the topic's state was lost before the

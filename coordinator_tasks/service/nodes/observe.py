@@ -53,9 +53,9 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One observation: the world without a topic's own parts, and consumer → its incarnations with partitions.
+    """An observation: the world without a topic's own parts, and consumer → incarnations with partitions.
 
-    `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics. `committed`: topic → its
+    `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics. `committed`: topic → the
     group's offsets. `together`: the joint plan of all topics.
     """
 
@@ -328,9 +328,9 @@ def describe(
 
 
 def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets]:
-    """Return topic → its group's committed offsets, with one request for each group.
+    """Return topic → the group's committed offsets, with a request per group.
 
-    Partitions in Kafka but not (yet, or any more) in ZooKeeper are asked for too: their committed offsets show that
+    Partitions in Kafka but not (yet, or any more) in ZooKeeper are included: committed offsets there show that
     ZooKeeper was lost or restored.
     """
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}

@@ -16,10 +16,10 @@ from coordinator_tasks.service.nodes.observe import load_claims, put_claim, same
 
 
 def note(c: Coordinator, members: Mapping[str, Member], before: frozenset[str] | None = None) -> frozenset[str]:
-    """Connect to each consumer and note the begin of refusals in its claim; return the refusing consumers.
+    """Connect to each consumer and note the begin of refusals in the claim; return the refusing consumers.
 
-    `before`: the last call's result. Only the claims of these and of the present refusals are read; without it all
-    claims. Raises `StoreUnavailable`.
+    `before`: the last call's result. Only the claims of these and of the present refusals are read; without `before`
+    all claims. Raises `StoreUnavailable`.
     """
     found = c.statuses.unreachable(list(members.values()))
     refused = {consumer: one for consumer, one in found.items() if one.silence is Silence.REFUSED}

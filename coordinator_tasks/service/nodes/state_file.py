@@ -309,7 +309,7 @@ def plan(c: Coordinator, state: State, cluster: str = "") -> Plan:
 
 
 def _running(c: Coordinator, state: State) -> list[str]:
-    """Return the unregistered consumers that answer at the address of their last registration."""
+    """Return the unregistered consumers that answer at the last registered address."""
     names = [path.removeprefix("ids/") for path in state.nodes if path.startswith("ids/")]
     claims = {name: decode_claim(name, state.nodes[f"ids/{name}"], name, 0) for name in names}
     answers = c.statuses.ask(interfaces(names, {}, claims))

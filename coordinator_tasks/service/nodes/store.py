@@ -33,7 +33,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One topic as read, with its versions."""
+    """A topic as read, with the versions."""
 
     view: TopicView
     versions: Versions

@@ -1,7 +1,7 @@
-"""The topics that a cluster manages, and the lists of their partitions.
+"""The topics that a cluster manages, and the lists of partitions.
 
-A topic is managed once its `config` node exists. `add_topic` writes it last, so a further call completes an interrupted
-call.
+A topic is managed once the topic's `config` node exists. `add_topic` writes this node last, so a further call completes
+an interrupted call.
 """
 
 import logging
@@ -199,7 +199,7 @@ def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:
 
 
 def _is_closed(view: TopicView) -> bool:
-    """Return whether the consumers of a removed topic have confirmed that they no longer read it."""
+    """Return whether the consumers of a removed topic have confirmed the end of reading."""
     if view.node is None:
         return True
     settled = view.state is not None and view.state.state is State.STABLE
@@ -364,9 +364,8 @@ def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = N
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:
     """Bring the partition nodes of these topics (empty = all) up to date with Kafka.
 
-    A topic that is gone, was recreated, cannot be described, or has an unreadable configuration is reported and
-    unchanged. Raises `KafkaUnavailable` and `StoreUnavailable`, and `Refused` if this account may describe none of the
-    topics.
+    A missing or recreated topic, without a description or with an unreadable configuration, is reported and unchanged.
+    Raises `KafkaUnavailable` and `StoreUnavailable`, and `Refused` if this account may describe none of the topics.
     """
     names = sorted(topics) or children(c.zk, c.paths.configs)
     problems: dict[str, CoordinatorError] = {}

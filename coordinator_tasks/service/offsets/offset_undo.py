@@ -36,12 +36,12 @@ def preview(c: Coordinator, topic: str, rebalance: str = "") -> Undo:
 
 
 def undo(c: Coordinator, topic: str, rebalance: str = "", *, why: str, actor: Actor) -> Undo:
-    """Send the partitions of a reset back to their former offsets: of this rebalance, or else of the newest reset.
+    """Send the partitions of a reset back to the former offsets: of this rebalance, or else of the newest reset.
 
-    An undo is a reset as well: it can be undone by naming its own rebalance. Raises `NotManaged`, `Malformed`, the
-    errors of `positions.reset`, and `BadOffsets` if no such reset exists, its record has no offsets, or the newest
-    reset is an undo. Nothing is done, and no shifts are returned, if the newest reset has undone this one. A task of
-    Airflow does it once: every other try returns no shifts.
+    An undo is a reset as well, and can be undone by naming the undo's rebalance. Raises `NotManaged`, `Malformed`, the
+    errors of `positions.reset`, and `BadOffsets` if no reset exists, the record has no offsets, or the newest reset is
+    an undo. Nothing is done, and no shifts are returned, if the newest reset has undone this one. A task of Airflow
+    undoes once: every other try returns no shifts.
     """
     if positions.done_by(c, topic, actor):
         return Undo(rebalance, {})

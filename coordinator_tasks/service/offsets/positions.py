@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One partition: `before` is the committed offset (`None` = none), `target` the next offset.
+    """A partition: `before` is the committed offset (`None` = none), `target` the next offset.
 
-    `asked`: the requested offset outside of the log, so that its nearest end is the target (`None` = inside).
+    `asked`: the requested offset outside of the log, so that the log's nearest end is the target (`None` = inside).
     """
 
     partition: int
@@ -81,7 +81,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A reset of one topic: empty `partitions` = all, or those named by `place`."""
+    """A reset of a topic: empty `partitions` = all, or the partitions named by `place`."""
 
     topic: str
     place: Place
@@ -136,7 +136,7 @@ def reset_all(c: Coordinator, wishes: Collection[Wish], *, why: str, actor: Acto
 
 
 def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]) -> tuple[Shift, ...]:
-    """Return each partition with its committed offset and its target; raises as `preview`."""
+    """Return each partition with committed offset and target; raises as `preview`."""
     config = configuration(c, topic)
     place = position(to) if isinstance(to, str) else to
     wanted = chosen_partitions(c, config, partitions if isinstance(place, Position) else place.keys(), BadOffsets)

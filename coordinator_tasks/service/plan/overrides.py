@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A changed pin of one partition: `owner` has it now, `before` and `after` are its pins; empty = none.
+    """A changed pin of a partition: `owner` is the present owner, `before` and `after` are the pins; empty = none.
 
     `there`: `after` is registered; `may_have`: `after` may own partitions of the topic. `kept`: no consumer may own the
-    partition, so a draining owner keeps it.
+    partition, so a draining owner keeps the partition.
     """
 
     partition: int
@@ -127,7 +127,7 @@ def set_pins(
 
 def _pinned(c: Coordinator, config: TopicConfig, consumer: str, partitions: Collection[int]) -> Collection[int]:
     if not consumer:
-        # Accept partitions missing in Kafka, so that their pins can be removed.
+        # Accept partitions missing in Kafka, so that the pins can be removed.
         unknown = sorted(set(partitions) - config.pins.keys())
         if unknown:
             raise Refused(

@@ -1,8 +1,8 @@
-"""Pauses of moved partitions: measured after a rebalance, and kept in the record that ends it.
+"""Pauses of moved partitions: measured after a rebalance, and kept in the rebalance's last record.
 
-A taker reports its take-up of a partition only after its first batch, so the record is completed after its write: by
+A taker reports the take-up of a partition only after the first batch, so the record is completed after the write: by
 the process that made the topic Stable, by the plain loop and by `reconcile`. Each adds missing entries by
-compare-and-set, and present entries stay: any number of them have one effect.
+compare-and-set, and present entries stay: any number of callers has one effect.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -191,7 +191,7 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
         found = pauses.merged(record.pauses, _measured(c, ended, answers, ready, offset))
         c.zk.transact([SetData(path, with_pauses(path, node.data, found), version)])
     except (LookAgain, NoAccess):
-        return False  # another process completes it, it was pruned, or it may not be written
+        return False  # another process completes the record, the record was pruned, or a write is denied
     fresh = tuple(one for one in found.measured if one.partition in ready)
     known = record.pauses is not None and record.pauses.unmoved is not None
     told(ended.topic, Pauses(fresh, found.missing, None if known else found.unmoved))

@@ -1,4 +1,4 @@
-"""Plans that wait for a person's approval, their moves, and the person's answer."""
+"""Plans waiting for a person's approval, with moves, and the person's answer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace

@@ -58,7 +58,7 @@ class PricedMove:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One topic. `counts`: consumer → its partitions then; `waits`: why it does not become Stable (empty = it does).
+    """A topic. `counts`: consumer → partitions then; `waits`: why the topic does not become Stable (empty = Stable).
 
     `frozen`: owned partitions stay. `over`: breaches of the budget. `learned_from`: number of earlier moves with a
     known pause. `problem`: why the topic is left out. `kept`: leaving consumers that keep partitions, and why (empty =

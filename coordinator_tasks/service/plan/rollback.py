@@ -1,7 +1,7 @@
-"""Roll back: a topic's assignment before an earlier rebalance, as far as its consumers still exist.
+"""Roll back: a topic's assignment before an earlier rebalance, as far as the consumers still exist.
 
-The wish is a write to the topic's configuration, followed by the next plan. It holds until the next change of
-membership, or for a time; the plan that ends it removes it from the configuration.
+The wish is a write to the topic's configuration, followed by the next plan. A roll back holds until the next change of
+membership, or for a time; the ending plan removes the wish from the configuration.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """The transitions for Airflow's tasks, the plain loop and the command line: one function per task.
 
 Every function reads the truth from ZooKeeper, decides with `core.machine`, and writes each topic in a separate
-transaction; it may be killed anywhere, repeated, or run twice at once. An unreadable or waiting topic does not stop the
-others. These functions raise `StoreUnavailable`; without the registry they hold every topic, and report why.
+transaction. A function may be killed anywhere, repeated, or run twice at once. An unreadable or waiting topic does not
+stop the others. These functions raise `StoreUnavailable`; without the registry they hold every topic, and report why.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -50,7 +50,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """One topic's part of a call, for the log, XCom and the command line.
+    """A topic's part of a call, for the log, XCom and the command line.
 
     `explanation`: of the call's last plan, if any; `left_out` names consumers and offsets that do not count, each with
     its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: records that owners
@@ -99,10 +99,10 @@ class Waiting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WaitReport:
-    """One check of a wait. `topics`: topic → a sentence; `blockers`: topic → consumers that hold it up.
+    """A check of a wait. `topics`: topic → a sentence; `blockers`: topic → blocking consumers.
 
     `confirmed` topics can continue now, `pending` topics cannot. `BLOCKED`: all pending topics wait for `stuck_after_s`
-    or longer. `fields`: topic → fields of its log lines.
+    or longer. `fields`: topic → fields of the log lines.
     """
 
     waiting: Waiting
@@ -390,7 +390,7 @@ def _overtaken(c: Coordinator, stored: Stored, snapshot: Snapshot) -> bool:
 
 
 def _loaded(c: Coordinator, names: Collection[str]) -> tuple[list[Stored], dict[str, Malformed | Refused | LookAgain]]:
-    """Return these topics as stored, by name; and topic → why it is unreadable."""
+    """Return these topics as stored, by name; and unreadable topic → reason."""
     loaded: list[Stored] = []
     problems: dict[str, Malformed | Refused | LookAgain] = {}
     for name in sorted(names):

@@ -86,7 +86,7 @@ def compared(first: Look, second: Look | None = None, between_s: float = 0.0) ->
 
 
 def look(c: Coordinator, names: Collection[str] = ()) -> Look:
-    """Look once at these topics (none = all), without removed topics. Raises as `audit`."""
+    """Look once at these topics (empty = all), without removed topics. Raises as `audit`."""
     found, views = Look(), list[TopicView]()
     c.zk.sync()
     for name in sorted(set(names or transitions.topics(c))):
@@ -118,7 +118,7 @@ def look(c: Coordinator, names: Collection[str] = ()) -> Look:
 
 
 def _offsets(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, Mapping[int, Committed]]:
-    """Topic → its committed offsets; without an answer the topic is audited without them."""
+    """Return topic → committed offsets; without an answer the topic is audited without offsets."""
     found: dict[str, Mapping[int, Committed]] = {}
     try:
         answers = observe.committed(c, views)

@@ -61,7 +61,7 @@ _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 
 @dataclass(frozen=True, slots=True)
 class TopicOverview:
-    """One managed topic. `owners`: consumer → how many partitions; `moving`: partitions whose close or start is awaited.
+    """A managed topic. `owners`: consumer → number of partitions; `moving`: partitions with an awaited close or start.
 
     `unread`: partition → why the partition has no reader, and what to do; `unowned`: the same partitions. `reason`: the
     step that is due or awaited; `blockers`: consumers that block the step; `failing`: records that owners cannot
@@ -292,10 +292,10 @@ def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a cluster: its topics' nodes, all consumers with their answers, and the fleets' consumers.
+    """A look at a cluster: the topics' nodes, all consumers with answers, and the fleets' consumers.
 
-    `held`: consumer → its largest granted incarnation; `wanted`: consumer of a fleet → why it is not launched; `kept`:
-    consumer → why its replacing redeployment or upgrade waits, or its fleet shares topics.
+    `held`: consumer → largest granted incarnation; `wanted`: consumer of a fleet → why not launched; `kept`: consumer →
+    why the replacing redeployment or upgrade waits, or the fleet shares topics.
     """
 
     nodes: Mapping[str, TopicNode]

@@ -38,12 +38,12 @@ AUDIT_EVERY_S = 30.0
 
 @dataclass(slots=True)
 class Happened:
-    """Events of one topic since the first look.
+    """Events of a topic since the first look.
 
     `unasked`: rebalances without a request of a person; `moves`: by kind; `pauses`: the totals of moved partitions with
-    waiting records, in seconds; `extras`: the same without the usual; `at_least`: pauses of which only bounds are
-    known; `idle`: moved partitions where nothing waited; `waited`: records that waited; `stalls`: of each rebalance,
-    the longest stall of a partition that stayed. `unowned_s`: seconds without an owner, of all partitions together.
+    waiting records, in seconds; `extras`: the same without the usual; `at_least`: pauses with bounds only; `idle`:
+    moved partitions without waiting records; `waited`: waiting records; `stalls`: of each rebalance, the longest stall
+    of a staying partition. `unowned_s`: seconds without an owner, of all partitions together.
     """
 
     rebalances: int = 0

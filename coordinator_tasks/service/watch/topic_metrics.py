@@ -16,11 +16,11 @@ from coordinator_tasks.service.watch.overview import Look
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """One managed topic. `not_stable_s`: how long its rebalance has lasted so far; 0 while it is Stable or never planned.
+    """A managed topic. `not_stable_s`: seconds of the present rebalance; 0 while Stable or never planned.
 
     `owners`: partition → assigned consumer; `unowned`: partitions without a reader (`core.machine.unread`); `moving`:
     partitions with an unconfirmed close or start; `handoffs`: partitions in a hand-off; `removed`: the topic is
-    removed. `problem`: why the topic is unreadable; its figures are then empty.
+    removed. `problem`: why the topic is unreadable; the figures are then empty.
     """
 
     topic: str

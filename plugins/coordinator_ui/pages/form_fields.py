@@ -45,9 +45,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an action; `dag`: the DAG that runs it, and `dag_name`, its name in Airflow; `reads`.
+    """The form of an action, run by the DAG `dag`, in Airflow `dag_name`.
 
-    No changes, no dry run.
+    `reads`: the action changes nothing and has no dry run.
     """
 
     action: str

@@ -42,7 +42,7 @@ MOST_RUN = 32
 
 
 def _gone(one: Cause) -> str:
-    # A consumer that had to leave commits and deregisters like any other: only its reason shows that it failed.
+    # A forced leave commits and deregisters like any other: only the reason shows the failure.
     failed = one.ending is Ending.LEFT and one.why and not one.by
     ending = "it had to leave" if failed else _ENDINGS.get(one.ending, "how is not known")
     return f"{one.name} is gone ({ending}{cause_text.restart_planned(one)}{because(one.why)})"
