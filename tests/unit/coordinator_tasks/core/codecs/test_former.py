@@ -96,3 +96,8 @@ def test_the_condition_of_a_consumer_of_another_version_is_known(
     raw = {"version": 1, "consumer": "a", "cluster": "c", "incarnation": 1, "health": health, **more}
     found = decode_status("http://a", json.dumps(raw).encode())
     assert (found.condition, found.leaves) == (condition, condition in (Condition.LEAVING, Condition.FAILED))
+
+
+@pytest.mark.parametrize("kind", CauseKind)
+def test_each_kind_of_cause_has_words_also_where_a_stored_one_lacks_its_names(kind: CauseKind) -> None:
+    assert isinstance(cause_text.of_one(Cause(kind)), str)
