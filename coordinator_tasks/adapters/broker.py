@@ -171,7 +171,7 @@ class Broker:
     def committed(self, group: str, places: list[TopicPartition], stable: bool) -> list[TopicPartition]:
         """Return the committed offsets of a group.
 
-        `stable` = wait for the end of transactions that would change the offsets.
+        `stable`: wait for the end of transactions that would change the offsets.
 
         The offsets are read by a consumer that never subscribes: if the coordinator loads or has moved, librdkafka's
         admin client dereferences a null pointer and ends the process (`rd_kafka_handle_OffsetFetch`, 2.16.1).

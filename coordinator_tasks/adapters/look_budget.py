@@ -33,9 +33,10 @@ class NoBudget(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`owners`: by name; `others`: previously answering and new consumers alternate, at random; `left_out`.
+    """The order of requests.
 
-    The remaining members.
+    `owners`: by name; `others`: previously answering and new consumers alternate, at random; `left_out`: the remaining
+    members.
     """
 
     owners: tuple[Member, ...]

@@ -1,21 +1,13 @@
-"""Starts a consumer that outlives the caller.
-
-The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher runs in a session of its own,
-independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all its
-processes. If only some of them die, it ends the rest: half a consumer is worse than none. Then it writes
-`ended[incarnation] = reaped` into ZooKeeper, with the reason (secrets of the settings hidden), so that others get the partitions of a killed consumer at
-once; while ZooKeeper is down, it tries again for `--report-limit` seconds. If the installation was upgraded meanwhile, a new
-Python does that (`--report`): modules of two releases do not go together. If a consumer was asked to stop or announces its
-leave, and still runs after `--stop-limit` seconds, the launcher kills it with all its processes.
+"""Starts a consumer that outlives the caller: `python -m spark_apps.launch.launcher --consumer ID --cluster NAME -- COMMAND...`.
 
 The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher runs in its own session,
 independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all
 its processes. If only some of them die, the launcher ends the rest: half a consumer is worse than no consumer. Then it
-writes `ended[incarnation] = reaped` into ZooKeeper, with the reason, so that others get the partitions of a killed
-consumer at once; while ZooKeeper is down, it retries for `--report-limit` seconds. If the installation was upgraded
-meanwhile, a new Python process writes the end (`--report`): modules of two releases do not go together. If a consumer
-was asked to stop or announces its leave, and still runs after `--stop-limit` seconds, the launcher kills it with all
-its processes.
+writes `ended[incarnation] = reaped` into ZooKeeper, with the reason (secrets of the settings hidden), so that others get
+the partitions of a killed consumer at once; while ZooKeeper is down, it retries for `--report-limit` seconds. If the
+installation was upgraded meanwhile, a new Python process writes the end (`--report`): modules of two releases do not go
+together. If a consumer was asked to stop or announces its leave, and still runs after `--stop-limit` seconds, the
+launcher kills it with all its processes.
 
 A second launch while the first lives changes nothing (`started` is false). See `run_folder` for the files.
 """

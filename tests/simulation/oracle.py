@@ -264,7 +264,7 @@ class Oracle:
     def _asked(self, one: Consumer, who: str) -> bool:
         """Return whether the writer must have asked the consumer.
 
-        Present now, and at the writer's read of the registry.
+        The consumer must be present now, and have been at the writer's read of the registry.
         """
         return self.excuses.here(one) and one.address not in self.missed.get(who, ())
 

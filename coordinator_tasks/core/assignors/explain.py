@@ -19,9 +19,9 @@ from coordinator_tasks.core.model import Explanation, Reason, Split
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """`owners`: partition → its place by a person's roll back, or a planned restart; `text`.
+    """A return to earlier owners.
 
-    The requester and the reason.
+    `owners`: partition → the owner by a person's roll back, or a planned restart; `text`: the requester and the reason.
     """
 
     owners: Mapping[int, str]

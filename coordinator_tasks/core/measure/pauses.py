@@ -142,7 +142,7 @@ def _with_bounds(found: Pause, first: Span, begin_at: float, passed_from: float 
 def _of_giver(moved: Moved) -> tuple[Span | None, Span | None, str]:
     """Return when the giver's last record passed, and when the partition was last empty.
 
-    Or why the giver is not believed.
+    Or return why the giver is not believed.
     """
     ago = moved.release.ago if moved.release is not None else None
     if ago is None or ago.passed_s is None or ago.read_s is None or moved.released_at is None:

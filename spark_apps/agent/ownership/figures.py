@@ -21,9 +21,10 @@ class PartitionFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """`held`: number of held partitions; `partitions`: read or paused partitions; `failing`.
+    """Figures of a topic.
 
-    Number failing in the sink or pipeline.
+    `held`: number of held partitions; `partitions`: read or paused partitions; `failing`: number of partitions failing
+    in the sink or the pipeline.
 
     Since this process began with the topic: `fences` = holdings ended by a newer token; `offsets` that have passed the
     sink, in batches that took `batch_s` in total; `batch_buckets`: upper bounds in seconds, with the number of batches
