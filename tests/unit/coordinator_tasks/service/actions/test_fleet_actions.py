@@ -97,6 +97,12 @@ def test_the_dry_run_of_a_smaller_fleet_reads_once_who_is_registered(names: tupl
     assert reads.count == 1
 
 
+def test_the_dry_run_of_a_fleet_as_it_is_says_that_nothing_changes(shop: Cluster) -> None:
+    given = {"app": APP, "consumers": ["b-1", "b-2"], "why": "", "code": "", "environment": {}, **TOLD}
+    done = ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON)
+    assert done.text == "nothing would change: billing should have 2 consumers: b-1, b-2"
+
+
 def test_who_was_drained_is_let_in_again(shop: Cluster) -> None:
     shop.join("b-2")
     scaled(shop, 1)
@@ -388,6 +394,21 @@ def test_what_a_person_has_drained_is_left_to_the_person(site: Shop) -> None:
     assert directives.read_directive(site.coordinator, "a").draining is not None
 
 
+@pytest.mark.parametrize("act", ["drain", "scale"])
+def test_whom_a_person_drains_beside_a_redeployment_is_drained_by_that_person(site: Shop, act: str) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    stepped(site)
+    given = {"consumer": "a"} if act == "drain" else {"app": APP, "count": 0}
+    ACTIONS[act].run(c, {**given, "why": "broken disk"}, PERSON, dry_run=False)
+    fleet.set_fleet(c, Fleet(APP, "app.py", ("a", "b")))
+    left(site, "a", 1)
+    assert stepped(site) == [], "a redeployment lets in whom it has drained, and nobody else"
+    draining = directives.read_directive(c, "a").draining
+    assert draining is not None
+    assert (draining.by, draining.why) == (PERSON.who, "broken disk")
+
+
 def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
     asked = Directive("a", draining=Draining("a", "asked to end", 0.0, incarnation=1))
     site.zk.transact([put(site.paths.directive("a"), encode_directive(asked), -1)])
@@ -493,6 +514,12 @@ def test_the_only_consumer_cannot_be_replaced_and_it_is_said_what_to_do(site: Sh
     fleet.set_fleet(site.coordinator, Fleet("alone", "app.py", ("c", "d")))
     with pytest.raises(BadFleet, match=r"; ask again when d is there; `status` says why not$"):
         redeployment.would_redeploy(site.coordinator, "alone")
+
+
+def test_who_has_partitions_of_a_frozen_topic_is_not_replaced(site: Shop) -> None:
+    overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
+    with pytest.raises(BadFleet, match=r"topic 'orders' is frozen, so a, b keep its partitions; unfreeze it"):
+        redeployment.would_redeploy(site.coordinator, APP)
 
 
 def notes(shop: Shop) -> dict[str, tuple[str, ...]]:

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_tasks.core.model import Ago, Release, Stall, Taken
 from spark_apps.agent.ownership.passes import TOLD_S, Passes
-from spark_apps.agent.ownership.stalls import WINDOW_S, Stalls
+from spark_apps.agent.ownership.stalls import EPOCHS, WINDOW_S, Stalls
 from tests.unit.spark_apps.agent.ownership.stage import OLD, Stage, give, list_offsets, release_of, take
 
 
@@ -14,6 +14,13 @@ def posted(stage: Stage, partition: int) -> Release:
 
 def taken(stage: Stage, partition: int) -> Taken | None:
     return stage.ownership.status().running[partition].taken
+
+
+def test_only_the_last_epochs_have_a_stall() -> None:
+    stalls = Stalls()
+    for epoch in range(1, EPOCHS + 3):
+        stalls.begin(epoch, 0.0, continues=False)
+    assert list(stalls.told(lambda _: 1, 0.0)) == list(range(3, EPOCHS + 3))
 
 
 def test_a_release_says_how_long_before_it_the_plan_was_read_and_the_last_record_passed(stage: Stage) -> None:

@@ -489,6 +489,13 @@ def test_a_topics_node_that_is_read_again_gives_back_what_an_isolation_ended_tha
     assert stage.runs == {0, 1}, "an older tree is one that people and consumers go on with"
 
 
+def test_an_isolation_of_an_earlier_incarnation_is_not_ours(stage: Stage) -> None:
+    stage.own(0)
+    stage.directive(Directive("a", Isolation("ann", "test", 0.0, incarnation=99)))
+    stage.step()
+    assert stage.runs == {0}
+
+
 def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_over(stage: Stage) -> None:
     stage.own(0, 1)
     stage.step()
