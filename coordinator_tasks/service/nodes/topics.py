@@ -21,6 +21,7 @@ from coordinator_tasks.core.errors import (
     TopicConflict,
 )
 from coordinator_tasks.core.fleet import fetch_properties
+from coordinator_tasks.core.machine.causes import recreated
 from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import PROPERTIES, Actor, StartRule, State, TopicConfig, TopicDescription
@@ -148,7 +149,7 @@ def described_topic(c: Coordinator, topic: str) -> TopicDescription:
 
 def _check_same(c: Coordinator, present: TopicConfig, wanted: TopicConfig) -> None:
     if present.topic_id != wanted.topic_id:
-        raise TopicConflict(_recreated(present, wanted.topic_id))
+        raise TopicConflict("; ".join(recreated(present.topic, wanted.topic_id, present.topic_id)))
     now, then = c.policy.strategies.effective(present), c.policy.strategies.effective(wanted)
     different = [name for name in _ASKED if getattr(now, name) != getattr(then, name)]
     if different:
@@ -394,7 +395,7 @@ def _refreshed(
             "remove it here, or create it and add it again",
         )
     if described.topic_id != config.topic_id:
-        return Refreshed(topic, problem=_recreated(config, described.topic_id))
+        return Refreshed(topic, problem="; ".join(recreated(topic, described.topic_id, config.topic_id)))
     try:
         return Refreshed(topic, created=create_partitions(c, topic, described.partition_count, found[1]))
     except (LookAgain, Refused) as error:
@@ -404,10 +405,3 @@ def _refreshed(
 def _find(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[TopicConfig, int] | None:
     node = zk.find(paths.config(topic))
     return None if node is None else (decode_config(paths.config(topic), node.data), node.stat.version)
-
-
-def _recreated(config: TopicConfig, found: str) -> str:
-    return (
-        f"topic {config.topic!r} was recreated in Kafka (topic id {found}, managed was {config.topic_id}), so its "
-        "offsets mean other records; remove it here and add it again"
-    )

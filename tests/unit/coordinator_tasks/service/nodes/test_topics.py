@@ -11,6 +11,7 @@ from coordinator_tasks.core.errors import (
     StoreUnavailable,
     TopicConflict,
 )
+from coordinator_tasks.core.machine.causes import recreated
 from coordinator_tasks.core.model import StartRule
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.service.nodes.topics import (
@@ -231,7 +232,7 @@ def test_a_recreated_topic_is_reported_and_left_as_it_is(shop: Cluster) -> None:
     shop.kafka.create_topic("orders", 9)
     shop.kafka.add_partitions("payments", 1)
     orders, payments = refresh_partitions(shop.coordinator)
-    assert "recreated in Kafka (topic id id-3, managed was id-1)" in orders.problem
+    assert orders.problem == "; ".join(recreated("orders", "id-3", "id-1")), "as unread partitions say it"
     assert payments.created == (1,)
     assert partitions(shop, "orders") == ["0", "1", "2"]
     with pytest.raises(TopicConflict, match="recreated"):
