@@ -135,31 +135,28 @@ def read_file(path: Path, most: int, what: str, refusal: type[Refused]) -> bytes
 
 
 def write_new(file: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file, under its name only once complete; `private`: for this user only, and synced to disk.
+    """Write a file, under its name only once complete and synced to disk; `private`: for this user only.
 
     Raises `Refused` if the file exists, or cannot be written.
     """
     try:
-        _write_new(file, data, private)
+        _write_new(file, data, 0o600 if private else 0o666)
     except FileExistsError as error:
         raise Refused(f"{file} is there already; name another file, or remove it first") from error
     except OSError as error:
         raise Refused(f"{file} cannot be written: {error.strerror}; name a file that can") from error
 
 
-def _write_new(file: Path, data: bytes, private: bool) -> None:
+def _write_new(file: Path, data: bytes, mode: int) -> None:
     if os.path.lexists(file):
         raise FileExistsError
-    scratch = file.with_name(f".{'export' if private else 'snapshot'}.{os.getpid()}")
+    scratch = file.with_name(f".new.{os.getpid()}")
     scratch.unlink(missing_ok=True)  # left by a killed process
     try:
-        with scratch.open("xb") as written:
-            if private:
-                os.fchmod(written.fileno(), 0o600)
+        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as written:
             written.write(data)
-            if private:
-                written.flush()
-                os.fsync(written.fileno())
+            written.flush()
+            os.fsync(written.fileno())
         scratch.rename(file)
     finally:
         scratch.unlink(missing_ok=True)

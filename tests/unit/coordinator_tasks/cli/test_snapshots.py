@@ -98,7 +98,7 @@ def test_a_snapshot_that_could_not_be_written_leaves_no_part_of_it(
 ) -> None:
     file = tmp_path / "shop.json"
     with monkeypatch.context() as full:
-        full.setattr(Path, "open", lambda path, mode: FullDisk(str(path), mode))
+        full.setattr(os, "fdopen", FullDisk)
         code, _, error = run("snapshot", str(file))
     assert (code, error) == (
         2,
