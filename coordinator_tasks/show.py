@@ -147,9 +147,13 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
 
 
 def consumers_text(found: Iterable[ConsumerOverview]) -> str:
-    """The table for a person, with the first `MOST_SILENT` of the consumers that have no partition and do not answer."""
+    """The table for a person, with `MOST_SILENT` of the consumers that have no partition and do not answer.
+
+    Those that ended with an error come first, because each has its own reason.
+    """
     listed = list(found)
-    silent = [one.consumer for one in listed if one.problem and not (one.health or one.topics)]
+    without = [one for one in listed if one.problem and not (one.health or one.topics)]
+    silent = [one.consumer for one in sorted(without, key=lambda one: not one.ended)]
     left_out = frozenset(silent[MOST_SILENT:])
     text = str(consumers(one for one in listed if one.consumer not in left_out))
     if left_out:

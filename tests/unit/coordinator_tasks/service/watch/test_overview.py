@@ -57,3 +57,15 @@ def test_a_live_consumer_is_not_said_to_be_refused_by_the_lists_of_this_host() -
     }
     assert problems["a"] == ""
     assert problems["b"].startswith("fleet 'sales' is not launched: ")
+
+
+def test_a_consumer_that_ended_with_an_error_is_shown_before_those_that_only_do_not_answer() -> None:
+    silent = [
+        overview.ConsumerOverview(f"c{number}", "not started", problem="never registered") for number in range(60)
+    ]
+    failed = overview.ConsumerOverview(
+        "z", "gone", problem="never registered", ended="incarnation 5 has ended: no module shop"
+    )
+    text = show.consumers_text([*silent, failed])
+    assert "no module shop" in text
+    assert text.endswith("and 11 more that have no partition and do not answer; --json gives all")
