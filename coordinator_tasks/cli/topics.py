@@ -1,10 +1,13 @@
 """Commands for topics and their partitions: manage, assign, pause and reset them."""
 
+import sys
+
 import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
 from coordinator_tasks.cli.base import (
+    HELD_EXIT,
     LOOK,
     Format,
     Json,
@@ -14,8 +17,10 @@ from coordinator_tasks.cli.base import (
     listed,
     opened,
 )
+from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.service.actions.declarations import ACTIONS, TOPIC_ACTIONS
 from coordinator_tasks.service.watch import overview
+from coordinator_tasks.tables import visible
 
 commands = typer.Typer()
 LOOK_S = 3.0
@@ -28,14 +33,18 @@ def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
 
     Exit code 1 while a partition is not read or not processed, a topic cannot be read, or Kafka does not answer.
     """
-    problems: list[str] = []
+    unanswered: list[str] = []
     with opened(context, within_s=LOOK_S) as c:
-        found = overview.topics(c, problems=problems)
+        found = overview.topics(c, problems=unanswered)
+        waiting.stop()
+        for problem in unanswered:
+            print(visible(f"without Kafka, by what ZooKeeper and the consumers say: {problem}"), file=sys.stderr)
         listed(found, how_of(how, json), show.topics)
     failing = [f"{one.topic}: {text}" for one in found for text in one.failing]
     unowned = {one.topic: one.unread for one in found if one.unread}
-    problems += [f"{one.topic}: {one.problem}" for one in found if one.problem]
-    exit_if_unowned(unowned, problems, failing)
+    exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem], failing)
+    if unanswered:
+        raise typer.Exit(HELD_EXIT)
 
 
 for action in (*TOPIC_ACTIONS, ACTIONS["reset_offsets"]):

@@ -148,19 +148,19 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
 
     `problems` gets Kafka's silence: the topics then show the facts of ZooKeeper and the consumers.
     """
-    chosen = sorted(set(names or transitions.topics(c)))
+    chosen, silent = sorted(set(names or transitions.topics(c))), ""
     if problems is not None and chosen:
         try:
             c.kafka.describe(chosen, {})
         except KafkaUnavailable as error:
             problems.append(error.told)
-            c = silenced(c, error)
+            c, silent = silenced(c, error), "Kafka does not answer"
         except Refused:
             pass  # an account without the right sees ZooKeeper's facts, as a plan does
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
     ended = _ended(c)
-    return [replace(one, reason="; ".join(filter(None, (one.reason, _ended_of(one, ended))))) for one in found]
+    return [replace(one, reason="; ".join(filter(None, (silent, one.reason, _ended_of(one, ended))))) for one in found]
 
 
 @dataclass(frozen=True, slots=True)

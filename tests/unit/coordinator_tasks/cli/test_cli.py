@@ -642,6 +642,21 @@ def test_neighbours_that_do_not_answer_have_their_own_exit_code(run: Run, site: 
     assert err.count("\n") == 1
 
 
+def test_topics_without_kafka_begins_with_the_outage_and_exits_non_zero(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    site.kafka.down = True
+    code, out, err = run("topics")
+    assert (code, err.splitlines()) == (
+        1,
+        [
+            "without Kafka, by what ZooKeeper and the consumers say: KPC-042: Kafka does not answer within 10 s; "
+            "check that it runs"
+        ],
+    )
+    assert "Kafka does not answer; every partition is where it should be" in out
+    assert run("topics", "--json")[0] == 1
+
+
 def test_an_unreadable_node_hides_no_other_topic_and_is_named(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     site.kafka.create_topic("other", 1)
