@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from coordinator_tasks.core.model import Cause, CauseKind
 from coordinator_tasks.core.text.partition_text import agreed, because, duration, named, noun, shown
 
+_CONTINUED = "a rebalance under way goes on"
 _MOST = 10  # causes of one kind that a record keeps
 
 
@@ -18,8 +19,13 @@ def kept(causes: Iterable[Cause]) -> tuple[Cause, ...]:
 def said(causes: Sequence[Cause]) -> str:
     """Return the causes in one sentence."""
     if causes and causes[0].kind is CauseKind.CONTINUED:
-        return f"goes on: {said(causes[1:])}"
+        return continued("; ".join(map(of_one, causes[1:])))
     return "; ".join(map(of_one, causes))
+
+
+def continued(causes: str) -> str:
+    """Return the sentence for a further plan of a rebalance with these causes, in words."""
+    return f"{_CONTINUED} ({causes})" if causes else _CONTINUED
 
 
 def of_one(cause: Cause) -> str:
@@ -83,7 +89,7 @@ _WORDS: Mapping[CauseKind, Callable[[Cause], str]] = {
     CauseKind.ROLLED_BACK: _rolled_back,
     CauseKind.ROLLBACK_ENDED: _rollback_ended,
     CauseKind.SPLIT: _split,
-    CauseKind.CONTINUED: lambda _: "goes on",
+    CauseKind.CONTINUED: lambda _: _CONTINUED,
     CauseKind.PLAIN: lambda one: f"read in the plain form only: {shown(one.names)}",
     CauseKind.NOT_RUNNING: lambda one: f"not running what it holds: {shown(one.names)}",
     CauseKind.LOADS: lambda one: f"loads have changed: {one.why}",

@@ -618,7 +618,6 @@ def test_nobody_left_is_said(shop: Cluster) -> None:
             "gone: a (unknown, restart planned by ada: kernel)",
             "a is gone (how is not known, restart planned by ada: kernel)",
         ),
-        ("goes on: joined: a", "goes on: a joined"),
         ("first plan", "first plan"),
         ("", "no cause was recorded"),
     ],
@@ -626,6 +625,12 @@ def test_nobody_left_is_said(shop: Cluster) -> None:
 def test_causes_are_sentences_and_unknown_ones_stay(cause: str, said: str) -> None:
     causes = former_causes(cause)
     assert (words.why(causes), cause_text.said(causes)) == (said, cause)
+
+
+def test_a_further_plan_names_the_rebalance_under_way_and_its_cause() -> None:
+    causes = former_causes("goes on: joined: a")
+    assert words.why(causes) == "a rebalance under way goes on (a joined)"
+    assert cause_text.said(causes) == "a rebalance under way goes on (joined: a)"
 
 
 @pytest.mark.parametrize(

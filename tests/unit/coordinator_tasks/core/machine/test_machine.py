@@ -998,8 +998,7 @@ def test_an_incomplete_plan_is_completed_by_a_further_one() -> None:
     assert scene.state.state is State.STABLE
     decision = scene.step()
     assert decision.record is not None
-    assert decision.record.cause.startswith("goes on: ")
-    assert not decision.record.cause.startswith("goes on: goes on")
+    assert decision.record.cause == "a rebalance under way goes on (joined: d)"
 
 
 # After a crash -------------------------------------------------------------------------------------------------------
