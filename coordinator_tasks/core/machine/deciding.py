@@ -112,9 +112,11 @@ class Deciding:
         if not touched and not self.draft.moves:
             return None
         found = causes.of_placement(self.view, self.world, self.draft, self.relies_on)
-        kept = {c: i for c, i in self.state.targets.items() if c not in lost}
         # Partitions returned after a planned restart were not shared among all consumers.
         restarted = restarts.back({c: able[c] for c in lost if c in able}, self.world)
+        # Plans have counted a consumer away without `moves`, so its return is no change of membership.
+        same = {c: able[c] for c, one in restarted.items() if c in self.state.targets and not one.moves}
+        kept = {c: i for c, i in self.state.targets.items() if c not in lost} | same
         counted = kept or {c: able[c] for c in restarted} or able
         if not kept and not restarted:
             planned = self._digest_if_whole(able)

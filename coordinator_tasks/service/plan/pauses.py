@@ -19,6 +19,7 @@ from coordinator_tasks.core.measure.pauses import Moved, Span
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     Move,
+    MoveKind,
     Pause,
     Pauses,
     Record,
@@ -100,7 +101,10 @@ def complete_within(
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """An ended rebalance. `written`: records, oldest first; `moves`: partition → last move, with the move's record."""
+    """An ended rebalance. `written`: records, oldest first; `moves`: partition → last move, with the move's record.
+
+    A start by the giver's next process counts as a move.
+    """
 
     topic: str
     node: TopicNode
@@ -160,7 +164,8 @@ def _ended(c: Coordinator, topic: str) -> _Ended | None:
     moved = {
         partition: (move, one)
         for partition, (move, one) in sorted(moves.items())
-        if move.giver not in ("", move.taker) and node.assignments.get(partition) == move.taker
+        if move.giver and (move.giver != move.taker or move.kind is MoveKind.START)
+        if node.assignments.get(partition) == move.taker
     }
     return _Ended(topic, node, written, moved)
 

@@ -5,23 +5,29 @@ from typing import Any
 
 import pytest
 
+from coordinator_tasks import show
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.model import (
+    Answer,
+    ConsumerStatus,
     Directive,
     Draining,
     Ending,
     Isolation,
+    LastPass,
+    Member,
     Silence,
     State,
+    Taken,
     TopicConfig,
     Unreachable,
 )
 from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.service.actions.declarations import ACTIONS
-from coordinator_tasks.service.nodes import directives, topics
-from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.nodes import directives, history, topics
+from coordinator_tasks.service.plan import pauses, transitions
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
@@ -228,6 +234,46 @@ def test_when_all_targets_restart_at_once_the_rest_of_the_plan_is_made_up_for() 
     assert site.counts() == {"a": 1, "b": 3}
     site.settles()
     assert site.counts() == {"a": 2, "b": 2}
+
+
+def test_the_history_tells_a_planned_restart_as_one_rebalance_with_its_wait() -> None:
+    site = stable_site("a", "b", partitions=4)
+    had, before = owned(site, "b"), site.history()[-1]
+    planned = next(one for one in site.history() if one.epoch == before.epoch)
+    read_at = site.zk.get(site.paths.record("orders", planned.sequence)).stat.created_at
+    expect(site)
+    site.clock.advance(20)
+    site.dies("b", Ending.LEFT)
+    site.clock.advance(9)
+    site.starts("b")
+    site.settles()
+    takes_up(site, "b", Taken(5, 0.5, 0.01, last_pass=LastPass(before.epoch, 20.0, 0.1)))
+    site.clock.advance(1)
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    (found,) = [one for one in history.rebalances(site.coordinator, ["orders"]) if one.began_at > before.at]
+    assert found.cause == "gone: b (left, restart planned by ada: new kernel)"
+    assert {(move.giver, move.taker) for move in found.moves} == {("b", "b")}
+    assert found.pauses is not None
+    assert {one.partition for one in found.pauses.measured} == had
+    for one in found.pauses.measured:
+        assert one.first_at is not None
+        assert one.first_at - read_at - 20 >= 9
+        assert one.most_s == pytest.approx(one.first_at - read_at - 20, abs=0.01)
+    assert "longest total between " in show.history([found])
+
+
+def takes_up(site: Site, consumer: str, taken: Taken) -> None:
+    """From now on this consumer says that it has taken up its partitions so."""
+    answer = site.processes[consumer].answer
+
+    def answers(asked: Member) -> Answer:
+        status = answer(asked)
+        assert isinstance(status, ConsumerStatus)
+        topic = status.topics["orders"]
+        running = {p: replace(one, taken=taken) for p, one in topic.running.items()}
+        return replace(status, topics={"orders": replace(topic, running=running)})
+
+    site.statuses.answers[consumer] = answers
 
 
 @pytest.mark.parametrize(
