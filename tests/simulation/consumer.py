@@ -91,6 +91,7 @@ class Consumer(Host):
         self.topics: Queries | None = None
         self.host_lost = False
         self.said_end = False
+        self.failed = ""  # the error of which it ends, as its launcher reports it
         self.hanging = False
         self.slots: dict[str, Fiber] = {}
         self.woken = False

@@ -33,6 +33,8 @@ _SELDOM = (
 _RAREST = (*_SELDOM, *(Fault.WRITE_LOST, Fault.ZOMBIE, Fault.DETACHED) * 3)
 _REGISTRY = (Fault.REGISTRY_UNREADABLE, Fault.REGISTRY_EMPTY, Fault.REGISTRY_OLD)
 _AWHILE = (Action("calm", 1, 0), Action("calm", 1, 1), Action("wait", 5, 0), Action("task", 0, 3)) * 2
+_RETURNS = (Action("calm", 1, 0), Action("calm", 1, 1))
+"""Time for a process to end, for the next one to register, and for plans."""
 _ENDS = (Fault.CRASHED, Fault.HOST_LOST, Fault.LEFT, Fault.SILENT)
 _GOES = (*(Fault.CRASHED, Fault.HOST_LOST, Fault.ISOLATED, Fault.ISOLATED), *(Fault.LEFT, Fault.QUERY_ENDED))
 
@@ -112,7 +114,17 @@ def generate(seed: int) -> tuple[Setup, list[Action]]:
         setup, actions = _without_all(seed, setup, actions)
     if seed % 9 == 4:
         setup = replace(setup, fences=True)
+    if seed % 11 == 3:
+        actions = _with_failures(seed, setup, actions)
     return (_packed(seed, setup), actions) if seed % 7 == 6 else (setup, actions)
+
+
+def _with_failures(seed: int, setup: Setup, actions: list[Action]) -> list[Action]:
+    """Let one consumer fail several times in a row in an eleventh of the seeds, with a new process a second later."""
+    rng = random.Random(f"failures {seed}")
+    at = rng.randrange(len(actions) + 1)
+    failure = Action(Fault.QUERY_ENDED.name, setup.consumers - 1, 1)  # the newest process
+    return [*actions[:at], *(failure, *_RETURNS) * rng.choice((2, 3)), *_RETURNS, *actions[at:]]
 
 
 def _with_restarts(seed: int, actions: list[Action]) -> list[Action]:

@@ -51,6 +51,7 @@ from tests.simulation.looks import Looks
 from tests.simulation.pauses import Pauses
 from tests.simulation.running import Running, Runs
 from tests.simulation.shown import Shown
+from tests.simulation.withheld import Moment, Withheld
 from tests.simulation.zookeeper import Changes, Znode
 from tests.world.node_steps import of_step
 
@@ -104,6 +105,9 @@ class Oracle:
     looks: Looks = field(init=False)
     pauses: Pauses = field(init=False)
     running: Running = field(default_factory=Running)
+    withheld: Withheld = field(default_factory=Withheld)
+    moment: Callable[[str], Moment | None] = lambda _: None  # of a write by this writer
+    now: Callable[[], float] = lambda: 0.0  # the common clock
     partitions: Callable[[str], int] = lambda _: 0  # how many Kafka has of a topic
     _asked_to_end: set[tuple[str, int]] = field(default_factory=set)  # consumer, incarnation
     _written: bool = False  # since all processes were looked at
@@ -232,6 +236,7 @@ class Oracle:
         if old is not None and not recovered and not self.configs[topic].removed:
             self._kept(topic, old, records)
             self._spared(topic, old, records, who)
+            self._not_yet(topic, old, node, who)
 
     def _kept(self, topic: str, old: TopicNode, records: list[Record]) -> None:
         """Check that a drain moves partitions, and stops none: only a consumer asked to end closes untaken partitions."""
@@ -252,6 +257,15 @@ class Oracle:
                 self.expect(
                     "who leaves is spared", not leaves, f"{one.name} leaves, and is told to start {topic} again"
                 )
+
+    def _not_yet(self, topic: str, old: TopicNode, node: TopicNode, who: str) -> None:
+        """Check that no repeatedly failed consumer gets its first partition of the topic during its pause."""
+        moment = self.moment(who)
+        for consumer, incarnation in node.incarnations.items() if moment is not None else ():
+            until = self.withheld.until(consumer, moment)
+            if until and old.incarnations.get(consumer) != incarnation:
+                told = f"{consumer} failed repeatedly, and gets partitions of {topic} {until - moment.last:.1f} s too early"
+                self.expect("failed ends withhold", moment.last >= until, told)
 
     def _undisturbed(self, topic: str, old: TopicNode, node: TopicNode, records: list[Record]) -> None:
         moved = {move.partition for record in records for move in record.moves}
@@ -338,6 +352,7 @@ class Oracle:
         claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)
         before = [one for one in self.consumers if not self.excuses.lost(one)]
         self.excuses.on_claim(claim, self.nodes)
+        self.withheld.on_claim(claim, self.now())
         for one in before:
             if self.excuses.lost(one):  # the address has refused for long: the process may live, with a batch to commit
                 self.taint(one)

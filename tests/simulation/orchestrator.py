@@ -43,9 +43,9 @@ TASKS: dict[str, Call] = {
 RUN = ("plan", "await_closed", "start", "await_started", "settle")
 
 
-def reap(consumer: str, incarnation: int) -> Call:
+def reap(consumer: str, incarnation: int, reason: str = "") -> Call:
     """Return a launcher's call after the end of its consumer's processes."""
-    return lambda c, _: fleet.record_end(c, consumer, incarnation, Ending.REAPED)
+    return lambda c, _: fleet.record_end(c, consumer, incarnation, Ending.REAPED, reason)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.codecs.codec import encode_node
-from coordinator_tasks.core.machine import deciding, recovery
+from coordinator_tasks.core.machine import churn, deciding, presence, recovery
 from coordinator_tasks.core.model import Committed, Ending, Handoff, Token, TopicNode
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.fence import Judgement, start_position
@@ -436,3 +436,40 @@ def test_who_is_taken_for_ended_and_lives_may_have_a_batch_to_commit() -> None:
 
         world.by_hand(refuses)
         assert progress.tainted
+
+
+def _fail_twice(world: World, name: str) -> None:
+    """End two processes of this id with an error, and start the next one at once."""
+    for _ in range(2):
+        one = world.alive(name)[0]
+        assert one.topics is not None
+        one.topics.broken = "the query failed"
+        while one.alive:
+            world.attempt("step")
+            world.round(0.2)
+        world.launch(name)
+        for _ in range(3):
+            world.attempt("step")
+            world.round(0.3)
+
+
+def test_a_consumer_that_failed_twice_is_withheld_for_a_time_and_then_owns_partitions_again() -> None:
+    with settled() as world:
+        _fail_twice(world, "a")
+        heal(world)
+        assert world.oracle.checks["failed ends withhold"]
+
+
+def test_a_plan_that_gives_partitions_to_a_consumer_that_has_just_failed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "in_backoff", lambda *_: 0.0)
+    with settled() as world:
+        _fail_twice(world, "a")
+        assert "failed ends withhold" in has_broken(world)
+
+
+def test_a_consumer_that_is_withheld_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "backoff_until", lambda claim, *_: 1e12 if churn.failed_in_a_row(claim) else 0.0)
+    with settled() as world:
+        _fail_twice(world, "a")
+        with pytest.raises(Broken, match="settles"):
+            heal(world)

@@ -123,6 +123,7 @@ def crashed(world: World, a: int, b: int) -> None:
     one.dies()
     one.said_end = True
     world.effect(Fault.CRASHED)
+    one.failed = "exit code 1" if a % 2 else ""
     if b % 3:
         world.later(b % 3 * 0.7, lambda: world.reap(one))
     if b % 4:
@@ -190,7 +191,7 @@ def query_ended(world: World, a: int, b: int) -> None:
     one = pick([c for c in running(world) if c.topics is not None and not c.topics.broken], a)
     if one is not None and one.topics is not None:
         world.oracle.taint(one)
-        one.topics.broken = "the query failed"
+        one.topics.broken = one.failed = "the query failed"
         world.effect(Fault.QUERY_ENDED)
         world.later(b % 8, lambda: relaunch(world, one.consumer))
 

@@ -23,6 +23,7 @@ from tests.simulation.kernel import Host, Kernel
 from tests.simulation.oracle import Oracle
 from tests.simulation.orchestrator import POLICY, SESSION_S, TASKS, Attempt, Call, Site, reap
 from tests.simulation.registry import Registry
+from tests.simulation.withheld import Moment
 from tests.simulation.zookeeper import Changes, Server, Znode
 
 PERSON = Actor("command", "ada")
@@ -77,6 +78,8 @@ class World:
         self.oracle.partitions = lambda topic: len(self.brokers.logs[topic].ends)
         self.registry = Registry(self.kernel, self.effect, self._on_hidden)
         self.oracle.missed = self.registry.missed
+        self.oracle.moment = self._moment
+        self.oracle.now = lambda: self.kernel.now
         policy = replace(POLICY, hold_absent=setup.hold_absent, rejoin_grace_s=setup.rejoin_grace_s)
         policy = replace(policy, pack_over_bytes=0) if setup.packs else policy
         self.site = Site(self.server, self.brokers, self.interfaces, self.registry, self.paths, policy)
@@ -263,10 +266,18 @@ class World:
         self.attempts.append(attempt)
         return attempt
 
+    def _moment(self, who: str) -> Moment | None:
+        """Return the time of an attempt's write; `None` for other writers."""
+        for attempt in self.attempts:
+            if attempt.name == who:
+                began_at, skew_s = attempt.began_at, attempt.skew_s
+                return Moment(began_at, began_at + skew_s, self.kernel.now + skew_s)
+        return None
+
     def reap(self, one: Consumer) -> None:
         """Let the launcher report the end of all processes of the consumer."""
         if one.incarnation:
-            self.attempt("reap", reap(one.consumer, one.incarnation))
+            self.attempt("reap", reap(one.consumer, one.incarnation, one.failed))
 
     def sweep(self) -> None:
         """Forget ended attempts, and the dead with a known end."""
