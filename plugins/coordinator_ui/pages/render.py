@@ -32,8 +32,8 @@ MOST_IN_LINE = 32
 """Characters of a name that is never broken."""
 MOST_IN_GRID = 64
 """Partitions that fit side by side; a larger topic is shown by ranges."""
-
-
+LIVE = ("elements", "grid", "tables", "topics", "matrix", "charts", "page")
+"""The parts of the live page's script, in the order of their use; together they are one function."""
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
 """The charting library, part of the package: no page fetches anything from elsewhere."""
@@ -136,8 +136,13 @@ def isolated(value: Any) -> Any:
 @cache
 def _code() -> dict[str, str]:
     """The scripts by name; `page` is in every page."""
-    own = {name: _read(TEMPLATES / f"{name}.js") for name in ("page", "live", "ask", "tile")}
-    return {**own, "uPlot": _read(VENDOR / f"{UPLOT}.iife.min.js")}
+    own = {name: _read(TEMPLATES / f"{name}.js") for name in ("page", "ask", "tile")}
+    parts = "".join(_read(TEMPLATES / "live" / f"{name}.js") for name in LIVE)
+    return {
+        **own,
+        "live": f'"use strict";\n(() => {{\n{parts}}})();\n',
+        "uPlot": _read(VENDOR / f"{UPLOT}.iife.min.js"),
+    }
 
 
 def _read(path: Path) -> str:

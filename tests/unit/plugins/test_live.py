@@ -473,7 +473,7 @@ def test_where_nobody_reads_partitions_consumers_are_not_said_to_keep_up(shop: C
 
 
 def test_no_page_names_another_host() -> None:
-    for path in (*Path(render.TEMPLATES).iterdir(), *render.VENDOR.glob("*.js")):
+    for path in (*Path(render.TEMPLATES).rglob("*.*"), *render.VENDOR.glob("*.js")):
         text = (
             path.read_text().replace("http://www.w3.org/2000/svg", "").replace("https://github.com/leeoniya/uPlot", "")
         )
