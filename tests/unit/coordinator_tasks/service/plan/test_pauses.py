@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import (
     Taken,
 )
 from coordinator_tasks.core.ports import Operation, SetData
-from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.nodes import directives, history
 from coordinator_tasks.service.plan import pauses
 from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
 from coordinator_tasks.service.run import upkeep
@@ -187,6 +187,23 @@ def test_the_last_commit_of_a_giver_that_died_bounds_the_pause_from_above(site: 
         assert one.first_at is not None
         assert one.most_s == pytest.approx(one.first_at - read_at - 2.5, abs=0.01)
         assert (one.least, one.usual_s) == (True, 0.5)
+
+
+def test_the_history_bounds_the_stall_of_a_consumer_that_hung_and_was_isolated(site: Site) -> None:
+    told(site, "c", TAKEN)
+    pauses.complete(site.coordinator, ["orders"])
+    record = next(one for one in site.history() if one.epoch == site.node().epoch)
+    site.processes["a"].stubborn = True
+    site.clock.advance(30)
+    directives.isolate(site.coordinator, "a", by="ada", why="its sink hangs")
+    site.settles()
+    for consumer in "bc":
+        told(site, consumer, Taken(5, 0.5, 0.01, last_pass=LastPass(record.epoch, 3.5, 0.5)))
+    assert pauses.complete(site.coordinator, ["orders"]) == ()
+    found = pauses_of(site)
+    assert found is not None
+    assert found.measured
+    assert all(one.least and one.most_s is not None and one.most_s > 29 for one in found.measured)
 
 
 @pytest.mark.parametrize(
