@@ -456,6 +456,7 @@ def _fail_twice(world: World, name: str) -> None:
 def test_a_consumer_that_failed_twice_is_withheld_for_a_time_and_then_owns_partitions_again() -> None:
     with settled() as world:
         _fail_twice(world, "a")
+        _go_on(world)
         heal(world)
         assert world.oracle.checks["failed ends withhold"]
 
