@@ -30,7 +30,7 @@ from rich.table import Table
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plot import Line, Panel, panels
 from benchmarks.result import grid, output, report
-from coordinator_tasks.core.fleet.growth import Kind, Limits, Load, Memory, Seen, decide
+from coordinator_tasks.core.fleet.growth import GrowthKind, GrowthObservation, Limits, Load, Memory, decide
 
 PARTITIONS, CAPACITY = 24, 1_000.0
 START_UP_S, PAUSE_S, RESCALE_S = 60, 0.1, 45
@@ -163,9 +163,9 @@ class Ours:
             if held and all(sum(row[2][p] for p in held) > sum(row[1][p] for p in held) for row in self.window):
                 busy[str(one)] = sum(mean[1][p] for p in held)
         unsure = "" if len(fleet.reading) == len(fleet.ready) else "consumers start"
-        seen = Seen(float(fleet.now), tuple(map(str, fleet.ready)), loads, busy, unsure)
+        seen = GrowthObservation(float(fleet.now), tuple(map(str, fleet.ready)), loads, busy, unsure)
         decision, self.memory = decide(self.limits, seen, self.memory)
-        if decision.kind in (Kind.GROW, Kind.SHRINK, Kind.UNDO):
+        if decision.kind in (GrowthKind.GROW, GrowthKind.SHRINK, GrowthKind.UNDO):
             fleet.pins = {}
             fleet.resize(decision.desired, tuple(map(int, decision.leaves)))
         for move in decision.moves:

@@ -28,7 +28,7 @@ from benchmarks.plain_loop import looping
 from benchmarks.result import grid, kept, output, report, verdict, whole
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
-from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.pause_prediction import Prediction
 from coordinator_tasks.core.model import Actor
@@ -150,7 +150,7 @@ def owners(c: Coordinator) -> int:
     return len({*node.assignments.values()}) if node is not None and all_stable(c) else 0
 
 
-def tried(c: Coordinator, change: Change, act: Callable[[], object], sharing: int) -> list[Moved]:
+def tried(c: Coordinator, change: SiteChange, act: Callable[[], object], sharing: int) -> list[Moved]:
     """Predict, act, and measure; `sharing`: number of owners in the end.
 
     A pause with only a known minimum is left out.
@@ -190,8 +190,8 @@ def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> tuple[list[Mov
             # An id that returns repeatedly gets no partitions for a while.
             guests: list[Consumer] = []
             name = f"guest-{number}"
-            moves += tried(c, Change(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
-            moves += tried(c, Change(leave=(name,)), guests[0].leave, 2)
+            moves += tried(c, SiteChange(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
+            moves += tried(c, SiteChange(leave=(name,)), guests[0].leave, 2)
             print(f"{sum(one.judged for one in moves)} of {given.moves} moves", file=sys.stderr)
         for consumer in staying:
             consumer.leave()

@@ -35,7 +35,7 @@ from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Record
 from coordinator_tasks.devstack.demo import stalls
 from coordinator_tasks.devstack.demo.evidence import Produced, Row
-from coordinator_tasks.devstack.demo.stalls import Stall
+from coordinator_tasks.devstack.demo.stalls import MeasuredStall
 from coordinator_tasks.devstack.embedded.processes import marked_environment
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, topics
@@ -158,7 +158,7 @@ def compared(records: Sequence[Record], rows: Sequence[Row]) -> list[Compared]:
     return found
 
 
-def _ended_at(found: Sequence[Stall], at: float) -> Stall:
+def _ended_at(found: Sequence[MeasuredStall], at: float) -> MeasuredStall:
     """Return the stall that ends with the taker's first row."""
     return next(stall for stall in found if stall.until_at >= at)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.result import grid, output, report, whole
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import Step, Writer
+from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
 from tests.postgres_server import PostgresServer
@@ -66,7 +66,7 @@ def exactly_once(database: Database, table: str) -> Batch:
 
     def run(size: int, number: int) -> None:
         each = size // PARTITIONS
-        step = Step(TOKEN, number * each, (number + 1) * each)
+        step = SinkStep(TOKEN, number * each, (number + 1) * each)
         refused = sink.write(WRITER, dict.fromkeys(range(PARTITIONS), step), batch(size, number))
         assert not refused
 

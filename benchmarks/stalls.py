@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from coordinator_tasks.devstack.demo.stalls import Stall, between, lengths_s, longest
+from coordinator_tasks.devstack.demo.stalls import MeasuredStall, between, lengths_s, longest
 
 
 class Span(NamedTuple):
@@ -42,7 +42,7 @@ class Course:
     `lost` by production, `duplicated` and `changes` of the owner by processing.
     """
 
-    stalls: Sequence[Stall]
+    stalls: Sequence[MeasuredStall]
     lost: Sequence[float]
     duplicated: Sequence[float]
     owners: Sequence[tuple[float, str]]

@@ -24,7 +24,7 @@ from rich.table import Table
 from benchmarks.circumstances import PROJECT, in_rounds, noted, told
 from benchmarks.pause_truth import Compared
 from benchmarks.result import grid, output, report, whole
-from coordinator_tasks.core.fleet.upgrade import Phase
+from coordinator_tasks.core.fleet.upgrade import UpgradePhase
 from coordinator_tasks.service.fleets.upgrade_report import UpgradeReport
 
 FILES = ("tests/integration/test_spark_upgrade.py", "tests/integration/test_airflow_upgrade.py")
@@ -101,7 +101,7 @@ def rows_of(upgrades: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def _title(one: Mapping[str, Any]) -> str:
     where = "in Airflow" if one["under_airflow"] else "plain loop"
     steps = " and ".join(f"{step} %" for step in one["steps"])
-    if one["phase"] == Phase.DONE.value:
+    if one["phase"] == UpgradePhase.DONE.value:
         return f"{where}: {steps}, passes"
     return f"{where}: {steps}, fails in {one['failed']}, all moves back"
 

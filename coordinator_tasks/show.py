@@ -9,11 +9,11 @@ from textwrap import wrap
 from typing import Any
 
 from coordinator_tasks.core.measure import pauses
-from coordinator_tasks.core.model import Actor, Asked, Condition, Explanation, Fleet, Move, State
+from coordinator_tasks.core.model import ActionRecord, Actor, Condition, Explanation, Fleet, Move, State
 from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.text.move_ways import HOW, by_way
 from coordinator_tasks.core.text.partition_text import first, joined, named, ranges, shown
-from coordinator_tasks.service.fleets.growth_replay import Happened
+from coordinator_tasks.service.fleets.growth_replay import ReplayEvent
 from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_tasks.service.offsets.group_offsets import PartitionOffset
 from coordinator_tasks.service.offsets.positions import RESET, Reset
@@ -73,7 +73,7 @@ def replay_rows(found: Iterable[Mapping[str, Any]]) -> Table:
     names: tuple[str, ...] = ()
     for one in found:
         growth = one.get("growth")
-        happened = growth.happened if growth is not None else [Happened(0.0, "", one["topics"])]
+        happened = growth.happened if growth is not None else [ReplayEvent(0.0, "", one["topics"])]
         for event in happened:
             head, table = (one["step"], f"{event.after_s:g}" if growth is not None else ""), preview_rows(event.topics)
             names = ("step", "after_s", *table.headers)
@@ -280,7 +280,7 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
     return Table(names, rows, "")
 
 
-def asked(found: Iterable[Asked], about: str = "", *, left_out: bool = False) -> str:
+def asked(found: Iterable[ActionRecord], about: str = "", *, left_out: bool = False) -> str:
     """Return the requests with the former value of each field; newest first, as wide as the terminal.
 
     `left_out`: some records are unreadable.
@@ -295,7 +295,7 @@ def asked(found: Iterable[Asked], about: str = "", *, left_out: bool = False) ->
     return "\n".join(lines) or ("no request could be shown" if left_out else none)
 
 
-def asked_rows(found: Iterable[Asked]) -> Table:
+def asked_rows(found: Iterable[ActionRecord]) -> Table:
     """Return a row for each field that a request has changed, with the stored values."""
     rows = []
     for one in found:

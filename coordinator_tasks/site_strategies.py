@@ -25,7 +25,7 @@ _SHOWN = 200  # characters of a foreign error
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteStrategy:
     """A site's strategy under its name; `source` is its origin.
 
     `partial`: it may leave partitions without an owner; the callable then has an attribute `partial`.
@@ -115,7 +115,7 @@ def _loaded(entry: EntryPoint) -> Assignor:
         return Broken(f"{named}, which cannot be imported: {one_line(error)}; correct the name, or install it")
     if not callable(found):
         return Broken(f"{named}, which is no callable but {type(found).__name__}; name a function of a Problem")
-    return Site(entry.name, entry.value, found, partial)
+    return SiteStrategy(entry.name, entry.value, found, partial)
 
 
 def _read_only(problem: Problem) -> Problem:

@@ -58,7 +58,7 @@ def in_order(members: Collection[Member], known: Mapping[str, int]) -> Order:
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedBytes:
     """Bytes left for answers beyond their own limits."""
 
     left: int = field(default=SHARED_BYTES)
@@ -67,7 +67,7 @@ class Shared:
 class Allowance:
     """The bytes of one answer: first `own`, then shared bytes."""
 
-    def __init__(self, shared: Shared, partitions: int | None) -> None:
+    def __init__(self, shared: SharedBytes, partitions: int | None) -> None:
         self._own = OWNER_BYTES + PARTITION_BYTES * partitions if partitions else OTHER_BYTES
         self._shared, self._borrowed, self._taken = shared, 0, 0
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx
 
 from coordinator_tasks.adapters.http_exchange import BadAnswer, NotConnected, Peer
-from coordinator_tasks.adapters.look_budget import MOST_OTHERS, READ_CPU_S, Allowance, NoBudget, Shared, in_order
+from coordinator_tasks.adapters.look_budget import MOST_OTHERS, READ_CPU_S, Allowance, NoBudget, SharedBytes, in_order
 from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.fleet.interface_addresses import PLAIN, is_plain
@@ -132,7 +132,7 @@ class HttpStatusClient:
 
     def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
         # Read when all answers have arrived: no answer arrives while another is read, and limits would run out.
-        shared, known = Shared(), known or {}
+        shared, known = SharedBytes(), known or {}
 
         async def status(lane: _Lane, member: Member) -> _Arrived:
             return await self._status(lane, member, Allowance(shared, known.get(member.consumer)))

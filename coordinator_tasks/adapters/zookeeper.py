@@ -16,7 +16,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from coordinator_tasks.adapters.zookeeper_session import KazooSession
 from coordinator_tasks.core.errors import NodeMissing, Refused
-from coordinator_tasks.core.ports import Check, Create, Delete, Node, Operation, SetData, Stat, Watcher
+from coordinator_tasks.core.ports import Create, Delete, Node, Operation, SetData, Stat, VersionCheck, Watcher
 
 MAX_TRANSACTION_BYTES = 1_000_000  # the server drops the connection above jute.maxbuffer, 1,048,575
 _OPERATION_OVERHEAD_BYTES = 80  # headers, flags and the access list of one operation
@@ -132,7 +132,7 @@ class KazooZooKeeper(KazooSession):
                 transaction.set_data(path, data, version)
             case Delete(version=version):
                 transaction.delete(path, version)
-            case Check(version=version):
+            case VersionCheck(version=version):
                 transaction.check(path, version)
 
     def _result(self, operation: Operation, result: Any) -> str | Stat | None:

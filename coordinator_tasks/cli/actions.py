@@ -22,7 +22,7 @@ from coordinator_tasks.cli.base import (
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.service.actions.action import Action, Given, check_names
-from coordinator_tasks.service.actions.parameters import REQUIRED, Option
+from coordinator_tasks.service.actions.parameters import REQUIRED, CommandOption
 from coordinator_tasks.service.coordinator import Coordinator
 
 
@@ -84,7 +84,7 @@ def _ask(action: Action, c: Coordinator, given: Given, command: str) -> None:
     waiting.start(command)
 
 
-def _parameter(name: str, option: Option) -> inspect.Parameter:
+def _parameter(name: str, option: CommandOption) -> inspect.Parameter:
     how: dict[str, Any] = {"help": option.help, "show_default": option.default not in (None, "")}
     if option.minimum is not None:
         how["min"] = option.minimum

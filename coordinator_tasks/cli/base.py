@@ -24,7 +24,7 @@ from coordinator_tasks.core.text.partition_text import by_reason, first
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.store import not_managed
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from coordinator_tasks.settings import CONTENT_VARIABLE
 from coordinator_tasks.tables import Table, visible
 from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_environment
@@ -164,7 +164,7 @@ def _write_new(file: Path, data: bytes, mode: int) -> None:
 
 def exit_if_held(reports: Sequence[TopicReport]) -> None:
     """Exit with `HELD_EXIT` if a topic is held."""
-    if any(report.outcome is Outcome.HELD for report in reports):
+    if any(report.outcome is TopicOutcome.HELD for report in reports):
         raise typer.Exit(HELD_EXIT)
 
 

@@ -51,7 +51,7 @@ def metrics(
     /targets names the consumers' interfaces for http_sd_configs. An address other than loopback needs the status token.
     """
     with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, opened(context) as c:
-        page = Page(c.paths.cluster)
+        page = MetricsPage(c.paths.cluster)
         with serving(page, listen, _tokens(context)) as address:
             waiting.stop()
             print(f"metrics of cluster {c.paths.cluster} at {address}{METRICS_PATH}; end with Ctrl-C", flush=True)
@@ -65,7 +65,7 @@ def _tokens(context: typer.Context) -> StatusTokens:
     return StatusTokens(settings.status_token, settings.status_token_file)
 
 
-class Page:
+class MetricsPage:
     """The server's answers, replaced by each look."""
 
     def __init__(self, cluster: str) -> None:
@@ -73,7 +73,7 @@ class Page:
         self.targets = b"[]"
 
 
-def keep_looking(c: Coordinator, page: Page, every_s: float, stop: threading.Event) -> None:
+def keep_looking(c: Coordinator, page: MetricsPage, every_s: float, stop: threading.Event) -> None:
     """Look until `stop` is set. A failed look is reported once, and leaves only `coordinator_survey_up` 0."""
     surveyor, problem, looked_at, took_s = Surveyor(c), "", 0.0, 0.0
     while True:
@@ -113,7 +113,7 @@ def _targets(found: Survey, *, https_only: bool) -> Iterator[dict[str, object]]:
 
 
 @contextmanager
-def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
+def serving(page: MetricsPage, listen: str, tokens: StatusTokens) -> Iterator[str]:
     """Answer for the block; yield the server's URL. Raises `Refused` for an unusable address."""
     address = host_and_port(listen)
     if address is None:
@@ -142,7 +142,7 @@ def serving(page: Page, listen: str, tokens: StatusTokens) -> Iterator[str]:
 class _Handler(BoundedHandler):
     """Handles one request per connection."""
 
-    page: Page
+    page: MetricsPage
     tokens: StatusTokens
     server_version = "coordinator"
     sys_version = ""

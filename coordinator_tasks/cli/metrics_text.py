@@ -10,7 +10,7 @@ from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.model import MoveKind, State
 from coordinator_tasks.exposition import Families
 from coordinator_tasks.service.watch.overview import by_presence
-from coordinator_tasks.service.watch.survey import Happened, PartitionLag, Survey
+from coordinator_tasks.service.watch.survey import PartitionLag, Survey, TopicEvents
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures
 
 MAX_TOPICS = 1_000
@@ -58,7 +58,7 @@ def _add_topics(families: Families, mine: dict[str, str], found: Survey) -> None
                 labels,
                 found.oldest_unowned_s.get(one.topic, 0.0),
             )
-        _add_happened(families, labels, found.happened.get(one.topic, Happened()))
+        _add_happened(families, labels, found.happened.get(one.topic, TopicEvents()))
 
 
 def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) -> None:
@@ -77,7 +77,7 @@ def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) ->
         families.gauge(name, text, labels, value)
 
 
-def _add_happened(families: Families, labels: dict[str, str], happened: Happened) -> None:
+def _add_happened(families: Families, labels: dict[str, str], happened: TopicEvents) -> None:
     families.counter("coordinator_rebalances_total", "Finished rebalances", labels, happened.rebalances)
     families.counter(
         "coordinator_unasked_rebalances_total",

@@ -28,7 +28,7 @@ from coordinator_tasks.service.actions.offset_actions import wishes_of
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.offsets import group_offsets, position_rules, positions
 from coordinator_tasks.service.offsets.position_rules import MAX_FILE_CHARS, Position, PositionKind
-from coordinator_tasks.service.offsets.positions import Wish
+from coordinator_tasks.service.offsets.positions import WantedReset
 
 commands = typer.Typer(name="offsets", help="Committed offsets, as users of kafka-consumer-groups know them.")
 Group = Annotated[str, typer.Option(help="Only topics of this consumer group.", show_default=False)]
@@ -119,9 +119,9 @@ def reset(
 actions.add(commands, ACTIONS["undo_offsets"])
 
 
-def _wishes(c: Coordinator, wanted: Mapping[str, Sequence[int]], group: str, place: Position) -> list[Wish]:
+def _wishes(c: Coordinator, wanted: Mapping[str, Sequence[int]], group: str, place: Position) -> list[WantedReset]:
     configs = group_offsets.chosen(c, wanted, group)
-    return [Wish(one.topic, place, tuple(wanted.get(one.topic, ()))) for one in configs]
+    return [WantedReset(one.topic, place, tuple(wanted.get(one.topic, ()))) for one in configs]
 
 
 def _only(given: Sequence[str], flags: Sequence[str]) -> str:

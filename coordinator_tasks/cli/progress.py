@@ -12,7 +12,7 @@ EACH_S = 0.5
 _CLEAR = "\r\x1b[K"
 
 
-class Waiting:
+class ProgressLine:
     """One line on standard error, removed before the result; nothing without a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -62,5 +62,5 @@ class Waiting:
                 stream.flush()
 
 
-waiting = Waiting()
+waiting = ProgressLine()
 """Of this process: a command runs alone."""

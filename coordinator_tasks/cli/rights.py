@@ -12,7 +12,7 @@ from coordinator_tasks.cli.base import HELD_EXIT, LOOK, RUN, Format, Json, Outpu
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.protocol.kafka_rights import Side
-from coordinator_tasks.doctor import Finding, Result, airflow_site, examine, failed
+from coordinator_tasks.doctor import CheckResult, DoctorFinding, airflow_site, examine, failed
 from coordinator_tasks.doctor import airflow as airflow_checks
 from coordinator_tasks.tables import Table
 from coordinator_tasks.wiring import set_access_lists
@@ -59,10 +59,10 @@ def doctor(
     try:
         settings = given_settings()
     except Refused as error:
-        _show([Finding("settings", Result.FAILED, error.told)], how_of(how, json))
+        _show([DoctorFinding("settings", CheckResult.FAILED, error.told)], how_of(how, json))
         raise typer.Exit(REFUSED_EXIT) from error
     side = side or (Side.CONSUMER if settings.zookeeper_access.coordinator else Side.COORDINATOR)
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     with waiting.shown("doctor"):
         checks = examine(settings, side, dict.fromkeys(topic or (), group))
         look = partial(airflow_site, settings)
@@ -74,17 +74,17 @@ def doctor(
         raise typer.Exit(HELD_EXIT)
 
 
-def _show(found: Sequence[Finding], how: Format) -> None:
+def _show(found: Sequence[DoctorFinding], how: Format) -> None:
     listed(found, how, _text, _rows)
 
 
-def _rows(found: Sequence[Finding]) -> Table:
+def _rows(found: Sequence[DoctorFinding]) -> Table:
     return Table(
         ("check", "result", "found", "to do"), [(one.check, one.result, one.says, one.mend) for one in found], ""
     )
 
 
-def _text(found: Sequence[Finding]) -> str:
+def _text(found: Sequence[DoctorFinding]) -> str:
     rows = str(Table(("check", "result", "found"), [(one.check, one.result, one.says) for one in found], ""))
     mends = [f"- {one.check}: {one.mend}" for one in found if one.mend]
     return "\n".join([rows, *(["", "To do:", *mends] if mends else [])])

@@ -22,7 +22,7 @@ from coordinator_tasks.cli.base import (
 )
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import NotManaged, Refused
-from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.measure.pause_prediction import learned
 from coordinator_tasks.core.text.partition_text import counted, shown
 from coordinator_tasks.service.fleets import autoscale
@@ -87,7 +87,7 @@ def simulate(
     `growth` lets a policy of growth act for so many minutes (60). Each consumer reads `capacity` records per second, and records
     come as fast as in the snapshot, times `load` (1). LIMIT is an option of `set-growth`, such as max or catch_up.
     """
-    changes = [("now", Change())] if not steps else [(step, _step(step)) for step in steps]
+    changes = [("now", SiteChange())] if not steps else [(step, _step(step)) for step in steps]
     if len(changes) > MAX_STEPS:
         raise Refused(f"{len(changes)} steps are too many; give at most {MAX_STEPS}")
     found = snapshots.decode(str(file), read_file(file, snapshots.MAX_BYTES, _FILE, Refused))
@@ -118,7 +118,7 @@ def _replayed(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _step(step: str) -> Change | Growing:
+def _step(step: str) -> SiteChange | Growing:
     kind, equals, value = step.partition("=")
     return _growing(step, value) if kind == "growth" and equals and value else _change(step)
 
@@ -149,21 +149,21 @@ def _figure(step: str, name: str, text: str) -> float:
     return int(found)
 
 
-def _change(step: str) -> Change:
+def _change(step: str) -> SiteChange:
     kind, equals, value = step.partition("=")
     if equals and value:
         match kind:
             case "join":
-                return Change(join=_number(step, value))
+                return SiteChange(join=_number(step, value))
             case "leave":
-                return Change(leave=(value,))
+                return SiteChange(leave=(value,))
             case "crash":
-                return Change(crash=(value,))
+                return SiteChange(crash=(value,))
             case "partitions":
-                return Change(partitions=_number(step, value))
+                return SiteChange(partitions=_number(step, value))
             case "strategy":
                 name, *parameters = value.split(",")
-                return Change(strategy=name, parameters=_parameters(step, parameters))
+                return SiteChange(strategy=name, parameters=_parameters(step, parameters))
     raise Refused(f"{step[:80]!r} is no step; give {_STEPS}")
 
 

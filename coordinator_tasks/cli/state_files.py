@@ -27,7 +27,7 @@ from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.text.partition_text import counted
 from coordinator_tasks.service.nodes import state_file
 from coordinator_tasks.service.nodes.history import KEEP
-from coordinator_tasks.service.nodes.state_file import State
+from coordinator_tasks.service.nodes.state_file import StateFile
 
 commands = typer.Typer()
 _FILE = "a file that `coordinator export` has written"
@@ -99,7 +99,7 @@ def import_state(
         say_how_to_execute()
 
 
-def _about(file: Path, state: State) -> dict[str, Any]:
+def _about(file: Path, state: StateFile) -> dict[str, Any]:
     head = {"file": str(file), "cluster": state.cluster, "at": state.at, "zxid": state.zxid, "nodes": len(state.nodes)}
     return head | {f"of {kind}": number for kind, number in state.counts.items()}
 

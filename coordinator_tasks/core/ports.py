@@ -61,14 +61,14 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class VersionCheck:
     """Part of a transaction: fails with `LookAgain` unless the node has this version."""
 
     path: str
     version: int
 
 
-Operation: TypeAlias = Create | SetData | Delete | Check
+Operation: TypeAlias = Create | SetData | Delete | VersionCheck
 Watcher: TypeAlias = Callable[[], None]
 """Called at most once, on a change, from another thread; it must not block."""
 

@@ -1,6 +1,6 @@
 """Check this side's rights and neighbours, one finding each."""
 
 from coordinator_tasks.doctor.examination import airflow_site, examine
-from coordinator_tasks.doctor.findings import Finding, Result, failed
+from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding, failed
 
-__all__ = ["Finding", "Result", "airflow_site", "examine", "failed"]
+__all__ = ["CheckResult", "DoctorFinding", "airflow_site", "examine", "failed"]

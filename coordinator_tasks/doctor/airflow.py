@@ -18,7 +18,7 @@ import httpx
 
 from coordinator_tasks.core.errors import BadSettings, CoordinatorError, NoAccess, NodeMissing, Unavailable
 from coordinator_tasks.core.text.partition_text import shown
-from coordinator_tasks.doctor.findings import Finding, Result, broken
+from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding, broken
 from coordinator_tasks.status_tokens import is_token
 
 LIMIT_S = 10.0
@@ -72,7 +72,7 @@ Json = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ClusterFacts:
     """ZooKeeper's facts about a cluster, for comparison.
 
     `needed`: the needed DAGs of `ON_DEMAND`. `changed`: asset of a watcher (`topics`, `fleet`) → time of the last
@@ -148,7 +148,7 @@ class Api:
             self.apart_s = max(asked_at - (at + 1.0), at - answered_at, 0.0)
 
 
-def examine(api: Api, cluster: str, look: Callable[[], Site] = Site) -> Iterator[Finding]:
+def examine(api: Api, cluster: str, look: Callable[[], ClusterFacts] = ClusterFacts) -> Iterator[DoctorFinding]:
     """Yield all checks of a cluster in this Airflow. A missing answer stops no other check.
 
     `look`: returns ZooKeeper's facts about the cluster.
@@ -164,11 +164,11 @@ def examine(api: Api, cluster: str, look: Callable[[], Site] = Site) -> Iterator
         except _UNANSWERED as error:
             yield _unanswered("Airflow", error)
             return
-        yield Finding("Airflow", Result.OK, f"{asked.url} answers; version {version}")
+        yield DoctorFinding("Airflow", CheckResult.OK, f"{asked.url} answers; version {version}")
         yield _clocks(asked)
         site = look()
         found: dict[str, Json] = {}
-        parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        parts: tuple[tuple[str, Callable[[], Iterator[DoctorFinding]]], ...] = (
             ("Airflow plugin", lambda: _plugin(asked)),
             ("Airflow DAGs", lambda: _dags(asked, cluster, found, site.needed)),
             ("Airflow reconcile", lambda: _reconcile(asked, found)),
@@ -205,15 +205,18 @@ def _body(answer: httpx.Response) -> bytes:
     return bytes(found)
 
 
-def _unanswered(check: str, error: Exception) -> Finding:
+def _unanswered(check: str, error: Exception) -> DoctorFinding:
     if isinstance(error, NoAccess):
         return replace(
-            broken(check, error, Result.WARNING), says=f"not checked: {str(error).rpartition('; ')[0] or error}"
+            broken(check, error, CheckResult.WARNING), says=f"not checked: {str(error).rpartition('; ')[0] or error}"
         )
     if isinstance(error, CoordinatorError):
         return broken(check, error)
-    return Finding(
-        check, Result.FAILED, "the answer is not that of Airflow's API v2", "give the address of an Airflow from 3.2 on"
+    return DoctorFinding(
+        check,
+        CheckResult.FAILED,
+        "the answer is not that of Airflow's API v2",
+        "give the address of an Airflow from 3.2 on",
     )
 
 
@@ -222,31 +225,34 @@ def _line(text: object) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in str(text)[:2000]).split())[:200]
 
 
-def _health(api: Api) -> Iterator[Finding]:
+def _health(api: Api) -> Iterator[DoctorFinding]:
     said = api.get("/monitor/health")
     for service, mend in _SERVICES.items():
         status = (said.get(service) or {}).get("status")
         if status == "healthy":
-            yield Finding(f"Airflow {service}", Result.OK, "it is healthy")
+            yield DoctorFinding(f"Airflow {service}", CheckResult.OK, "it is healthy")
         else:
-            yield Finding(f"Airflow {service}", Result.FAILED, f"it is {_line(status or 'not there')}", mend)
+            yield DoctorFinding(f"Airflow {service}", CheckResult.FAILED, f"it is {_line(status or 'not there')}", mend)
 
 
-def _plugin(api: Api) -> Iterator[Finding]:
+def _plugin(api: Api) -> Iterator[DoctorFinding]:
     names = [one["name"] for one in api.get("/plugins", limit=1000)["plugins"]]
     if PLUGIN in names:
-        yield Finding("Airflow plugin", Result.OK, "the api-server has it: pages and links are there")
+        yield DoctorFinding("Airflow plugin", CheckResult.OK, "the api-server has it: pages and links are there")
     else:
         mend = "install the wheel beside Airflow, or put plugins/ into its plugins folder, and restart the api-server"
-        yield Finding("Airflow plugin", Result.FAILED, "the api-server does not have it", mend)
+        yield DoctorFinding("Airflow plugin", CheckResult.FAILED, "the api-server does not have it", mend)
     errors = [_line(one["filename"]) for one in api.get("/importErrors", limit=100)["import_errors"]]
     if errors:
-        yield Finding(
-            "Airflow DAG files", Result.WARNING, f"not read: {shown(errors)}", "see Airflow's first page for each error"
+        yield DoctorFinding(
+            "Airflow DAG files",
+            CheckResult.WARNING,
+            f"not read: {shown(errors)}",
+            "see Airflow's first page for each error",
         )
 
 
-def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str]) -> Iterator[Finding]:
+def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str]) -> Iterator[DoctorFinding]:
     """Fills `found`: plain id → DAG of the cluster."""
     wanted = DAGS | dict.fromkeys(needed, False)
     for dag in api.get("/dags", limit=1000, tags=["coordinator", cluster], tags_match_mode="all")["dags"]:
@@ -255,9 +261,9 @@ def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str
                 found[name] = dag
     for name, vital in wanted.items():
         check = f"Airflow DAG {name}"
-        worst = Result.FAILED if vital else Result.WARNING
+        worst = CheckResult.FAILED if vital else CheckResult.WARNING
         if name not in found:
-            yield Finding(
+            yield DoctorFinding(
                 check,
                 worst,
                 f"no DAG of it for cluster {cluster}{_without(name)}",
@@ -265,55 +271,55 @@ def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str
             )
         elif found[name]["is_paused"]:
             says = f"{found[name]['dag_id']} is paused{_without(name)}"
-            yield Finding(check, worst, says, f"`airflow dags unpause {found[name]['dag_id']}`")
+            yield DoctorFinding(check, worst, says, f"`airflow dags unpause {found[name]['dag_id']}`")
         else:
-            yield Finding(check, Result.OK, f"{found[name]['dag_id']} is on")
+            yield DoctorFinding(check, CheckResult.OK, f"{found[name]['dag_id']} is on")
 
 
 def _without(name: str) -> str:
     return f": {ON_DEMAND[name]}" if name in ON_DEMAND else ""
 
 
-def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
+def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
     """Check the newest runs: a successful run has used both connections, a worker and the plugin."""
     if "reconcile" not in found or found["reconcile"]["is_paused"]:
         return
     runs = _newest_runs(api, found["reconcile"])
-    if blocked := _blocked("reconcile", runs, Result.FAILED):
+    if blocked := _blocked("reconcile", runs, CheckResult.FAILED):
         yield blocked
         return
     ended = [one for one in runs if one["state"] in ("success", "failed") and one["end_date"]]
     if not ended:
-        yield Finding(
-            "Airflow reconcile", Result.WARNING, "it has not run to its end yet", "wait a minute, and see its runs"
+        yield DoctorFinding(
+            "Airflow reconcile", CheckResult.WARNING, "it has not run to its end yet", "wait a minute, and see its runs"
         )
         return
     last = max(ended, key=lambda one: datetime.fromisoformat(one["end_date"]))
     ago_s = (datetime.now(UTC) - datetime.fromisoformat(last["end_date"])).total_seconds()
     says = f"its last run ended as {_line(last['state'])} {ago_s:.0f} s ago"
     if last["state"] == "failed":
-        yield Finding(
+        yield DoctorFinding(
             "Airflow reconcile",
-            Result.FAILED,
+            CheckResult.FAILED,
             says,
             "see the log of its task `look`: it names the connection or the right that is missing",
         )
     elif ago_s > RECENT_S:
-        yield Finding(
+        yield DoctorFinding(
             "Airflow reconcile",
-            Result.FAILED,
+            CheckResult.FAILED,
             f"{says}, and it is due every minute",
             "see whether scheduler and workers have free slots",
         )
     else:
-        yield Finding("Airflow reconcile", Result.OK, says)
+        yield DoctorFinding("Airflow reconcile", CheckResult.OK, says)
 
 
-def _others_blocked(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
+def _others_blocked(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
     for name in BLOCKED_BY:
         if name == "reconcile" or name not in found or found[name]["is_paused"]:
             continue
-        if blocked := _blocked(name, _newest_runs(api, found[name]), Result.WARNING):
+        if blocked := _blocked(name, _newest_runs(api, found[name]), CheckResult.WARNING):
             yield blocked
 
 
@@ -322,14 +328,14 @@ def _newest_runs(api: Api, dag: Json) -> list[Json]:
     return list(api.get(path, limit=10, order_by="-run_after")["dag_runs"])
 
 
-def _blocked(name: str, runs: Collection[Json], result: Result) -> Finding | None:
+def _blocked(name: str, runs: Collection[Json], result: CheckResult) -> DoctorFinding | None:
     """Return a run of this DAG that waits for a future date, and keeps Airflow from starting another."""
     states = BLOCKED_BY[name]
     waiting = [one for one in runs if one["state"] in states and _begins(one) > time.time()]
     if not waiting:
         return None
     says = f"its run {_line(waiting[0]['dag_run_id'])} waits for a date in the future, and Airflow starts no other one meanwhile"
-    return Finding(f"Airflow {name}", result, says, "mark that run as failed in Airflow")
+    return DoctorFinding(f"Airflow {name}", result, says, "mark that run as failed in Airflow")
 
 
 def _begins(run: Mapping[str, Json]) -> float:
@@ -338,14 +344,16 @@ def _begins(run: Mapping[str, Json]) -> float:
     return max((datetime.fromisoformat(one).timestamp() for one in dates), default=0.0)
 
 
-def _clocks(api: Api) -> Finding:
+def _clocks(api: Api) -> DoctorFinding:
     if api.apart_s <= CLOCKS_S:
-        return Finding("Airflow clock", Result.OK, f"the api-server and this host are at most {CLOCKS_S:g} s apart")
+        return DoctorFinding(
+            "Airflow clock", CheckResult.OK, f"the api-server and this host are at most {CLOCKS_S:g} s apart"
+        )
     says = f"the api-server and this host are {api.apart_s:.0f} s apart: times on the pages and waiting times count wrongly"
-    return Finding("Airflow clock", Result.WARNING, says, "synchronize the clocks (NTP) of all hosts")
+    return DoctorFinding("Airflow clock", CheckResult.WARNING, says, "synchronize the clocks (NTP) of all hosts")
 
 
-def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[Finding]:
+def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[DoctorFinding]:
     """Airflow gives a watcher its trigger once a DAG that follows the asset is on; a triggerer then runs it.
 
     The API does not tell whether the trigger runs now. But the trigger reports each change in ZooKeeper, including
@@ -357,25 +365,27 @@ def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[
         check = f"Airflow watcher of {scope}"
         if not assets or not assets[0]["watchers"]:
             mend = "turn its DAG on, and restart the dag-processor; until then only `reconcile` finds changes, within a minute"
-            yield Finding(check, Result.FAILED, f"nothing watches ZooKeeper for asset {name}", mend)
+            yield DoctorFinding(check, CheckResult.FAILED, f"nothing watches ZooKeeper for asset {name}", mend)
             continue
         last = (assets[0].get("last_asset_event") or {}).get("timestamp")
         told_at = datetime.fromisoformat(last).timestamp() if last else 0.0
         at, now = changed.get(scope, 0.0), time.time()
         known = last or now - at < DAY_S  # Airflow may have cleaned old events away
         if known and told_at < at - SKEW_S and now - at > TOLD_WITHIN_S:
-            yield Finding(
+            yield DoctorFinding(
                 check,
-                Result.FAILED,
+                CheckResult.FAILED,
                 f"it has not told what changed in ZooKeeper {now - at:.0f} s ago; last change told: {_line(last or 'none')}",
                 "restart the triggerer, and see its log for `holding:`: it has no connection to ZooKeeper, or no free slot "
                 "([triggerer] capacity); until then only `reconcile` finds changes, within a minute",
             )
             continue
-        yield Finding(check, Result.OK, f"a trigger watches it; last change told: {_line(last or 'none yet')}")
+        yield DoctorFinding(
+            check, CheckResult.OK, f"a trigger watches it; last change told: {_line(last or 'none yet')}"
+        )
 
 
-def _pools(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
+def _pools(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
     """Airflow never runs a task whose pool is missing."""
     pools: dict[str, str] = {}
     for name, dag in found.items():
@@ -386,41 +396,45 @@ def _pools(api: Api, found: Mapping[str, Json]) -> Iterator[Finding]:
         try:
             said = api.get(f"/pools/{quote(pool, safe='')}")
         except NodeMissing:
-            yield Finding(
+            yield DoctorFinding(
                 check,
-                Result.FAILED,
+                CheckResult.FAILED,
                 f"tasks of {name} need it, and it is not there",
                 f"`airflow pools set {_line(pool)} 8 coordinator`",
             )
             continue
         slots, waiting = said["slots"], said["queued_slots"]
         if slots > 0 or slots == -1:
-            yield Finding(check, Result.OK, f"{slots} slots, {said['open_slots']} open, {waiting} tasks wait")
+            yield DoctorFinding(
+                check, CheckResult.OK, f"{slots} slots, {said['open_slots']} open, {waiting} tasks wait"
+            )
         else:
-            yield Finding(check, Result.FAILED, f"it has {slots} slots: no task of {name} ever runs", "give it slots")
+            yield DoctorFinding(
+                check, CheckResult.FAILED, f"it has {slots} slots: no task of {name} ever runs", "give it slots"
+            )
 
 
-def _connections(api: Api) -> Iterator[Finding]:
+def _connections(api: Api) -> Iterator[DoctorFinding]:
     for name in CONNECTIONS:
         check = f"Airflow connection {name}"
         try:
             said = api.get(f"/connections/{name}")
-            yield Finding(
-                check, Result.OK, f"it is in Airflow's database; host {_line(said.get('host') or 'in its extra')}"
+            yield DoctorFinding(
+                check, CheckResult.OK, f"it is in Airflow's database; host {_line(said.get('host') or 'in its extra')}"
             )
         except NodeMissing:
             says = "not in Airflow's database; it may be in the environment or in a secrets backend"
-            yield Finding(check, Result.OK, f"{says}: whether it works is shown by reconcile")
+            yield DoctorFinding(check, CheckResult.OK, f"{says}: whether it works is shown by reconcile")
 
 
-def _settings(api: Api) -> Iterator[Finding]:
+def _settings(api: Api) -> Iterator[DoctorFinding]:
     """Check the settings listed in docs/operations.md, Airflow's own settings."""
     try:
         sections = api.get("/config")["sections"]
     except NoAccess:
         mend = "set [api] expose_config to non-sensitive-only, or compare them with docs/operations.md (Airflow's own settings)"
-        yield Finding(
-            "Airflow settings", Result.WARNING, "not checked: this Airflow does not show its configuration", mend
+        yield DoctorFinding(
+            "Airflow settings", CheckResult.WARNING, "not checked: this Airflow does not show its configuration", mend
         )
         return
     given = {(one["name"], option["key"]): _line(option["value"]) for one in sections for option in one["options"]}
@@ -434,6 +448,6 @@ def _settings(api: Api) -> Iterator[Finding]:
             continue  # a hidden value
     for (section, key), better in slow:
         says = f"[{section}] {key} is {given[section, key]}: transitions take longer"
-        yield Finding(f"Airflow setting {key}", Result.WARNING, says, f"set it to {better}")
+        yield DoctorFinding(f"Airflow setting {key}", CheckResult.WARNING, says, f"set it to {better}")
     if not slow:
-        yield Finding("Airflow settings", Result.OK, "none of those that slow transitions down")
+        yield DoctorFinding("Airflow settings", CheckResult.OK, "none of those that slow transitions down")

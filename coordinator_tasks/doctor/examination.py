@@ -12,8 +12,8 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.core.protocol.znodes import children
 from coordinator_tasks.doctor import kafka, zookeeper
-from coordinator_tasks.doctor.airflow import Site
-from coordinator_tasks.doctor.findings import Finding, Result, broken, servers
+from coordinator_tasks.doctor.airflow import ClusterFacts
+from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding, broken, servers
 from coordinator_tasks.installed import Installed, installed
 from coordinator_tasks.java import ADVICE, JavaUnavailable, find_java
 from coordinator_tasks.settings import Settings
@@ -23,9 +23,9 @@ OLDEST = {"pyspark": "4.2", "pyspark-client": "4.2", "apache-airflow": "3.2"}
 """The oldest supported versions, as in pyproject.toml."""
 
 
-def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = None) -> Iterator[Finding]:
+def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = None) -> Iterator[DoctorFinding]:
     """Yield all checks of a side; `topics`: topic → group, besides the managed topics."""
-    yield Finding("settings", Result.OK, f"cluster {settings.cluster}, examined as {side}")
+    yield DoctorFinding("settings", CheckResult.OK, f"cluster {settings.cluster}, examined as {side}")
     yield from _clients(installed())
     yield _java()
     yield from _tokens(settings)
@@ -36,7 +36,9 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
         yield broken("ZooKeeper", error)
     else:
         try:
-            yield Finding("ZooKeeper", Result.OK, f"{settings.zookeeper} answers; {zookeeper.account(settings)}")
+            yield DoctorFinding(
+                "ZooKeeper", CheckResult.OK, f"{settings.zookeeper} answers; {zookeeper.account(settings)}"
+            )
             yield servers("ZooKeeper versions", zookeeper_versions(settings.zookeeper, settings.zookeeper_access))
             yield from zookeeper.examine(settings, side, zk)
             paths = Paths(settings.cluster)
@@ -52,7 +54,7 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
     yield from kafka.examine(settings, side, found, idle, ids, known=known)
 
 
-def airflow_site(settings: Settings) -> Site:
+def airflow_site(settings: Settings) -> ClusterFacts:
     """Return ZooKeeper's facts for the checks of Airflow. Unreadable nodes are left out: the checks of ZooKeeper report
     them.
     """
@@ -60,19 +62,19 @@ def airflow_site(settings: Settings) -> Site:
     try:
         zk = connect_zookeeper(settings)
     except CoordinatorError:
-        return Site(needed)
+        return ClusterFacts(needed)
     paths = Paths(settings.cluster)
     try:
         # `approve_plan` is for the site's budget, `autoscale` for fleets with limits of growth.
         grows = ["autoscale"] if children(zk, paths.growths) else []
-        return Site([*needed, *grows], zookeeper.changed_at(zk, paths))
+        return ClusterFacts([*needed, *grows], zookeeper.changed_at(zk, paths))
     except CoordinatorError:
-        return Site(needed)
+        return ClusterFacts(needed)
     finally:
         zk.close()
 
 
-def _clients(found: Installed) -> Iterator[Finding]:
+def _clients(found: Installed) -> Iterator[DoctorFinding]:
     packages = ", ".join(f"{name} {version}" for name, version in sorted(found.packages.items()))
     says = f"coordinator {found.coordinator}, Python {found.python}, {packages}"
     old = {
@@ -81,12 +83,12 @@ def _clients(found: Installed) -> Iterator[Finding]:
         if name in found.packages and _number(found.packages[name]) < _number(least)
     }
     if not old:
-        yield Finding("installed here", Result.OK, says)
+        yield DoctorFinding("installed here", CheckResult.OK, says)
         return
     names = " and ".join(f"{name} {found.packages[name]}" for name in old)
     wanted = ", ".join(f"{name} {least}" for name, least in old.items())
     mend = f"install {wanted} or newer here: docs/versions.md says what was tried"
-    yield Finding("installed here", Result.FAILED, f"{says}: {names} cannot run what we need", mend)
+    yield DoctorFinding("installed here", CheckResult.FAILED, f"{says}: {names} cannot run what we need", mend)
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -95,23 +97,23 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 
 
-def _java() -> Finding:
+def _java() -> DoctorFinding:
     try:
         java = find_java()
     except JavaUnavailable as error:
         says = f"{error.says}; consumers without Spark, and the coordinator, need none"
-        return Finding("Java", Result.WARNING, says, f"for consumers with Spark {ADVICE}")
-    return Finding("Java", Result.OK, f"Java {java.version} in {java.home}")
+        return DoctorFinding("Java", CheckResult.WARNING, says, f"for consumers with Spark {ADVICE}")
+    return DoctorFinding("Java", CheckResult.OK, f"Java {java.version} in {java.home}")
 
 
-def _tokens(settings: Settings) -> Iterator[Finding]:
+def _tokens(settings: Settings) -> Iterator[DoctorFinding]:
     if settings.status_token or settings.status_token_file:
         clear = "" if settings.status_ca else "; without status_ca it goes in clear to a consumer that registers http"
-        yield Finding("status token", Result.OK, f"consumers' interfaces ask for it{clear}")
+        yield DoctorFinding("status token", CheckResult.OK, f"consumers' interfaces ask for it{clear}")
         return
-    yield Finding(
+    yield DoctorFinding(
         "status token",
-        Result.WARNING,
+        CheckResult.WARNING,
         "none is set: a consumer shows its status to its whole host, and takes no topic node when it has lost ZooKeeper",
         "set status_token or status_token_file, the same for coordinator and consumers",
     )

@@ -8,7 +8,7 @@ from coordinator_tasks.adapters.server_versions import NOT_TOLD
 from coordinator_tasks.core.errors import CoordinatorError
 
 
-class Result(StrEnum):
+class CheckResult(StrEnum):
     """`WARNING`: everything works, but an account has more rights than necessary, or a part is slow."""
 
     OK = "ok"
@@ -17,35 +17,37 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One check: the finding as a sentence, and the remedy (empty = nothing to do)."""
 
     check: str
-    result: Result
+    result: CheckResult
     says: str
     mend: str = ""
 
 
-def broken(check: str, error: CoordinatorError, result: Result = Result.FAILED) -> Finding:
+def broken(check: str, error: CoordinatorError, result: CheckResult = CheckResult.FAILED) -> DoctorFinding:
     """Return the finding of a failed check. The text of an error ends with the remedy."""
     says, _, mend = str(error).rpartition("; ")
     page = f"see {error.code} in docs/errors.md"
-    return Finding(check, result, says or mend, f"{mend} ({page})" if says else page)
+    return DoctorFinding(check, result, says or mend, f"{mend} ({page})" if says else page)
 
 
-def servers(check: str, versions: Mapping[str, str]) -> Finding:
+def servers(check: str, versions: Mapping[str, str]) -> DoctorFinding:
     """Return each version once, with servers if versions differ; a server that is down reports no version."""
     places: dict[str, list[str]] = {}
     for server, version in versions.items():
         places.setdefault(version, []).append(server)
     if len(places) == 1:
-        return Finding(check, Result.OK, next(iter(places)))
+        return DoctorFinding(check, CheckResult.OK, next(iter(places)))
     told = "; ".join(f"{version}: {', '.join(servers)}" for version, servers in sorted(places.items()))
     if len(places.keys() - {NOT_TOLD}) < 2:
-        return Finding(check, Result.OK, told)
-    return Finding(check, Result.WARNING, told, "run the same version on all servers, unless an upgrade is under way")
+        return DoctorFinding(check, CheckResult.OK, told)
+    return DoctorFinding(
+        check, CheckResult.WARNING, told, "run the same version on all servers, unless an upgrade is under way"
+    )
 
 
-def failed(findings: Sequence[Finding]) -> bool:
+def failed(findings: Sequence[DoctorFinding]) -> bool:
     """Whether something is missing."""
-    return any(one.result is Result.FAILED for one in findings)
+    return any(one.result is CheckResult.FAILED for one in findings)

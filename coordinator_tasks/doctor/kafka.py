@@ -9,7 +9,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.machine.causes import recreated
 from coordinator_tasks.core.protocol.kafka_rights import Resource, Side, needed, transactional_ids
 from coordinator_tasks.core.text.partition_text import shown
-from coordinator_tasks.doctor.findings import Finding, Result, broken, servers
+from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding, broken, servers
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE, Settings
 
 MUST_KEEP_S = 2 * 3600.0
@@ -24,7 +24,7 @@ def examine(
     ids: Mapping[str, str] | None = None,
     *,
     known: bool = True,
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Yield findings about the brokers, each right on each topic and group, the groups themselves, and expiring offsets."""
     try:
         rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
@@ -32,12 +32,14 @@ def examine(
     except CoordinatorError as error:
         yield broken("Kafka", error)
         return
-    yield Finding("Kafka", Result.OK, f"{settings.kafka['bootstrap.servers']} answers; brokers: {', '.join(brokers)}")
+    yield DoctorFinding(
+        "Kafka", CheckResult.OK, f"{settings.kafka['bootstrap.servers']} answers; brokers: {', '.join(brokers)}"
+    )
     yield servers("Kafka versions", kafka_versions(brokers, settings.kafka))
     if not topics:
-        yield Finding(
+        yield DoctorFinding(
             "Kafka rights",
-            Result.WARNING,
+            CheckResult.WARNING,
             f"not checked: {'no topic is managed' if known else 'ZooKeeper does not say which topics are managed'}",
             f"{'' if known else 'mend what is said of ZooKeeper, or '}name one with --topic and --group",
         )
@@ -48,7 +50,9 @@ def examine(
             yield broken(f"topic {topic}", error)
             continue
         if not there:
-            yield Finding(f"topic {topic}", Result.FAILED, "Kafka has no such topic", "create it, or correct the name")
+            yield DoctorFinding(
+                f"topic {topic}", CheckResult.FAILED, "Kafka has no such topic", "create it, or correct the name"
+            )
             continue
         yield from _recreated(rights, topic, (ids or {}).get(topic, ""))
         yield from _rights(settings, side, rights, topic, group)
@@ -56,7 +60,7 @@ def examine(
     yield from _retention(rights, idle or {})
 
 
-def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[Finding]:
+def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[DoctorFinding]:
     """Yield a finding for a recreated topic: the partitions are stopped, because the stored id differs."""
     try:
         found = rights.topic_id(topic)
@@ -67,10 +71,10 @@ def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[Findin
         return
     if managed and found and found != managed:
         says, mend = recreated(topic, found, managed)
-        yield Finding(f"topic {topic}", Result.FAILED, f"{says}. Its partitions are stopped", mend)
+        yield DoctorFinding(f"topic {topic}", CheckResult.FAILED, f"{says}. Its partitions are stopped", mend)
 
 
-def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, group: str) -> Iterator[Finding]:
+def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, group: str) -> Iterator[DoctorFinding]:
     transactional = settings.fence == TRANSACTIONAL_FENCE
     for right in needed(side, transactional=transactional):
         name = {
@@ -85,13 +89,13 @@ def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, gro
             yield broken(check, error)
             continue
         if there:
-            yield Finding(check, Result.OK, f"{who} has it")
+            yield DoctorFinding(check, CheckResult.OK, f"{who} has it")
         else:
             command = right.command(name, who, settings.kafka["bootstrap.servers"])
-            yield Finding(check, Result.FAILED, f"{who} does not have it, and a {side} needs it", command)
+            yield DoctorFinding(check, CheckResult.FAILED, f"{who} does not have it, and a {side} needs it", command)
 
 
-def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[Finding]:
+def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[DoctorFinding]:
     """Yield members of our groups: with any subscriber, Kafka refuses the commits of `assign()` consumers."""
     admin = ConfluentKafkaAdmin(settings.kafka, settings.answer_timeout_s)
     for group in groups:
@@ -104,13 +108,13 @@ def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[Finding]:
             yield broken(check, error)
             continue
         if not members:
-            yield Finding(check, Result.OK, "nobody else subscribes with it")
+            yield DoctorFinding(check, CheckResult.OK, "nobody else subscribes with it")
             continue
         says = f"{shown(members)} subscribes with it, so Kafka refuses every commit of the consumers"
-        yield Finding(check, Result.FAILED, says, "stop that client, or give it another group")
+        yield DoctorFinding(check, CheckResult.FAILED, says, "stop that client, or give it another group")
 
 
-def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[Finding]:
+def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[DoctorFinding]:
     """Owners commit idle partitions again each hour; without consumers offsets expire."""
     check = "Kafka: expiry of offsets"
     problems: dict[str, CoordinatorError] = {}
@@ -124,13 +128,13 @@ def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[Findi
         return
     if kept_s is None:
         says = "not told: only accounts with DescribeConfigs on the cluster may ask, and none is needed"
-        yield Finding(check, Result.OK, says)
+        yield DoctorFinding(check, CheckResult.OK, says)
         return
     yield _kept(check, kept_s)
     yield from _idle(kept_s, idle)
 
 
-def _idle(kept_s: float, idle: Mapping[str, float]) -> Iterator[Finding]:
+def _idle(kept_s: float, idle: Mapping[str, float]) -> Iterator[DoctorFinding]:
     """Yield the topics without a consumer whose offsets have expired, or will soon."""
     late = {topic: kept_s - for_s for topic, for_s in idle.items() if for_s > kept_s / 2}
     if not late:
@@ -139,24 +143,29 @@ def _idle(kept_s: float, idle: Mapping[str, float]) -> Iterator[Finding]:
         f"{topic} {f'in {left_s / 3600:.1f} h' if left_s > 0 else 'by now'}"
         for topic, left_s in sorted(late.items(), key=lambda item: item[1])
     ]
-    yield Finding(
+    yield DoctorFinding(
         "Kafka: offsets of idle topics",
-        Result.WARNING,
+        CheckResult.WARNING,
         f"nobody owns these topics, so nobody commits, and their offsets expire at the latest: {shown(told)}",
         "start a consumer, or keep them: `offsets reset --topic TOPIC --to-current --export`. Without offsets a topic begins at its start rule",
     )
 
 
-def _kept(check: str, kept_s: float) -> Finding:
+def _kept(check: str, kept_s: float) -> DoctorFinding:
     says = f"offsets.retention.minutes keeps a group's offsets for {kept_s / 3600:g} h after its last commit"
     mend = "raise offsets.retention.minutes on the brokers to more than the longest time without consumers; the default is 7 days"
     if kept_s < MUST_KEEP_S:
-        return Finding(check, Result.FAILED, f"{says}, and owners commit an idle partition once an hour", mend)
-    if kept_s < SHOULD_KEEP_S:
-        return Finding(
-            check, Result.WARNING, f"{says}: after that long without consumers a topic begins at its start rule", mend
+        return DoctorFinding(
+            check, CheckResult.FAILED, f"{says}, and owners commit an idle partition once an hour", mend
         )
-    return Finding(check, Result.OK, says)
+    if kept_s < SHOULD_KEEP_S:
+        return DoctorFinding(
+            check,
+            CheckResult.WARNING,
+            f"{says}: after that long without consumers a topic begins at its start rule",
+            mend,
+        )
+    return DoctorFinding(check, CheckResult.OK, says)
 
 
 def principal(kafka: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from coordinator_tasks.core.ports import Create, Delete
 from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.core.protocol.znodes import children, find_many, numbered
 from coordinator_tasks.core.text.partition_text import counted, shown
-from coordinator_tasks.doctor.findings import Finding, Result
+from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import check_folders
 
@@ -46,19 +46,21 @@ def account(settings: Settings) -> str:
     return "coordinator and consumers have separate accounts" if access.separate else "one account for everybody"
 
 
-def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Finding]:
+def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[DoctorFinding]:
     """The folders, the session and, as coordinator, every node and the clocks. Raises `CoordinatorError`."""
     paths = Paths(settings.cluster)
     if not settings.zookeeper_access.closes_nodes:
-        yield Finding(
+        yield DoctorFinding(
             "ZooKeeper folders",
-            Result.WARNING,
+            CheckResult.WARNING,
             f"whoever reaches ZooKeeper may write below {paths.base}, which decides what launchers start",
             "give coordinator and consumers log-ins: zookeeper_access (docs/secrets.md, Separate ZooKeeper accounts)",
         )
     else:
         check_folders(zk, paths)
-        yield Finding("ZooKeeper folders", Result.OK, "each folder gives every account what it needs, and not more")
+        yield DoctorFinding(
+            "ZooKeeper folders", CheckResult.OK, "each folder gives every account what it needs, and not more"
+        )
     yield _session(settings, zk)
     yield from _sizes(
         zk, paths, side, lambda size: zookeeper_takes(settings.zookeeper, settings.zookeeper_access, size)
@@ -72,15 +74,15 @@ def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Find
         yield from _coordinators_clocks(zk, paths)
 
 
-def _session(settings: Settings, zk: KazooZooKeeper) -> Finding:
+def _session(settings: Settings, zk: KazooZooKeeper) -> DoctorFinding:
     granted, asked = zk.session_timeout_s, settings.session_timeout_s
     if abs(granted - asked) < 1e-3:
-        return Finding(
-            "ZooKeeper session", Result.OK, f"the server grants the time-out of {asked:g} s that is asked for"
+        return DoctorFinding(
+            "ZooKeeper session", CheckResult.OK, f"the server grants the time-out of {asked:g} s that is asked for"
         )
-    return Finding(
+    return DoctorFinding(
         "ZooKeeper session",
-        Result.WARNING,
+        CheckResult.WARNING,
         f"the server grants a time-out of {granted:g} s, and {asked:g} s are asked for: a death is noticed after {granted:g} s",
         "set session_timeout_s between the server's minSessionTimeout and maxSessionTimeout, or change these (2 and 20 ticks)",
     )
@@ -88,7 +90,7 @@ def _session(settings: Settings, zk: KazooZooKeeper) -> Finding:
 
 def _sizes(
     zk: KazooZooKeeper, paths: Paths, side: Side, takes: Callable[[int], Mapping[str, str]]
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Yield the largest growing node, and whether each server accepts a request large enough for writing the node.
 
     `takes`: server → whether the server accepts a request of the given bytes. A server that does not accept closes the
@@ -102,7 +104,7 @@ def _sizes(
     if denied:
         named = "; ".join(map(str, list(denied.values())[:_SHOWN]))
         more = f" ({len(denied)} of {len(wanted)} nodes)" if len(denied) > 1 else ""
-        yield Finding("ZooKeeper nodes", Result.FAILED, named + more, MEND)
+        yield DoctorFinding("ZooKeeper nodes", CheckResult.FAILED, named + more, MEND)
     path, size = max(sizes.items(), key=lambda item: item[1], default=(paths.base, 0))
     said = f"the largest of {len(sizes)} nodes, {path}, has {size:,} bytes: {size / JUTE_BYTES:.0%} of jute.maxbuffer's default"
     needed = max(JUTE_BYTES, math.ceil(size / ROOMY))
@@ -111,37 +113,37 @@ def _sizes(
     silent = [server for server, answer in told.items() if answer == NOT_TOLD]
     raised = bool(told) and set(told.values()) == {TAKES}
     if size < ROOMY * JUTE_BYTES or raised:
-        yield Finding("ZooKeeper node sizes", Result.OK, said)
+        yield DoctorFinding("ZooKeeper node sizes", CheckResult.OK, said)
     else:
         mend = "split the topic's consumers over shorter ids, or raise jute.maxbuffer on all servers to the same value"
-        yield Finding("ZooKeeper node sizes", Result.WARNING, said, mend)
+        yield DoctorFinding("ZooKeeper node sizes", CheckResult.WARNING, said, mend)
     check = "ZooKeeper jute.maxbuffer"
     if small:
-        yield Finding(
+        yield DoctorFinding(
             check,
-            Result.WARNING,
+            CheckResult.WARNING,
             f"{shown(small)} hangs up on a request of {needed:,} bytes: its jute.maxbuffer is smaller",
             f"start all servers with the same -Djute.maxbuffer, of {needed:,} or more (SERVER_JVMFLAGS)",
         )
     elif len(silent) < len(told):
         more = f"; {shown(silent)} does not tell" if silent else ""
-        yield Finding(check, Result.OK, f"each server takes a request of {needed:,} bytes{more}")
+        yield DoctorFinding(check, CheckResult.OK, f"each server takes a request of {needed:,} bytes{more}")
     else:
-        yield Finding(check, Result.OK, "not told: the servers take no connection but the session's")
+        yield DoctorFinding(check, CheckResult.OK, "not told: the servers take no connection but the session's")
 
 
-def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
     if not settings.zookeeper_access.closes_nodes:
         return
     count, problems = wrong_access_lists(zk, paths.base)
     if not problems:
-        yield Finding("ZooKeeper nodes", Result.OK, f"all {count} nodes have their access lists")
+        yield DoctorFinding("ZooKeeper nodes", CheckResult.OK, f"all {count} nodes have their access lists")
         return
     more = f" ({len(problems)} of {count} nodes)" if len(problems) > 1 else ""
-    yield Finding("ZooKeeper nodes", Result.FAILED, "; ".join(problems[:_SHOWN]) + more, MEND)
+    yield DoctorFinding("ZooKeeper nodes", CheckResult.FAILED, "; ".join(problems[:_SHOWN]) + more, MEND)
 
 
-def _clocks(zk: KazooZooKeeper, paths: Paths) -> Finding:
+def _clocks(zk: KazooZooKeeper, paths: Paths) -> DoctorFinding:
     """Compare clocks by the server's time stamp of a new node."""
     zk.ensure(paths.base)
     path = f"{paths.base}/doctor-{zk.session_id:x}"
@@ -151,16 +153,16 @@ def _clocks(zk: KazooZooKeeper, paths: Paths) -> Finding:
     zk.transact([Delete(path)])
     apart = max(before - at, at - after, 0.0)
     if apart <= CLOCKS_S:
-        return Finding("clocks", Result.OK, f"this host and ZooKeeper are at most {CLOCKS_S:g} s apart")
-    return Finding(
+        return DoctorFinding("clocks", CheckResult.OK, f"this host and ZooKeeper are at most {CLOCKS_S:g} s apart")
+    return DoctorFinding(
         "clocks",
-        Result.WARNING,
+        CheckResult.WARNING,
         f"this host and ZooKeeper are {apart:.1f} s apart: waiting times, and the registry in a folder, count wrongly",
         "synchronize the clocks (NTP) of all hosts",
     )
 
 
-def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
     """Compare clocks by each consumer's last registration: the claim has the consumer's time, the node has ZooKeeper's."""
     names = [name for name in children(zk, paths.members) if is_consumer(name)]
     members = find_many(zk, {name: paths.member(name) for name in names}, {})
@@ -174,19 +176,19 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     if not wrong:
         if apart:
             says = f"the hosts of {counted(len(apart), 'consumer')} and ZooKeeper are at most {CLOCKS_S:g} s apart"
-            yield Finding("consumers' clocks", Result.OK, says)
+            yield DoctorFinding("consumers' clocks", CheckResult.OK, says)
         return
     said = "; ".join(f"{name} is {_off(apart[name])}" for name in wrong[:_SHOWN])
     more = f" ({len(wrong)} of {len(apart)} consumers)" if len(wrong) > _SHOWN else ""
-    yield Finding(
+    yield DoctorFinding(
         "consumers' clocks",
-        Result.WARNING,
+        CheckResult.WARNING,
         f"by ZooKeeper's clock {said}{more}",
         "synchronize the clocks (NTP) of all hosts",
     )
 
 
-def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
     """Yield consumers with plain http although the site has an authority for their interfaces."""
     if not settings.status_ca:
         return
@@ -194,15 +196,17 @@ def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> I
     plain = _plain_consumers(zk, paths)
     if plain and settings.https_only:
         says = f"{shown(plain)}: plain http is registered, and is sent nothing; plans wait for what they do not confirm"
-        yield Finding(check, Result.FAILED, says, f"give them {_TLS}, and restart one after the other")
+        yield DoctorFinding(check, CheckResult.FAILED, says, f"give them {_TLS}, and restart one after the other")
     elif plain:
         says = f"{shown(plain)}: the status token goes there in clear (status_http is allowed)"
-        yield Finding(check, Result.WARNING, says, f"give them {_TLS}, then remove status_http and change the token")
+        yield DoctorFinding(
+            check, CheckResult.WARNING, says, f"give them {_TLS}, then remove status_http and change the token"
+        )
     elif not settings.https_only:
         says = "every consumer has https, and status_http still lets plain http have the status token"
-        yield Finding(check, Result.WARNING, says, "remove status_http, and change the token")
+        yield DoctorFinding(check, CheckResult.WARNING, says, "remove status_http, and change the token")
     else:
-        yield Finding(check, Result.OK, "every registered consumer has https")
+        yield DoctorFinding(check, CheckResult.OK, "every registered consumer has https")
 
 
 def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
@@ -215,7 +219,7 @@ def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
     return sorted(found)
 
 
-def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
     """Yield whether each fleet has separate topics."""
     found = []
     nodes = find_many(zk, {app: paths.fleet(app) for app in filter(is_app, children(zk, paths.fleets))}, {})
@@ -227,14 +231,17 @@ def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     if wrong:
         more = f" ({len(wrong)} of {counted(len(found), 'fleet')})" if len(wrong) > _SHOWN else ""
         says = "; ".join(text for text, _ in wrong[:_SHOWN]) + more
-        yield Finding(
-            check, Result.WARNING, says, "give each fleet topics of its own, as an argument: --topics=orders,clicks-.*"
+        yield DoctorFinding(
+            check,
+            CheckResult.WARNING,
+            says,
+            "give each fleet topics of its own, as an argument: --topics=orders,clicks-.*",
         )
     elif found:
-        yield Finding(check, Result.OK, f"no topic is taken by two of {counted(len(found), 'fleet')}")
+        yield DoctorFinding(check, CheckResult.OK, f"no topic is taken by two of {counted(len(found), 'fleet')}")
 
 
-def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
+def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
     """Compare the clocks of planning hosts (Airflow's workers, or the plain loop's) by each topic's newest history
     record.
 
@@ -256,12 +263,12 @@ def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[Finding]:
     wrong = {who: s for who, s in apart.items() if not -WRITTEN_LATE_S <= s <= CLOCKS_S}
     if apart and not wrong:
         says = f"who has planned {counted(len(apart), 'topic')} last agrees with ZooKeeper's clock"
-        yield Finding("coordinators' clocks", Result.OK, says)
+        yield DoctorFinding("coordinators' clocks", CheckResult.OK, says)
     if wrong:
         first = sorted(wrong.items(), key=lambda item: -abs(item[1]))[:_SHOWN]
         said = "; ".join(f"{who} was {_off(s)}" for who, s in first)
         mend = "synchronize the clocks (NTP) of the hosts of Airflow's workers, or of the plain loop"
-        yield Finding("coordinators' clocks", Result.WARNING, f"by ZooKeeper's clock {said}", mend)
+        yield DoctorFinding("coordinators' clocks", CheckResult.WARNING, f"by ZooKeeper's clock {said}", mend)
 
 
 def _off(seconds: float) -> str:

@@ -14,7 +14,7 @@ from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.logs import about
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Waiting, WaitReport
+from coordinator_tasks.service.plan.transitions import AwaitedTopic, WaitReport
 
 MAX_WATCHED_TOPICS = 200
 PATIENCE_S = 2.0
@@ -40,7 +40,7 @@ class Confirmations:
 class WaitOutcome:
     """The end of a wait: `confirmed`, `replan` or `blocked`, with a sentence, and the blockers of each topic."""
 
-    waiting: Waiting
+    waiting: AwaitedTopic
     topics: Mapping[str, str]
     blockers: Mapping[str, tuple[str, ...]]
     waited_s: float
@@ -75,11 +75,11 @@ class Patience:
         if pending != self._pending or not self._changed_s:
             self._pending, self._changed_s = pending, now_s
         waiting = report.waiting
-        if waiting not in (Waiting.CONFIRMED, Waiting.REPLAN):
+        if waiting not in (AwaitedTopic.CONFIRMED, AwaitedTopic.REPLAN):
             if (report.confirmed or others_ready) and now_s - self._changed_s >= self.patience_s:
-                waiting = Waiting.CONFIRMED
+                waiting = AwaitedTopic.CONFIRMED
             elif now_s - self.began_s >= self.limit_s:
-                waiting = Waiting.BLOCKED
+                waiting = AwaitedTopic.BLOCKED
             else:
                 return None
         return WaitOutcome(waiting, report.topics, report.blockers, now_s - self.began_s)
@@ -87,7 +87,7 @@ class Patience:
     def judge_unread(self, problem: str, now_s: float) -> WaitOutcome | None:
         """The same, if nothing can be read."""
         waited_s = now_s - self.began_s
-        return WaitOutcome(Waiting.BLOCKED, {"": problem}, {}, waited_s) if waited_s >= self.limit_s else None
+        return WaitOutcome(AwaitedTopic.BLOCKED, {"": problem}, {}, waited_s) if waited_s >= self.limit_s else None
 
 
 @dataclass(slots=True)

@@ -155,7 +155,9 @@ class SettleOperator(TransitionOperator):
     def completed(self, coordinator: Coordinator, reports: Sequence[transitions.TopicReport]) -> None:
         """Measure the pauses as soon as the first records have passed; `reconcile` completes late measurements."""
         ended = [
-            one.topic for one in reports if one.outcome is transitions.Outcome.WRITTEN and one.after is State.STABLE
+            one.topic
+            for one in reports
+            if one.outcome is transitions.TopicOutcome.WRITTEN and one.after is State.STABLE
         ]
         try:
             left = pauses.complete_within(coordinator, ended, MEASURE_S, pauses_told(coordinator.paths.cluster))

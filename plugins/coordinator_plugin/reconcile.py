@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator_plugin.stats import pauses_told
 from coordinator_plugin.stuck_topics import (
-    Question,
+    StuckTopic,
     in_turn,
     questions,
     questions_of_audit,
@@ -34,7 +34,7 @@ logical date is in the future.
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class PlanToApprove:
     """A plan waiting for a person's approval, and the id of the asking run."""
 
     topic: str
@@ -57,8 +57,8 @@ class Findings:
     writable: bool = False
     missing: tuple[str, ...] = ()
     fleets: tuple[str, ...] = ()
-    questions: tuple[Question, ...] = ()
-    approvals: tuple[Approval, ...] = ()
+    questions: tuple[StuckTopic, ...] = ()
+    approvals: tuple[PlanToApprove, ...] = ()
     lines: list[str] = field(default_factory=list)
     audited: Audit = field(default_factory=Audit)
     growing: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def reconcile(c: Coordinator) -> Findings:
     unowned = overview.unowned(c)  # partitions that the upkeep finds in Kafka now wait for the next plan first
     lines = list(upkeep.upkeep(c, managed, told=pauses_told(c.paths.cluster)))
     needs = transitions.due(c, managed)
-    due, writable = tuple(needs), any(need.outcome is transitions.Outcome.WRITTEN for need in needs.values())
+    due, writable = tuple(needs), any(need.outcome is transitions.TopicOutcome.WRITTEN for need in needs.values())
     lines.extend(f"{topic} is due" for topic in due)
     lines += lag_moments.keep(c, managed)
     lines += idle_consumers.give_up(c, managed)
@@ -101,7 +101,9 @@ def reconcile(c: Coordinator) -> Findings:
     waiting = [one for one in plans_to_approve.waiting(c, managed).values() if not one.answered]
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
     day = int(now // ASK_AGAIN_S)
-    approvals = [Approval(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting]
+    approvals = [
+        PlanToApprove(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting
+    ]
     return Findings(due, writable, missing, fleets, asked, in_turn(approvals, now), lines, audited, growing)
 
 

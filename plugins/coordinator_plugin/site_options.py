@@ -10,7 +10,7 @@ from typing import NamedTuple
 SECTION = "kafka_coordinator"
 
 
-class Option(NamedTuple):
+class SiteOption(NamedTuple):
     """`variable` overrides Airflow's configuration, which overrides `default`."""
 
     variable: str
@@ -19,38 +19,38 @@ class Option(NamedTuple):
     example: str | None = None
 
 
-OPTIONS: Mapping[str, Option] = {
-    "clusters": Option(
+OPTIONS: Mapping[str, SiteOption] = {
+    "clusters": SiteOption(
         "COORDINATOR_CLUSTERS",
         "main",
         "The clusters, the default first: name or name=ZOOKEEPER_CONNECTION/KAFKA_CONNECTION, separated by commas.",
         "main,eu=zookeeper_eu/kafka_eu",
     ),
-    "dag_prefix": Option("COORDINATOR_DAG_PREFIX", "", "Goes before each DAG id.", "kafka_"),
-    "dag_tags": Option("COORDINATOR_DAG_TAGS", "", "Further tags of the DAGs, separated by commas.", "team-data"),
-    "dags_paused": Option(
+    "dag_prefix": SiteOption("COORDINATOR_DAG_PREFIX", "", "Goes before each DAG id.", "kafka_"),
+    "dag_tags": SiteOption("COORDINATOR_DAG_TAGS", "", "Further tags of the DAGs, separated by commas.", "team-data"),
+    "dags_paused": SiteOption(
         "COORDINATOR_DAGS_PAUSED", "true", "false: a new DAG runs at once. Otherwise it is paused until somebody turns it on.", "false"
     ),
-    "launch_pool": Option(
+    "launch_pool": SiteOption(
         "COORDINATOR_LAUNCH_POOL", "default_pool", "The pool of the tasks that launch consumers.", "consumers"
     ),
-    "notify_conn_id": Option(
+    "notify_conn_id": SiteOption(
         "COORDINATOR_NOTIFY_CONN_ID",
         "",
         "An HTTP connection that is told which topics are stuck, when a person is asked or a task fails.",
         "chat",
     ),
-    "run_base": Option(
+    "run_base": SiteOption(
         "COORDINATOR_RUN_BASE", "", "The folder of all run folders on a worker; empty = consumers in AIRFLOW_HOME.",
         "/var/lib/coordinator",
     ),
-    "let_go": Option(
+    "let_go": SiteOption(
         "COORDINATOR_LET_GO",
         "",
         "yes: consumers are started on a worker although its container ends with Airflow.",
         "yes",
     ),
-    "launcher_service": Option(
+    "launcher_service": SiteOption(
         "COORDINATOR_LAUNCHER_SERVICE",
         "",
         "yes: a launcher service starts the consumers, and tasks only wait for them.",

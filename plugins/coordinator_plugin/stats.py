@@ -19,7 +19,7 @@ from coordinator_tasks.core.model import Pauses, State
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets.autoscale import last_decisions
 from coordinator_tasks.service.plan.pauses import Told
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from coordinator_tasks.service.watch import lag_moments, overview
 from coordinator_tasks.service.watch.audit import Audit
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures, TopicLag, figures, lags
@@ -42,7 +42,7 @@ def are_on() -> bool:
 def tell_reports(cluster: str, reports: Iterable[TopicReport]) -> None:
     """Count a transition's moves by kind, and ended rebalances."""
     for report in reports:
-        if report.outcome is not Outcome.WRITTEN:
+        if report.outcome is not TopicOutcome.WRITTEN:
             continue
         for kind, count in Counter(str(move.kind) for move in report.moves).items():
             _count("moves", count, cluster, topic=report.topic, kind=kind)

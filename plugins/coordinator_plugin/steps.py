@@ -48,7 +48,7 @@ def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
     """Return the work left over by a run; the digest changes with every transition of these topics."""
     due = transitions.due(c, tuple(topics))
     paths = [c.paths.state(topic) for topic in due]
-    writable = any(need.outcome is transitions.Outcome.WRITTEN for need in due.values())
+    writable = any(need.outcome is transitions.TopicOutcome.WRITTEN for need in due.values())
     moving, stands = False, []
     for (topic, need), path, node in zip(due.items(), paths, c.zk.get_many(paths), strict=True):
         stands.append((topic, node.stat.version if node is not None else -1, str(need.outcome)))

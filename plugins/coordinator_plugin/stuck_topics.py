@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from coordinator_plugin.steps import held_up
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import UNREADABLE, NotManaged
-from coordinator_tasks.core.machine.audit import Finding, Kind
+from coordinator_tasks.core.machine.audit import Finding, FindingKind
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.protocol.znodes import find_many
@@ -33,7 +33,7 @@ Q = TypeVar("Q")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StuckTopic:
     """A topic that is not Stable for too long, and a consumer that holds it up; no consumer = no owner.
 
     `audit`: two consumers have the same partition, or a consumer commits for another's partition.
@@ -51,23 +51,23 @@ class Question:
         return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer, **about}}
 
 
-def questions(c: Coordinator, due: Sequence[str]) -> Iterator[Question]:
+def questions(c: Coordinator, due: Sequence[str]) -> Iterator[StuckTopic]:
     """Yield a question for each stuck topic and each consumer that holds it up."""
     stuck = _overdue(c, due)
     if not stuck:
         return
     for topic, missing in held_up(c, tuple(stuck)).items():
         for consumer, sentence in missing.items():
-            yield Question(topic, consumer, sentence, _run_id(topic, consumer, *stuck[topic]))
+            yield StuckTopic(topic, consumer, sentence, _run_id(topic, consumer, *stuck[topic]))
 
 
-def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[Question]:
+def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[StuckTopic]:
     """Yield a question for each topic that has been Stable for long and has partitions without an owner."""
     for topic, overdue in _overdue(c, unowned, stable=True).items():
-        yield Question(topic, "", "", _run_id(topic, "", *overdue))
+        yield StuckTopic(topic, "", "", _run_id(topic, "", *overdue))
 
 
-def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[Question]:
+def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[StuckTopic]:
     """Yield a question for each topic with an alarm of the ownership audit, the worst kind first.
 
     Partitions without an owner have separate questions. Only a new kind or culprit makes a new question: the partitions
@@ -80,18 +80,18 @@ def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[Question]:
         about = sorted({f"{one.code} {one.who}" for one in disputed})
         digest = hashlib.sha256("\n".join([topic, *about]).encode()).hexdigest()[:8]
         run_id = f"audit__{topic[:60]}__{digest}__{int(c.clock.now() // ASK_AGAIN_S)}"
-        yield Question(topic, "", joined(one.told for one in disputed), run_id, audit=True)
+        yield StuckTopic(topic, "", joined(one.told for one in disputed), run_id, audit=True)
 
 
 def disputes(found: Audit) -> list[Finding]:
     """Return the alarms about partitions that are held or committed against ZooKeeper's record."""
-    return [one for one in found.alarms if one.code != Kind.NO_OWNER]
+    return [one for one in found.alarms if one.code != FindingKind.NO_OWNER]
 
 
-def questions_of_flapping(c: Coordinator, topics: Collection[str]) -> Iterator[Question]:
+def questions_of_flapping(c: Coordinator, topics: Collection[str]) -> Iterator[StuckTopic]:
     """Yield a question for each flapping topic."""
     for topic, sentence in flapping(c, topics).items():
-        yield Question(topic, "", sentence, _run_id(topic, "", "flaps", c.clock.now()))
+        yield StuckTopic(topic, "", sentence, _run_id(topic, "", "flaps", c.clock.now()))
 
 
 def in_turn(found: Sequence[Q], now: float) -> tuple[Q, ...]:

@@ -66,7 +66,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SinkEntry:
     """The sink's entry of a partition: all earlier offsets are written; `None` = claimed, nothing written."""
 
     token: Token
@@ -83,7 +83,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SinkStep:
     """A batch's offsets of one partition: `start` (inclusive) to `end` (exclusive), under a holding."""
 
     token: Token
@@ -94,7 +94,7 @@ class Step:
 class TransactionalSink(Protocol):
     """A store of rows with a position per (cluster, topic, partition). Each method is one transaction."""
 
-    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> Mapping[int, Standing]:
+    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> Mapping[int, SinkEntry]:
         """Store these tokens, except where an entry `refuses` them; return the resulting entries.
 
         A stored offset is kept, unless it has another topic id, or its token has an epoch below the partition's epoch
@@ -103,7 +103,7 @@ class TransactionalSink(Protocol):
         retried.
         """
 
-    def write(self, writer: Writer, steps: Mapping[int, Step], rows: "pa.Table") -> Mapping[int, Standing]:
+    def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: "pa.Table") -> Mapping[int, SinkEntry]:
         """Add the rows and move the positions to the ends of the steps, both or nothing; durable on return.
 
         Rows and steps may be empty: Spark begins a query with an empty batch if there is nothing to read yet. Returns

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
+from spark_apps.delivery import PositionMoved, SinkEntry, SinkStep, SinkUnavailable, Writer
 from spark_apps.delivery.database import Cursor, Database, first_line
 
 TABLE = "consumer_positions"
@@ -55,7 +55,7 @@ class DatabaseSink:
         self._prepared = False
         self._lock = threading.Lock()
 
-    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, Standing]:
+    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, SinkEntry]:
         """See `TransactionalSink`."""
         with self._answering(), self._for_claims().transaction() as cursor:
             self._make_tables(cursor)
@@ -75,7 +75,7 @@ class DatabaseSink:
         self._first_claim.close()
         return {partition: standing for partition, (_, standing) in found.items()}
 
-    def write(self, writer: Writer, steps: Mapping[int, Step], rows: pa.Table) -> dict[int, Standing]:
+    def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
         """See `TransactionalSink`."""
         strange = set(pc.unique(rows["partition"]).to_pylist()) - steps.keys()
         if strange:
@@ -89,7 +89,7 @@ class DatabaseSink:
             missing = sorted(steps.keys() - found.keys())
             if missing:
                 raise PositionMoved(f"{_named(writer, missing[0])} is gone from {TABLE}; start the consumer again")
-            refused: dict[int, Standing] = {}
+            refused: dict[int, SinkEntry] = {}
             for partition, step in steps.items():
                 topic_id, standing = found[partition]
                 if topic_id != writer.topic_id or standing.refuses(step.token, writer.consumer):
@@ -136,13 +136,13 @@ def without(rows: pa.Table, partitions: Collection[int]) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows["partition"], pa.array(sorted(partitions), rows["partition"].type))))
 
 
-def _standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, Standing]]:
+def _standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, SinkEntry]]:
     """Return topic id and entry of these partitions; their rows are locked, in order, until the transaction ends."""
     marks = ", ".join("?" for _ in partitions)
     where = f'WHERE cluster = ? AND topic = ? AND "partition" IN ({marks}) ORDER BY "partition"'
     rows = cursor.query_locked(f"{_FIND} {where}", (writer.cluster, writer.topic, *sorted(partitions)))
     return {
-        partition: (topic_id, Standing(Token(epoch, incarnation, generation), consumer, offset))
+        partition: (topic_id, SinkEntry(Token(epoch, incarnation, generation), consumer, offset))
         for partition, topic_id, offset, epoch, incarnation, generation, consumer in rows
     }
 
@@ -159,7 +159,7 @@ def _named(writer: Writer, partition: int) -> str:
     return f"cluster {writer.cluster}, topic {writer.topic}, partition {partition}"
 
 
-def _moved(writer: Writer, partition: int, step: Step, standing: Standing) -> str:
+def _moved(writer: Writer, partition: int, step: SinkStep, standing: SinkEntry) -> str:
     return (
         f"{_named(writer, partition)} stands in {TABLE} at offset {standing.offset} of epoch {standing.token.epoch}, and "
         f"the batch begins at {step.start} of epoch {step.token.epoch}: somebody edited the table; nothing was written, "

@@ -99,7 +99,7 @@ def is_on(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class RunFacts:
     """The reading consumer: facts of a run."""
 
     cluster: str
@@ -118,7 +118,7 @@ class _Run:
 class Lineage:
     """Reports the begins and ends of a consumer's runs, from any thread. `emit` may block without delaying others."""
 
-    def __init__(self, reader: Reader, emit: Callable[[Any], None], namespace: str) -> None:
+    def __init__(self, reader: RunFacts, emit: Callable[[Any], None], namespace: str) -> None:
         self._reader = reader
         self._emit = emit
         self._namespace = namespace
@@ -171,7 +171,7 @@ class Lineage:
                 log.warning("OpenLineage did not take an event: %s", error)
 
 
-def opened(reader: Reader, environ: Mapping[str, str] = os.environ) -> Lineage | None:
+def opened(reader: RunFacts, environ: Mapping[str, str] = os.environ) -> Lineage | None:
     """Return the lineage of this process; `None` if off, or on but unusable (the log then says why)."""
     if not is_on(environ):
         return None
@@ -189,7 +189,7 @@ def opened(reader: Reader, environ: Mapping[str, str] = os.environ) -> Lineage |
     return Lineage(reader, client.emit, environ.get(NAMESPACE) or "default")
 
 
-def _event(kind: str, run: _Run, namespace: str, reader: Reader, problem: str) -> Any:
+def _event(kind: str, run: _Run, namespace: str, reader: RunFacts, problem: str) -> Any:
     """An event of OpenLineage's client."""
     events, facets = import_module("openlineage.client.event_v2"), import_module("openlineage.client.facet_v2")
     tag, facts = facets.tags_run.TagsRunFacetFields, {"cluster": reader.cluster, "consumer": reader.consumer}

@@ -20,7 +20,7 @@ from pyarrow._compute import call_function  # pyarrow.compute spends 0.3 s on ma
 
 from coordinator_tasks.library_log import LIBRARY_LOG
 from spark_apps.records.columns import Records, header_column, number_column
-from spark_apps.records.fetching import Problem
+from spark_apps.records.fetching import FetchError
 from spark_apps.records.librdkafka import (
     CONSUMER,
     ON_ERROR,
@@ -104,7 +104,7 @@ class FastFetched:
     def __init__(self, library: SimpleNamespace, messages: NDArray[np.int64]) -> None:
         self._library = library
         self._messages = messages
-        self.problems: list[Problem] = []
+        self.problems: list[FetchError] = []
         try:
             self._read()
         except BaseException:
@@ -125,10 +125,10 @@ class FastFetched:
         for index in {0, len(rows) - 1} if len(rows) else ():
             self._check_time(int(self._addresses[index]), rows[index])
 
-    def _problem(self, index: int, row: Any) -> Problem:
+    def _problem(self, index: int, row: Any) -> FetchError:
         code = int(row["error"])
         reason = self._library.message_errstr(int(self._messages[index])) or b""
-        return Problem(KafkaError(code, reason.decode(errors="replace")), int(row["partition"]), int(row["offset"]))
+        return FetchError(KafkaError(code, reason.decode(errors="replace")), int(row["partition"]), int(row["offset"]))
 
     def _check_time(self, message: int, row: Any) -> None:
         kind = c_int()

@@ -20,7 +20,7 @@ C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FetchError:
     """An error from Kafka or librdkafka in place of a record; the end of a partition is such an error, too.
 
     `partition` is -1 for an error without a partition; `offset` is the place in the partition, below 0 if unknown.
@@ -38,7 +38,7 @@ class Fetched(Protocol):
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     """Bytes of key and value."""
-    problems: list[Problem]
+    problems: list[FetchError]
 
     def records(self, chosen: NDArray[np.int64], include_headers: bool) -> Records:
         """Copies of the records with these indexes, in this order."""
@@ -111,13 +111,13 @@ class _Messages:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages: list[Message] = []
-        self.problems: list[Problem] = []
+        self.problems: list[FetchError] = []
         for message in messages:
             error = message.error()
             if error is None:
                 self._messages.append(message)
             else:
-                self.problems.append(Problem(error, _or(message.partition(), -1), _or(message.offset(), 0)))
+                self.problems.append(FetchError(error, _or(message.partition(), -1), _or(message.offset(), 0)))
         self.partitions = np.array([one.partition() for one in self._messages], np.int32)
         self.offsets = np.array([one.offset() for one in self._messages], np.int64)
         self.sizes = np.array([len(one.value() or b"") + len(one.key() or b"") for one in self._messages], np.int64)

@@ -23,7 +23,7 @@ from spark_apps.errors import DataLost, ReadFailed
 from spark_apps.records.batches import Range
 from spark_apps.records.columns import Columns
 from spark_apps.records.fast_fetch import FastClient
-from spark_apps.records.fetching import Client, ConsumeClient, Fetched, Problem, built
+from spark_apps.records.fetching import Client, ConsumeClient, Fetched, FetchError, built
 from spark_apps.records.librdkafka import Unfit, unfit
 from spark_apps.records.settings_file import FILE_VARIABLE, SECRET_VARIABLE, load_settings
 
@@ -333,7 +333,7 @@ class _Reading:
             self._end[partition] = 0
             del self._open[partition]
 
-    def _judge(self, problem: Problem) -> None:
+    def _judge(self, problem: FetchError) -> None:
         """Raise for an error that waiting cannot mend; any other error counts towards the time limit."""
         error, code = problem.error, problem.error.code()
         if code == _EOF:
@@ -347,7 +347,7 @@ class _Reading:
         else:
             self._client.complaints.append(error)
 
-    def _miss_damaged(self, problem: Problem) -> None:
+    def _miss_damaged(self, problem: FetchError) -> None:
         """Records of an open range are damaged: raise `DataLost`, or log it once."""
         one, place = self._open.get(problem.partition), (problem.partition, problem.offset)
         if one is None or problem.error.code() not in _DAMAGED or place in self._damaged:

@@ -16,7 +16,7 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import PositionMoved, SinkUnavailable, Standing, Step, Writer
+from spark_apps.delivery import PositionMoved, SinkEntry, SinkStep, SinkUnavailable, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import TABLE, DatabaseSink
 from spark_apps.pipelines import orders
@@ -47,11 +47,11 @@ class Bench:
 
     def claim(
         self, name: str, token: Token, *partitions: int, topic_id: str = "id-1", sought: int = 0
-    ) -> dict[int, Standing]:
+    ) -> dict[int, SinkEntry]:
         tokens = dict.fromkeys(partitions or (0,), token)
         return self.sinks[name].claim(self.writer(name, topic_id), tokens, dict.fromkeys(tokens, sought))
 
-    def write(self, name: str, token: Token, start: int, end: int, *partitions: int) -> dict[int, Standing]:
+    def write(self, name: str, token: Token, start: int, end: int, *partitions: int) -> dict[int, SinkEntry]:
         writer, wanted = self.writer(name), partitions or (0,)
         rows = [
             {"topic": writer.topic, "partition": p, "offset": offset, "text": f"{name}{offset}"}
@@ -61,7 +61,7 @@ class Bench:
         schema = pa.schema(
             [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("text", pa.string())]
         )
-        steps = {p: Step(token, start, end) for p in wanted}
+        steps = {p: SinkStep(token, start, end) for p in wanted}
         return self.sinks[name].write(writer, steps, pa.Table.from_pylist(rows, schema))
 
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -149,12 +149,12 @@ def test_a_nan_for_sqlite_is_refused_with_its_place(tmp_path: Path) -> None:
 
 
 def test_rows_and_position_appear_together(bench: Bench) -> None:
-    assert bench.claim("a", OLD) == {0: Standing(OLD, "a", None)}
+    assert bench.claim("a", OLD) == {0: SinkEntry(OLD, "a", None)}
     assert bench.write("a", OLD, 10, 13) == {}
     assert bench.write("a", OLD, 13, 13) == {}  # a range of control records: no row, but a position
     assert bench.write("a", OLD, 13, 15) == {}
     assert bench.offsets() == [10, 11, 12, 13, 14]
-    assert bench.claim("b", NEW) == {0: Standing(NEW, "b", 15)}
+    assert bench.claim("b", NEW) == {0: SinkEntry(NEW, "b", 15)}
 
 
 def test_a_failure_in_the_middle_leaves_neither(bench: Bench) -> None:
@@ -173,8 +173,8 @@ def test_from_a_claim_on_the_former_owner_writes_nothing_of_that_partition_and_g
 ) -> None:
     bench.claim("a", OLD, 0, 1)
     bench.write("a", OLD, 0, 2, 0, 1)
-    assert bench.claim("b", NEW, 1) == {1: Standing(NEW, "b", 2)}
-    assert bench.write("a", OLD, 2, 4, 0, 1) == {1: Standing(NEW, "b", 2)}
+    assert bench.claim("b", NEW, 1) == {1: SinkEntry(NEW, "b", 2)}
+    assert bench.write("a", OLD, 2, 4, 0, 1) == {1: SinkEntry(NEW, "b", 2)}
     assert (bench.offsets(0), bench.offsets(1)) == ([0, 1, 2, 3], [0, 1])
     assert bench.write("b", NEW, 2, 4, 1) == {}
     assert bench.offsets(1) == [0, 1, 2, 3]
@@ -183,7 +183,7 @@ def test_from_a_claim_on_the_former_owner_writes_nothing_of_that_partition_and_g
 def test_an_older_claim_is_answered_with_what_stands_there(bench: Bench) -> None:
     bench.claim("b", NEW)
     found = bench.claim("a", OLD)
-    assert found == {0: Standing(NEW, "b", None)}
+    assert found == {0: SinkEntry(NEW, "b", None)}
     assert found[0].refuses(OLD, "a")
     assert bench.write("a", OLD, 0, 5) == found
     assert bench.offsets() == []
@@ -194,7 +194,7 @@ def test_two_that_seem_to_have_acquired_at_one_epoch_do_not_share_it(bench: Benc
     for name, token in (("b", OLD), ("a", Token(3, 1, "g2"))):
         assert bench.claim(name, token)[0].refuses(token, name)
         assert bench.write(name, token, 0, 1).keys() == {0}
-    assert bench.claim("a", OLD) == {0: Standing(OLD, "a", None)}
+    assert bench.claim("a", OLD) == {0: SinkEntry(OLD, "a", None)}
 
 
 def test_a_position_that_is_not_the_batchs_start_is_an_error(bench: Bench) -> None:
@@ -223,7 +223,7 @@ def test_a_position_that_was_deleted_is_an_error(bench: Bench) -> None:
 def test_rows_without_a_step_are_not_written(bench: Bench) -> None:
     bench.claim("a", OLD)
     rows = pa.table({"topic": ["t", "t"], "partition": [0, 1], "offset": [0, 0], "text": ["x", "y"]})
-    for steps in ({}, {0: Step(OLD, 0, 1)}):
+    for steps in ({}, {0: SinkStep(OLD, 0, 1)}):
         with pytest.raises(PositionMoved, match="has rows and no step"):
             bench.sinks["a"].write(bench.writer("a"), steps, rows)
     assert bench.offsets() == []
@@ -234,22 +234,22 @@ def test_a_batch_of_nothing_changes_nothing(bench: Bench) -> None:
     rows = pa.table({"topic": [], "partition": pa.array([], pa.int32()), "offset": [], "text": []})
     assert bench.sinks["a"].write(bench.writer("a"), {}, rows) == {}
     assert bench.offsets() == []
-    assert bench.claim("b", NEW) == {0: Standing(NEW, "b", None)}
+    assert bench.claim("b", NEW) == {0: SinkEntry(NEW, "b", None)}
 
 
 def test_a_topic_that_was_recreated_begins_without_a_position_whatever_its_epochs_are(bench: Bench) -> None:
     bench.claim("a", NEW)
     bench.write("a", NEW, 0, 3)
-    assert bench.claim("b", OLD, topic_id="id-2") == {0: Standing(OLD, "b", None)}
+    assert bench.claim("b", OLD, topic_id="id-2") == {0: SinkEntry(OLD, "b", None)}
     assert bench.write("a", NEW, 3, 4).keys() == {0}
 
 
 def test_what_was_written_before_a_seek_says_nothing_of_where_to_go_on(bench: Bench) -> None:
     bench.claim("a", OLD)
     bench.write("a", OLD, 0, 3)
-    assert bench.claim("b", NEW, sought=OLD.epoch + 1) == {0: Standing(NEW, "b", None)}
+    assert bench.claim("b", NEW, sought=OLD.epoch + 1) == {0: SinkEntry(NEW, "b", None)}
     bench.write("b", NEW, 10, 12)
-    assert bench.claim("a", Token(6, 2, "g1"), sought=NEW.epoch) == {0: Standing(Token(6, 2, "g1"), "a", 12)}
+    assert bench.claim("a", Token(6, 2, "g1"), sought=NEW.epoch) == {0: SinkEntry(Token(6, 2, "g1"), "a", 12)}
     assert bench.claim("b", NEW, sought=99)[0].offset == 12  # who is refused changes nothing
 
 
@@ -257,7 +257,7 @@ def test_two_clusters_keep_their_own_positions(bench: Bench) -> None:
     bench.claim("a", OLD)
     bench.write("a", OLD, 0, 3)
     bench.cluster = f"other-{bench.cluster}"
-    assert bench.claim("b", OLD) == {0: Standing(OLD, "b", None)}
+    assert bench.claim("b", OLD) == {0: SinkEntry(OLD, "b", None)}
 
 
 def test_a_row_that_is_written_again_changes_nothing_and_the_first_of_a_key_stays(bench: Bench) -> None:
@@ -294,7 +294,7 @@ def test_two_that_write_the_same_keys_do_not_wait_for_each_other(postgres: Postg
 
 
 def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresServer) -> None:
-    bench, found = Bench(postgres.url), dict[int, Standing]()
+    bench, found = Bench(postgres.url), dict[int, SinkEntry]()
     bench.claim("a", OLD)
     claiming = threading.Thread(target=lambda: found.update(bench.claim("b", NEW)))
     waiting = (
@@ -308,7 +308,7 @@ def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresSer
     bench.during = claim_meanwhile
     assert bench.write("a", OLD, 0, 3) == {}
     claiming.join()
-    assert found == {0: Standing(NEW, "b", 3)}
+    assert found == {0: SinkEntry(NEW, "b", 3)}
     bench.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import IdInUse, LookAgain, StoreUnavailable
 from coordinator_tasks.core.model import Actor, Committed, Ending, Fleet, Member, Token
-from coordinator_tasks.core.ports import Check, Create, Delete
+from coordinator_tasks.core.ports import Create, Delete, VersionCheck
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.nodes.directives import drain, read_directive
@@ -52,7 +52,7 @@ def test_a_consumer_registers_is_seen_and_keeps_its_id(settings: Settings) -> No
         session.registry.register(member)
         assert c.discovery.members()["a"].incarnation == member.incarnation
         with pytest.raises(LookAgain):
-            c.zk.transact([Check(c.paths.id("a"), seen), Create(f"{c.paths.base}/given-away")])
+            c.zk.transact([VersionCheck(c.paths.id("a"), seen), Create(f"{c.paths.base}/given-away")])
         with open_consumer_session(settings) as second:
             later = Member("a", second.claim_incarnation("a"), "http://127.0.0.1:7002", c.boot_id)
             assert later.incarnation > member.incarnation

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_tasks.adapters.zookeeper import MAX_TRANSACTION_BYTES, KazooZooKeeper
 from coordinator_tasks.core.errors import LookAgain, NodeExists, NodeMissing, Refused, StoreUnavailable
-from coordinator_tasks.core.ports import Check, Create, Delete, SetData, Stat, ZooKeeper
+from coordinator_tasks.core.ports import Create, Delete, SetData, Stat, VersionCheck, ZooKeeper
 from tests.fakes.zookeeper import FakeZooKeeperServer
 from tests.simulation.kernel import Host, Kernel
 from tests.simulation.zookeeper import Server
@@ -75,7 +75,7 @@ def test_a_transaction_with_a_failed_guard_changes_nothing(bench: Bench) -> None
     bench.zk.transact([Create(node, b"1")])
     before = bench.zk.get(bench.base).stat.children_version
     with pytest.raises(LookAgain, match=node):
-        bench.zk.transact([Create(other), SetData(node, b"2"), Delete(node), Create(node), Check(node, 7)])
+        bench.zk.transact([Create(other), SetData(node, b"2"), Delete(node), Create(node), VersionCheck(node, 7)])
     assert bench.zk.find(other) is None
     assert bench.zk.get(node).data == b"1"
     assert bench.zk.get(node).stat.version == 0
@@ -95,7 +95,7 @@ def test_a_node_that_is_created_and_deleted_in_one_transaction_guards_by_its_abs
 
 def test_later_parts_see_earlier_ones(bench: Bench) -> None:
     node = bench.path("a")
-    bench.zk.transact([Create(node, b"1"), SetData(node, b"2", 0), Create(f"{node}/x"), Check(node, 1)])
+    bench.zk.transact([Create(node, b"1"), SetData(node, b"2", 0), Create(f"{node}/x"), VersionCheck(node, 1)])
     assert bench.zk.children(node) == ["x"]
 
 
@@ -104,7 +104,7 @@ def test_later_parts_see_earlier_ones(bench: Bench) -> None:
     [
         (lambda path: SetData(path("absent"), b""), NodeMissing),
         (lambda path: Delete(path("absent")), NodeMissing),
-        (lambda path: Check(path("absent"), 0), NodeMissing),
+        (lambda path: VersionCheck(path("absent"), 0), NodeMissing),
         (lambda path: Create(path("absent/child")), NodeMissing),
         (lambda path: Create(path("full")), NodeExists),
         (lambda path: Delete(path("full")), LookAgain),
@@ -112,7 +112,9 @@ def test_later_parts_see_earlier_ones(bench: Bench) -> None:
         (lambda path: Delete(path("full/child"), 3), LookAgain),
     ],
 )
-def test_a_failed_part_says_what_failed(bench: Bench, operation: Callable[..., Check], error: type[LookAgain]) -> None:
+def test_a_failed_part_says_what_failed(
+    bench: Bench, operation: Callable[..., VersionCheck], error: type[LookAgain]
+) -> None:
     bench.zk.transact([Create(bench.path("full")), Create(bench.path("full/child"))])
     with pytest.raises(error, match=bench.base) as raised:
         bench.zk.transact([Create(bench.path("before")), operation(bench.path)])

@@ -13,7 +13,6 @@ import pytest
 from coordinator_tasks.adapters.zookeeper import check_size
 from coordinator_tasks.core.errors import NoAccess, NodeExists, NodeMissing, StoreUnavailable
 from coordinator_tasks.core.ports import (
-    Check,
     Clock,
     Connection,
     Create,
@@ -21,6 +20,7 @@ from coordinator_tasks.core.ports import (
     Node,
     Operation,
     Stat,
+    VersionCheck,
     Watcher,
 )
 from tests.fakes import znodes
@@ -250,7 +250,7 @@ class FakeZooKeeper:
         """Check the rights; the right to create and to delete a node is its parent's."""
         of_parent = isinstance(operation, Create | Delete)
         path = operation.path.rpartition("/")[0] if of_parent else operation.path
-        self._check(path, write=not isinstance(operation, Check))
+        self._check(path, write=not isinstance(operation, VersionCheck))
 
     def _tell(self, connection: Connection) -> None:
         self.connection = connection

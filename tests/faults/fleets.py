@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core.fleet.growth import Kind
+from coordinator_tasks.core.fleet.growth import GrowthKind
 from coordinator_tasks.service.nodes import action_log, directives, fleet, growth_store
 from tests.faults.case import FIRST
 from tests.faults.persons import APP, FURTHER, NEXT
@@ -106,15 +106,15 @@ class Outgrown(Launching):
         self._phase("outgrow")
         self._asks("outgrow")
         self._await(lambda: self._launched({NEXT, FURTHER}), "Stable with the new one")
-        self._decided(Kind.GROW)
+        self._decided(GrowthKind.GROW)
 
     def _ungrow(self) -> None:
         self._phase("ungrow")
         self._asks("ungrow")
         self._await(lambda: self._gone(FURTHER, {NEXT}), "the new one has left")
-        self._decided(Kind.GROW, Kind.UNDO)
+        self._decided(GrowthKind.GROW, GrowthKind.UNDO)
 
-    def _decided(self, *kinds: Kind) -> None:
+    def _decided(self, *kinds: GrowthKind) -> None:
         """Each step is kept once, and stands in the history once."""
         kept = growth_store.read(self.coordinator, APP).memory.decisions
         told = [one for one in action_log.asked(self.coordinator, APP) if one.action == "autoscale"]

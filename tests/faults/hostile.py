@@ -27,7 +27,7 @@ from coordinator_tasks.core.model import Actor, ConsumerStatus, Member, Silence,
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.service.watch import overview
 from dags.actions import fields
 from tests.faults.malformed import ODD_TEXTS, ODD_VALUES, _spoil, tree
@@ -116,7 +116,7 @@ def answers(seed: int) -> Iterator[str]:
         raw = spoiled(chance, good)
         here.clock.advance(2)
         reports = transitions.step(here.coordinator, ["orders", "other"], LOOP)
-        if any(report.outcome is Outcome.WRITTEN for report in reports):
+        if any(report.outcome is TopicOutcome.WRITTEN for report in reports):
             here.everybody_acts()
         problem = ""
         if any(not kept[topic].items() <= owners.items() for topic, owners in _of_the_good(here).items()):

@@ -18,7 +18,7 @@ from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, history
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES, read_or_malformed
 from tests.world.site import LOOP, Site, stable_site
@@ -126,7 +126,7 @@ def joined_and_handing_over() -> Site:
     site.starts("c")
     site.clock.advance(2)
     (report,) = transitions.plan(site.coordinator, ["orders"], LOOP)
-    assert report.outcome is Outcome.WRITTEN
+    assert report.outcome is TopicOutcome.WRITTEN
     assert MOVING in site.node().handoff
     site.clock.advance(2)
     return site
@@ -174,7 +174,7 @@ def offered(site: Site, kind: str, raws: Iterable[bytes]) -> list[str]:
 def _held(site: Site, path: str) -> str:
     before = tree(site)
     reports = everything(site)
-    if [(r.outcome, path in r.reason) for r in reports] != [(Outcome.HELD, True)]:
+    if [(r.outcome, path in r.reason) for r in reports] != [(TopicOutcome.HELD, True)]:
         return f"it is not held and named: {reports}"
     return "" if tree(site) == before else "something was written"
 
@@ -183,7 +183,7 @@ def _kept(site: Site, path: str, raw: bytes) -> str:
     """The topic goes on without the consumer, which keeps what it has."""
     had = _owned_by_a(site)
     for report in everything(site):
-        if report.outcome is Outcome.HELD or path not in "".join(report.left_out):
+        if report.outcome is TopicOutcome.HELD or path not in "".join(report.left_out):
             return f"it is held, or not named: {report}"
     if not had <= _owned_by_a(site):
         return "something was taken from it"
@@ -196,7 +196,7 @@ def _owned_by_a(site: Site) -> set[int]:
 
 def _passed_by(site: Site, path: str, raw: bytes, readers: Sequence[Callable[[Coordinator], object]]) -> str:
     reports = everything(site)
-    if any(report.outcome is Outcome.HELD for report in reports):
+    if any(report.outcome is TopicOutcome.HELD for report in reports):
         return f"a topic is held by it: {reports}"
     before = tree(site)
     said = [_refusal(read, site.coordinator) for read in readers]

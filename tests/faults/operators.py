@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
-from coordinator_tasks.core.fleet.upgrade import Phase, Upgrade
+from coordinator_tasks.core.fleet.upgrade import Upgrade, UpgradePhase
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.service.nodes import action_log, fleet, topics, upgrade_store
 from tests.faults.case import FIRST, SECOND, Actor
@@ -32,7 +32,7 @@ class Upgraded(Scenario):
     def _upgrade(self) -> None:
         self._phase("upgrade")
         self._begin()
-        self._await(lambda: self._over_as(Phase.DONE, SECOND, NEXT), "the upgrade is done")
+        self._await(lambda: self._over_as(UpgradePhase.DONE, SECOND, NEXT), "the upgrade is done")
 
     def _begin(self) -> None:
         self._asks(self.wish)
@@ -41,7 +41,7 @@ class Upgraded(Scenario):
     def _record(self) -> Upgrade:
         return upgrade_store.read(self.coordinator, APP)
 
-    def _over_as(self, phase: Phase, left: str, stays: str) -> bool:
+    def _over_as(self, phase: UpgradePhase, left: str, stays: str) -> bool:
         """The upgrade is over, one has left, the other one has its place, and nothing of the upgrade is left."""
         if self._record().phase is not phase or not self.actors[left].ended or not self._settled({FIRST, stays}):
             return False
@@ -68,12 +68,12 @@ class UpgradedBack(Upgraded):
         self._await(self._is_held, "the only step is held")
 
     def _is_held(self) -> bool:
-        return self._record().phase is Phase.HOLDING and self._settled({FIRST, NEXT})
+        return self._record().phase is UpgradePhase.HOLDING and self._settled({FIRST, NEXT})
 
     def _roll_back(self) -> None:
         self._phase("roll_back")
         self._asks("roll back")
-        self._await(lambda: self._over_as(Phase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
+        self._await(lambda: self._over_as(UpgradePhase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
 
 
 class UpgradedBackLate(Upgraded):
@@ -94,7 +94,9 @@ class UpgradedBackLate(Upgraded):
         self._await(self._drained, "the old consumer has left")
 
     def _drained(self) -> bool:
-        return self._record().phase is Phase.DRAINING and self.actors[SECOND].ended and self._settled({FIRST, NEXT})
+        return (
+            self._record().phase is UpgradePhase.DRAINING and self.actors[SECOND].ended and self._settled({FIRST, NEXT})
+        )
 
     def _take_back(self) -> None:
         self._phase("take_back")
@@ -102,7 +104,7 @@ class UpgradedBackLate(Upgraded):
         self._await(self._is_missing, "the old consumer is to start again")
         self._forget(SECOND)
         self._start(SECOND)
-        self._await(lambda: self._over_as(Phase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
+        self._await(lambda: self._over_as(UpgradePhase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
 
     def _is_missing(self) -> bool:
         return SECOND in [one.consumer for one in fleet.missing(self.coordinator)]
@@ -130,7 +132,7 @@ class UpgradedHalted(UpgradedBack):
     def _give_back(self) -> None:
         self._phase("give_back")
         self._asks("roll back")
-        self._await(lambda: self._over_as(Phase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
+        self._await(lambda: self._over_as(UpgradePhase.ROLLED_BACK, NEXT, SECOND), "the upgrade is rolled back")
 
 
 class Approved(Scenario):

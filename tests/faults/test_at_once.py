@@ -16,7 +16,7 @@ from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import wait_for
@@ -76,8 +76,12 @@ def test_any_number_of_attempts_of_a_step_have_one_effect(cluster: Cluster, atte
                 reports = at_once(coordinators, task, cluster.topic)
                 new = cluster.records(c)[len(before) :]
                 assert [(one.source, one.target) for one in new] == [(source, target)]
-                assert sum(one.outcome is Outcome.WRITTEN for one in reports) == 1, reports
-                assert {one.outcome for one in reports} <= {Outcome.WRITTEN, Outcome.UNCHANGED, Outcome.WAITING}
+                assert sum(one.outcome is TopicOutcome.WRITTEN for one in reports) == 1, reports
+                assert {one.outcome for one in reports} <= {
+                    TopicOutcome.WRITTEN,
+                    TopicOutcome.UNCHANGED,
+                    TopicOutcome.WAITING,
+                }
         assert cluster.is_stable(c, "abd")
         epochs = [one.epoch for one in cluster.records(c)]
         assert epochs == sorted(epochs)

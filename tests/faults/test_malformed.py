@@ -14,7 +14,7 @@ from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.service.nodes import directives, fleet, topics
-from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.service.run import loop
 from coordinator_tasks.service.watch import overview
 from tests.faults.malformed import (
@@ -65,7 +65,7 @@ def test_a_node_that_cannot_be_read_is_named_and_nothing_is_done(kind: str) -> N
     assert tree(site) == before
     assert good is not None
     put(site, path, good.data)
-    assert everything(site)[0].outcome is not Outcome.HELD, "readable again, it goes on"
+    assert everything(site)[0].outcome is not TopicOutcome.HELD, "readable again, it goes on"
 
 
 @pytest.mark.parametrize("kind", OF_ONE)
@@ -161,10 +161,10 @@ def test_a_child_with_a_strange_name_stops_neither_the_loop_nor_any_topic(
             put(site, path, data)
             before = site.zk.get(path)
             reports = {report.topic: report for report in everything(site)}
-            assert reports["orders"].outcome is not Outcome.HELD, (path, reports)
+            assert reports["orders"].outcome is not TopicOutcome.HELD, (path, reports)
             strange = reports.get(child)
             assert strange is None or (
-                strange.outcome is Outcome.HELD and ("topic name" in strange.reason or path in strange.reason)
+                strange.outcome is TopicOutcome.HELD and ("topic name" in strange.reason or path in strange.reason)
             )
             look_around(site)
             assert site.zk.get(path) == before, "it is left as it is"

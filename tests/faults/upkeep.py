@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from coordinator_tasks.core.fleet import upgrade
-from coordinator_tasks.core.fleet.growth import Decision, Kind, Limits, Load, Memory, Move, Seen
+from coordinator_tasks.core.fleet.growth import (
+    GrowthDecision,
+    GrowthKind,
+    GrowthMove,
+    GrowthObservation,
+    Limits,
+    Load,
+    Memory,
+)
 from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import autoscale, redeployment, upgrades
@@ -34,7 +42,7 @@ def _upgrade(c: Coordinator, _topic: str, task: Task) -> None:
 def _upgrade_until_it_drains(c: Coordinator, topic: str, task: Task) -> None:
     """The same, but it does not end when the old consumers have left: a person rolls it back."""
     held = [upgrade_store.read(c, app) for app in upgrade_store.fleets_with_upgrades(c)]
-    held = [one for one in held if one.phase is upgrade.Phase.DRAINING and not one.reason]
+    held = [one for one in held if one.phase is upgrade.UpgradePhase.DRAINING and not one.reason]
     for one in held:
         task("Draining")
         upgrades.ensure(c, one)
@@ -45,27 +53,27 @@ def _upgrade_until_it_drains(c: Coordinator, topic: str, task: Task) -> None:
 def _grow(c: Coordinator, topic: str, task: Task) -> None:
     """A look at each fleet, with loads and a policy that say what the scenario wants."""
 
-    def measure(c: Coordinator, fleet: Fleet) -> Seen:
+    def measure(c: Coordinator, fleet: Fleet) -> GrowthObservation:
         node = store.load_nodes(c.zk, c.paths, [topic]).get(topic)
         owners = sorted(node.assignments.items()) if node is not None else []
         loads = tuple(Load(topic, p, owner, 1.0, 0.0, 1.0) for p, owner in owners)
-        return Seen(c.clock.now(), fleet.consumers, loads, unsure=autoscale._unsure(c, fleet))
+        return GrowthObservation(c.clock.now(), fleet.consumers, loads, unsure=autoscale._unsure(c, fleet))
 
     vars(autoscale).update(measure=measure, decide=_decided)
     task("grow")
     list(autoscale.look(c, [], Actor("loop", "faults"), []))
 
 
-def _decided(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
+def _decided(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
     """Everything moves to one consumer; when one is to be enough, that one is drained."""
     count = len(seen.consumers)
-    moves = tuple(Move(one.topic, one.partition, one.owner, TAKER) for one in seen.loads)
+    moves = tuple(GrowthMove(one.topic, one.partition, one.owner, TAKER) for one in seen.loads)
     elsewhere = any(one.owner != TAKER for one in seen.loads)
-    found = Decision(Kind.HOLD, seen.now, count, count)
+    found = GrowthDecision(GrowthKind.HOLD, seen.now, count, count)
     if not seen.unsure and limits.most < count:
-        found = Decision(Kind.SHRINK, seen.now, count, limits.most, leaves=(TAKER,), acted=True)
+        found = GrowthDecision(GrowthKind.SHRINK, seen.now, count, limits.most, leaves=(TAKER,), acted=True)
     elif not seen.unsure and elsewhere and TAKER in seen.consumers:
-        found = Decision(Kind.MOVE, seen.now, count, count, moves=moves, acted=True)
+        found = GrowthDecision(GrowthKind.MOVE, seen.now, count, count, moves=moves, acted=True)
     kept = (*memory.decisions, found) if found.acted else memory.decisions
     return found, Memory(decisions=kept, latest=found)
 
@@ -76,14 +84,14 @@ def _outgrow(c: Coordinator, topic: str, task: Task) -> None:
     The last decision was taken a moment ago, however long this machine has taken since.
     """
 
-    def measure(c: Coordinator, fleet: Fleet) -> Seen:
+    def measure(c: Coordinator, fleet: Fleet) -> GrowthObservation:
         unsure = autoscale._unsure(c, fleet)
         node = store.load_nodes(c.zk, c.paths, [topic]).get(topic)
         owners = sorted(node.assignments.items()) if node is not None else []
         loads = tuple(Load(topic, p, owner, 0.9 * GIVES, BACKLOG, 0.4 * GIVES) for p, owner in owners)
         past = growth_store.read(c, fleet.app).memory.decisions
         now = past[-1].at + LATER_S if past else c.clock.now()
-        return Seen(now, fleet.consumers, loads, dict.fromkeys(fleet.consumers, GIVES), unsure)
+        return GrowthObservation(now, fleet.consumers, loads, dict.fromkeys(fleet.consumers, GIVES), unsure)
 
     vars(autoscale).update(measure=measure)
     task("grow")

@@ -17,7 +17,7 @@ from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_m
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.settings import Settings, plain_settings, read_settings_file, settings_of
-from spark_apps.delivery import Standing, Step, Writer
+from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import SQLITE, Database
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.records.settings_file import load_settings
@@ -59,12 +59,12 @@ def _write_positions(path: Path) -> None:
     database = path.with_suffix(".sqlite")
     with closing(DatabaseSink(Database(f"{SQLITE}{database}"), lambda _: None, lambda *_: None)) as sink:
         sink.claim(_WRITER, {3: TOKEN}, {})
-        sink.write(_WRITER, {3: Step(TOKEN, 0, 5)}, pa.table({"partition": [3]}))
+        sink.write(_WRITER, {3: SinkStep(TOKEN, 0, 5)}, pa.table({"partition": [3]}))
     with closing(sqlite3.connect(database)) as connection:
         path.write_text("\n".join(connection.iterdump()) + "\n")
 
 
-def _claimed(path: Path) -> Mapping[int, Standing]:
+def _claimed(path: Path) -> Mapping[int, SinkEntry]:
     """What a newer owner finds."""
     database = path.with_suffix(".sqlite")
     with closing(sqlite3.connect(database)) as connection:
@@ -112,7 +112,7 @@ KINDS: Mapping[str, Case] = {
         lambda path: RunFolder(path.parent).leaves(),
         "asked to",
     ),
-    "positions table": _file("positions.sql", _write_positions, _claimed, {3: Standing(_NEWER, "a", 5)}),
+    "positions table": _file("positions.sql", _write_positions, _claimed, {3: SinkEntry(_NEWER, "a", 5)}),
 }
 VERSIONED = (*CASES, "registration file")
 """Those with a field `version`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from coordinator_ui.access import Access, access_of
-from coordinator_ui.data.reading import PAGE_LIMIT_S, Reader
+from coordinator_ui.data.reading import PAGE_LIMIT_S, ClusterReader
 from coordinator_ui.pages.routes import make_app
 from fastapi.testclient import TestClient
 from selenium.webdriver.common.by import By
@@ -225,7 +225,7 @@ def test_a_zookeeper_that_dies_is_told_within_the_limit_and_is_read_again_when_i
     with EmbeddedZooKeeper(tmp_path) as own:
         nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": "1"}
         settings = Settings("shop", own.connect_string, nowhere, session_timeout_s=4.0, answer_timeout_s=2.0)
-        app = make_app(Reader(lambda name: (name, lambda: open_coordinator(settings))))
+        app = make_app(ClusterReader(lambda name: (name, lambda: open_coordinator(settings))))
         app.dependency_overrides[access_of] = lambda: Access(lambda _dag: None)
         client = TestClient(app, root_path="/coordinator")
         assert client.get("/").status_code == 200

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
-from coordinator_tasks.core.fleet.upgrade import Phase, Upgrade
+from coordinator_tasks.core.fleet.upgrade import Upgrade, UpgradePhase
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
@@ -117,7 +117,7 @@ class Shop:
     def upgrade(self) -> Upgrade:
         return upgrade_store.read(self.c, APP)
 
-    def reached(self, phase: Phase, step: int) -> Upgrade:
+    def reached(self, phase: UpgradePhase, step: int) -> Upgrade:
         """Wait until the upgrade is there."""
 
         def there() -> bool:
@@ -215,7 +215,7 @@ def test_an_upgrade_by_the_form_is_paused_continued_killed_and_fails_in_its_seco
     with shop.flowing():
         how = {"steps": [*STEPS], "hold_minutes": HOLD_MINUTES, "min_rate": MIN_RATE, **RULE}
         run = shop.ask("upgrade", version="v2", code="v2", **how)
-        begun = shop.reached(Phase.MOVING, 0)
+        begun = shop.reached(UpgradePhase.MOVING, 0)
         assert shop.ended("pause_upgrade", shop.ask("pause_upgrade")) == "success"
         assert shop.ended("upgrade", run) == "success", "it has nothing to follow any more"
         paused = shop.upgrade()
@@ -226,11 +226,11 @@ def test_an_upgrade_by_the_form_is_paused_continued_killed_and_fails_in_its_seco
         killed(shop, "continue_upgrade", run, "follow")
         shop.owned_by(begun.new_consumers)
         shop.until(lambda: not unmeasured(shop), "each move is measured")
-        shop.reached(Phase.HOLDING, 1)
+        shop.reached(UpgradePhase.HOLDING, 1)
         shop.gate("v2").touch()
-        shop.reached(Phase.RETURNING, 1)
+        shop.reached(UpgradePhase.RETURNING, 1)
         shop.gate("v2").unlink()
-        done = shop.reached(Phase.ROLLED_BACK, 1)
+        done = shop.reached(UpgradePhase.ROLLED_BACK, 1)
         assert done.reason.startswith("step 2 of 2 (100 %): less than 30% of the records per second before: ")
         shop.owned_by(OLD)
         assert shop.ended("continue_upgrade", run) == "success"
@@ -256,7 +256,7 @@ def test_the_same_version_goes_to_other_hosts_by_the_command_while_airflow_does_
         assert begun.new == begun.old
         while not shop.upgrade().over:
             shop.reconciled()
-        assert shop.upgrade().phase is Phase.DONE, shop.upgrade().reason
+        assert shop.upgrade().phase is UpgradePhase.DONE, shop.upgrade().reason
         shop.owned_by(begun.new_consumers)
     now = fleet.fleet_of(shop.c, APP)
     assert (now.consumers, now.code, fleet.version_of(now)) == (begun.new_consumers, "v1", begun.old)

@@ -16,7 +16,7 @@ from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.ports import free_port
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.doctor import Result, examine
+from coordinator_tasks.doctor import CheckResult, examine
 from coordinator_tasks.doctor.zookeeper import JUTE_BYTES
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.nodes.fleet import set_fleet
@@ -107,7 +107,7 @@ def test_a_server_tells_the_largest_request_that_it_takes_without_one(
         settings = Settings("shop", server, {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": "0"})
         found = {one.check: one for one in examine(replace(settings, answer_timeout_s=2.0), Side.COORDINATOR)}
         one = found["ZooKeeper jute.maxbuffer"]
-        assert one.result is (Result.OK if limit == JUTE_BYTES else Result.WARNING)
+        assert one.result is (CheckResult.OK if limit == JUTE_BYTES else CheckResult.WARNING)
         assert (server in one.says) is (limit != JUTE_BYTES)
 
 

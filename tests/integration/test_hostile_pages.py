@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from coordinator_ui.pages.routes import Result, run_result
+from coordinator_ui.pages.routes import RunResult, run_result
 
 from coordinator_tasks.core.model import (
     Actor,
@@ -121,12 +121,12 @@ def told(cluster: Cluster, rebalance: str, texts: Sequence[str], at: float) -> N
         )
 
 
-def result_of(dag_id: str) -> Result | None:
+def result_of(dag_id: str) -> RunResult | None:
     """What the run of an action's DAG has said."""
     return (
         None
         if dag_id == "rebalance"
-        else Result(TEXTS, over=True, ok=True, done=True, conf={"consumer": "a", "why": CLOSING})
+        else RunResult(TEXTS, over=True, ok=True, done=True, conf={"consumer": "a", "why": CLOSING})
     )
 
 

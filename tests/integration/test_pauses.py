@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 from coordinator_ui.access import Access, access_of
-from coordinator_ui.data.reading import Reader
+from coordinator_ui.data.reading import ClusterReader
 from coordinator_ui.pages.routes import make_app
 from fastapi.testclient import TestClient
 
@@ -69,7 +69,7 @@ def measured(managed: Managed, name: str) -> tuple[Record, Record]:
 
 def shown_pauses(site: Site, rebalance: str) -> dict[int, float]:
     """Partition → its pause in seconds, as the page of the rebalance says it."""
-    app = make_app(Reader(lambda name: (name, lambda: open_coordinator(site.settings))))
+    app = make_app(ClusterReader(lambda name: (name, lambda: open_coordinator(site.settings))))
     app.dependency_overrides[access_of] = lambda: Access(lambda _dag: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COORDINATOR_CLUSTERS", site.cluster)

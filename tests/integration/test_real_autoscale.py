@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from coordinator_tasks import cli
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.cli.base import user
-from coordinator_tasks.core.fleet.growth import Kind
+from coordinator_tasks.core.fleet.growth import GrowthKind
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
@@ -161,7 +161,11 @@ def test_a_backlog_grows_the_fleet_and_idleness_shrinks_it_and_the_history_says_
     assert shrunk["why"].startswith("shrink to 1 consumer: ")
     assert consumers(shrunk) == ('["b-1", "b-2"]', f'["{stays}"]')
     decided = growth_store.read(c, APP).memory.decisions
-    assert [(one.kind, one.acted) for one in decided] == [(Kind.GROW, False), (Kind.GROW, True), (Kind.SHRINK, True)]
+    assert [(one.kind, one.acted) for one in decided] == [
+        (GrowthKind.GROW, False),
+        (GrowthKind.GROW, True),
+        (GrowthKind.SHRINK, True),
+    ]
 
 
 def consumers(asked: Mapping[str, Any]) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, history, topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import wait_for
@@ -115,7 +115,7 @@ def test_an_emptied_topic_node_is_held_until_it_is_mended_and_a_deleted_one_is_p
         path, epoch = c.paths.topic(cluster.topic), cluster.stored(c)[0].epoch
         c.zk.transact([SetData(path, b"")])
         (report,) = transitions.step(c, [cluster.topic], LOOP)
-        assert (report.outcome, c.zk.get(path).data) == (Outcome.HELD, b"")
+        assert (report.outcome, c.zk.get(path).data) == (TopicOutcome.HELD, b"")
         assert f"{path}: is empty, though a plan was written to it" in report.reason
         c.zk.transact([Delete(one) for one in [*(f"{path}/{child}" for child in c.zk.children(path)), path]])
         topics.refresh_partitions(c)

@@ -18,7 +18,7 @@ from coordinator_tasks.core.protocol.znodes import children
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.nodes import state_file, topics
 from coordinator_tasks.service.nodes.action_log import asked
-from coordinator_tasks.service.nodes.state_file import State
+from coordinator_tasks.service.nodes.state_file import StateFile
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_zookeeper
 from tests.fakes.cluster import PERSON
@@ -93,7 +93,7 @@ class Imports:
     zookeeper: EmbeddedZooKeeper
     base: str
     old: Site
-    state: State
+    state: StateFile
 
     @contextmanager
     def cluster(self, folder: str) -> Iterator[Site]:

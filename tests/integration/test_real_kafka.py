@@ -18,7 +18,7 @@ from coordinator_tasks.core.model import Actor, StartRule
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for
@@ -124,7 +124,7 @@ def test_a_consumer_that_slept_while_its_topic_was_recreated_stops_and_commits_n
         seen = len(values())
         for partition in range(2):
             produce(site.kafka, site.topic, [b"2000"] * 10, partition)
-        assert step(managed).outcome is Outcome.HELD
+        assert step(managed).outcome is TopicOutcome.HELD
         assert len(values()) == seen, "nothing more is read"
         foreign = {one.topic_id for one in site.committed().values()} - {managed.node().topic_id}
         assert not foreign, "what it committed before it knew names the old topic, so that nobody starts there"
@@ -152,7 +152,7 @@ def test_a_topic_that_kafka_lost_is_reported_by_its_id_and_never_continued(manag
         (refreshed,) = topics.refresh_partitions(c)
     managed.join("b")
     report = step(managed)
-    assert (report.outcome, report.moves) == (Outcome.HELD, ())
+    assert (report.outcome, report.moves) == (TopicOutcome.HELD, ())
     for sentence in (report.reason, refreshed.problem):
         assert "\n" not in sentence
         assert site.topic in sentence
@@ -172,7 +172,7 @@ def test_a_topic_that_kafka_lost_is_reported_by_its_id_and_never_continued(manag
         wait_for(stopped, "a stops", LIMIT_S)
         for partition in range(2):
             produce(site.kafka, site.topic, [str(number).encode() for number in range(1000, 1040)], partition)
-        assert step(managed).outcome is Outcome.HELD, "though an owner is lost"
+        assert step(managed).outcome is TopicOutcome.HELD, "though an owner is lost"
     assert (managed.node().epoch, managed.node().assignments) == (node.epoch, node.assignments)
     assert all(row.sequence < 1000 for row in managed.ledger.rows), "records of another topic are not this one's"
 

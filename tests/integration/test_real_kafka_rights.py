@@ -10,7 +10,7 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.protocol.kafka_rights import Resource, Right, Side, needed, transactional_ids
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.doctor import Finding, Result, examine
+from coordinator_tasks.doctor import CheckResult, DoctorFinding, examine
 from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE, Settings
@@ -92,10 +92,10 @@ def site_of(zookeeper: EmbeddedZooKeeper, secure: Secure, fence: str = TOKEN_FEN
         site.close()
 
 
-def not_ok(site: RightsSite, side: Side) -> list[Finding]:
+def not_ok(site: RightsSite, side: Side) -> list[DoctorFinding]:
     """What the doctor finds wrong with the rights in Kafka."""
     found = list(examine(site.of(side), side, {site.topic: site.group}))
-    return [one for one in found if one.check.startswith("Kafka") and one.result is not Result.OK]
+    return [one for one in found if one.check.startswith("Kafka") and one.result is not CheckResult.OK]
 
 
 @pytest.mark.parametrize("fence", [TOKEN_FENCE, TRANSACTIONAL_FENCE])

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
-from coordinator_tasks.core.fleet.upgrade import Phase, Rule, Upgrade
+from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradePhase
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import upgrade_report, upgrades
-from coordinator_tasks.service.fleets.upgrade_begin import Wish, begin
+from coordinator_tasks.service.fleets.upgrade_begin import WantedUpgrade, begin
 from coordinator_tasks.service.nodes import fleet, upgrade_store
 from coordinator_tasks.service.plan import pauses, transitions
 from coordinator_tasks.wiring import open_coordinator
@@ -95,7 +95,7 @@ def launch(c: Coordinator, managed: Managed) -> None:
         managed.join(one.consumer)
 
 
-def followed(c: Coordinator, managed: Managed, until: tuple[Phase, int]) -> Upgrade:
+def followed(c: Coordinator, managed: Managed, until: tuple[UpgradePhase, int]) -> Upgrade:
     """Launch what is missing and do the upgrade's steps until it is there, or over."""
     problems: list[str] = []
 
@@ -112,7 +112,9 @@ def followed(c: Coordinator, managed: Managed, until: tuple[Phase, int]) -> Upgr
 
 def to_v2(c: Coordinator, hold_s: float = 4.0) -> None:
     now = fleet.version_of(fleet.fleet_of(c, APP))
-    wish = Wish(APP, "v2", replace(now, code="v2"), steps=(25, 50, 100), hold_s=hold_s, rule=Rule(max_lag_s=1.0))
+    wish = WantedUpgrade(
+        APP, "v2", replace(now, code="v2"), steps=(25, 50, 100), hold_s=hold_s, rule=Rule(max_lag_s=1.0)
+    )
     begin(c, wish, by="ada", why="test")
 
 
@@ -130,11 +132,11 @@ def test_an_upgrade_that_fails_in_its_second_step_moves_everything_back_and_lose
         traffic = Traffic(managed.site, 50.0, str)
         managed.ledger.grown(range(PARTITIONS), "records flow")
         to_v2(c, hold_s=3 * SLOW_S)  # the lag has to be seen while the second step is judged
-        held = followed(c, managed, (Phase.HOLDING, 1))
+        held = followed(c, managed, (UpgradePhase.HOLDING, 1))
         assert held.step == 1, held.reason
         managed.ledger.slow = set(NEW)
-        done = followed(c, managed, (Phase.ROLLED_BACK, 1))
-        assert done.phase is Phase.ROLLED_BACK
+        done = followed(c, managed, (UpgradePhase.ROLLED_BACK, 1))
+        assert done.phase is UpgradePhase.ROLLED_BACK
         assert done.reason.startswith("step 2 of 3 (50 %): a lag of more than 1 s: ")
         wait_for(lambda: owners(managed) == set(OLD), "Stable with the old ones", LIMIT_S)
         assert fleet.fleet_of(c, APP).consumers == OLD
@@ -157,7 +159,7 @@ def test_a_broker_that_is_away_holds_an_upgrade_and_sends_nothing_back(
         traffic = Traffic(managed.site, 50.0, str)
         managed.ledger.grown(range(PARTITIONS), "records flow")
         to_v2(c)
-        held = followed(c, managed, (Phase.HOLDING, 1))
+        held = followed(c, managed, (UpgradePhase.HOLDING, 1))
         owned = dict(managed.node().assignments)
         broker.pause()
         problems: list[str] = []
@@ -169,10 +171,10 @@ def test_a_broker_that_is_away_holds_an_upgrade_and_sends_nothing_back(
         print([one.reports for one in managed.consumers.values()])
         broker.resume()
         found = upgrade_store.read(c, APP)
-        assert (found.phase, found.step, found.reason) == (Phase.HOLDING, held.step, "")
+        assert (found.phase, found.step, found.reason) == (UpgradePhase.HOLDING, held.step, "")
         assert problems[-1].endswith("it goes on by itself then, or goes back by `roll-back-upgrade billing`")
         assert managed.node().assignments == owned
-        done = followed(c, managed, (Phase.DONE, 2))
+        done = followed(c, managed, (UpgradePhase.DONE, 2))
         print("\n".join(event.text for event in done.events))
-        assert done.phase is Phase.DONE, done.reason
+        assert done.phase is UpgradePhase.DONE, done.reason
         managed.consumed(traffic.close())

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
-from coordinator_tasks.core.fleet.upgrade import Phase, Rule, Upgrade
+from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradePhase
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.devstack.demo.evidence import Row
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import upgrade_report, upgrades
-from coordinator_tasks.service.fleets.upgrade_begin import Wish, begin
+from coordinator_tasks.service.fleets.upgrade_begin import WantedUpgrade, begin
 from coordinator_tasks.service.nodes import fleet, upgrade_store
 from coordinator_tasks.service.nodes.fleet import Launch
 from coordinator_tasks.service.plan import pauses
@@ -113,7 +113,7 @@ class Shop:
             connection.close()
         return [row_of(dict(zip(upgraded_pipeline.COLUMNS, one, strict=True))) for one in found]
 
-    def followed(self, until: tuple[Phase, int]) -> Upgrade:
+    def followed(self, until: tuple[UpgradePhase, int]) -> Upgrade:
         """Launch what is missing and do the upgrade's steps until it is there, or over."""
         problems: list[str] = []
 
@@ -184,7 +184,7 @@ def shop(
 def upgraded(shop: Shop, name: str) -> Upgrade:
     """Begin an upgrade to this version in two steps; its record."""
     now = fleet.version_of(fleet.fleet_of(shop.c, APP))
-    wish = Wish(APP, name, replace(now, code=name), steps=(50, 100), hold_s=HOLD_S, rule=RULE)
+    wish = WantedUpgrade(APP, name, replace(now, code=name), steps=(50, 100), hold_s=HOLD_S, rule=RULE)
     return begin(shop.c, wish, by="ada", why="test").upgrade
 
 
@@ -193,12 +193,12 @@ def test_a_version_that_is_killed_in_its_second_step_gives_everything_back_and_e
 ) -> None:
     with shop.flowing():
         begun = upgraded(shop, "v2")
-        held = shop.followed((Phase.HOLDING, 1))
-        assert (held.phase, held.step) == (Phase.HOLDING, 1), held.reason
+        held = shop.followed((UpgradePhase.HOLDING, 1))
+        assert (held.phase, held.step) == (UpgradePhase.HOLDING, 1), held.reason
         shop.measured()
         shop.dies("v2").touch()
-        done = shop.followed((Phase.ROLLED_BACK, 1))
-        assert done.phase is Phase.ROLLED_BACK
+        done = shop.followed((UpgradePhase.ROLLED_BACK, 1))
+        assert done.phase is UpgradePhase.ROLLED_BACK
         assert done.reason.startswith("step 2 of 2 (100 %): 1 error: ")
         shop.owned_by(begun.old_consumers)
     assert not shop.dies("v2").exists()

@@ -10,7 +10,7 @@ import spark_apps
 from coordinator_tasks.cli import EXITS, USAGE_CODE, USAGE_EXIT
 from coordinator_tasks.cli.base import HELD_EXIT
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.core.machine.audit import ALARMS, MEND, Kind
+from coordinator_tasks.core.machine.audit import ALARMS, MEND, FindingKind
 from tests.reference.form import ROOT, table
 
 PAGE = ROOT / "docs" / "errors.md"
@@ -37,18 +37,18 @@ USAGE = (
     "Add `--help` behind the command",
 )
 FINDINGS = {
-    Kind.TWO_OWNERS: "Two consumers report running one partition. One of the two is isolated and lives on, or cannot reach "
+    FindingKind.TWO_OWNERS: "Two consumers report running one partition. One of the two is isolated and lives on, or cannot reach "
     "ZooKeeper and has lost the partition. Its commits are fenced, but records may be processed twice",
-    Kind.NO_OWNER: "These partitions are not read: without an owner, or with an owner that has ended, is isolated, is "
+    FindingKind.NO_OWNER: "These partitions are not read: without an owner, or with an owner that has ended, is isolated, is "
     "absent, or does not run the partitions. The next rebalance gives them away, or the owner starts them again",
-    Kind.INTRUDER: "A client without a token commits or subscribes with the topic's group, another cluster manages the same "
+    FindingKind.INTRUDER: "A client without a token commits or subscribes with the topic's group, another cluster manages the same "
     "group, a consumer runs what ZooKeeper never gave it, or commits under a newer token than the owner's. The owner "
     "overwrites such commits; records may be read again",
-    Kind.STALE: "A committed offset or a running partition has an older token than the owner's, or is of a former topic of "
+    FindingKind.STALE: "A committed offset or a running partition has an older token than the owner's, or is of a former topic of "
     "this name: a process that was believed dead commits late",
-    Kind.OLD_CODE: "A consumer runs another release than the coordinator, or another version of the code than its fleet asks "
+    FindingKind.OLD_CODE: "A consumer runs another release than the coordinator, or another version of the code than its fleet asks "
     "for: normal during an upgrade",
-    Kind.NO_WORD: "The owner's answer or Kafka's commit is missing: the interface does not answer, answers as another "
+    FindingKind.NO_WORD: "The owner's answer or Kafka's commit is missing: the interface does not answer, answers as another "
     "incarnation, acts on an older plan because the consumer has lost ZooKeeper, or offsets were deleted. Only the "
     "other two were compared",
 }
@@ -82,7 +82,7 @@ class Row(NamedTuple):
 def codes() -> list[Row]:
     found = [Row(kind.code, kind.__name__, *_texts(kind), exit_of(kind)) for kind in kinds()]
     found.append(Row(USAGE_CODE, "", *USAGE, USAGE_EXIT))
-    found += [Row(one.value, "", FINDINGS[one], _sentence(MEND[one]), _exit_of_audit(one)) for one in Kind]
+    found += [Row(one.value, "", FINDINGS[one], _sentence(MEND[one]), _exit_of_audit(one)) for one in FindingKind]
     return sorted(found)
 
 
@@ -101,7 +101,7 @@ def exit_of(kind: type[CoordinatorError]) -> int:
     return next((number for base, number in EXITS.items() if issubclass(kind, base)), HELD_EXIT)
 
 
-def _exit_of_audit(kind: Kind) -> int:
+def _exit_of_audit(kind: FindingKind) -> int:
     return HELD_EXIT if kind in ALARMS else 0
 
 

@@ -9,14 +9,14 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_tasks.cli import metrics_text
-from coordinator_tasks.core.fleet.growth import Decision, Kind
+from coordinator_tasks.core.fleet.growth import GrowthDecision, GrowthKind
 from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.service.watch.overview import ConsumerOverview
-from coordinator_tasks.service.watch.survey import Happened, PartitionLag, Survey
+from coordinator_tasks.service.watch.survey import PartitionLag, Survey, TopicEvents
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures, TopicLag
 from spark_apps.agent.interface import metrics as consumer_metrics
 from spark_apps.agent.ownership.figures import ConsumerFigures, PartitionFigures
-from spark_apps.agent.ownership.figures import TopicFigures as OwnedTopic
+from spark_apps.agent.ownership.figures import OwnedFigures as OwnedTopic
 from tests.reference.form import ROOT, page, table
 from tests.reference.settings import texts
 
@@ -76,12 +76,12 @@ def of_coordinator() -> dict[str, Metric]:
         topics=(TopicFigures("orders", "g"),),
         consumers=(ConsumerOverview("a", "live"),),
         wanted=1,
-        happened={"orders": Happened()},
+        happened={"orders": TopicEvents()},
         oldest_unowned_s={},
         lags=(PartitionLag("g", "orders", 0, "a", 1, 2, 1, 0.5, LagStatus.OK, told=False),),
         groups={"g": LagStatus.OK},
         unknown={},
-        desired={"app": Decision(Kind.SHRINK, 5.0, 3, 2)},
+        desired={"app": GrowthDecision(GrowthKind.SHRINK, 5.0, 3, 2)},
     )
     return families(metrics_text.exposed(found, "shop", 0.0, 0.0))
 

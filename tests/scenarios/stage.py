@@ -12,7 +12,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from tests.fakes.cluster import PERSON
 from tests.fakes.zookeeper import FakeZooKeeper
 from tests.world.site import Site
@@ -219,7 +219,7 @@ class Stage:
         return [f"{report.waiting.value}: {self._plain(report.topics.get(TOPIC, 'nothing to wait for'))}"]
 
     def _told(self, report: TopicReport) -> list[str]:
-        change = f"{report.before} → {report.after}: " if report.outcome is Outcome.WRITTEN else ""
+        change = f"{report.before} → {report.after}: " if report.outcome is TopicOutcome.WRITTEN else ""
         moves = [
             f"  partition {m.partition}: {m.giver or 'nobody'} → {m.taker or 'nobody'} ({m.kind})" for m in report.moves
         ]

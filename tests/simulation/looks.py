@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from coordinator_tasks.core.model import Committed, Token
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
-from spark_apps.agent.ownership.work import Commit, Done, Failed, FetchedOffsets, OffsetFetch, Result, Work
+from spark_apps.agent.ownership.work import Commit, CommitDone, Failed, FetchedOffsets, OffsetFetch, Result, Work
 from tests.simulation.consumer import Consumer
 
 LOOK_S = 1.0
@@ -83,7 +83,7 @@ class Looks:
         owner = self._owners[one.name, topic]
         asked, held = owner.asked, _held(one, topic)
         assert asked is not None
-        if isinstance(asked.work, Commit) and isinstance(result, Done):
+        if isinstance(asked.work, Commit) and isinstance(result, CommitDone):
             for p in asked.work.offsets:
                 owner.overwritten.pop(p, None)
         over = _over(asked, result)

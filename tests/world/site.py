@@ -197,7 +197,7 @@ class Site(Cluster):
             self.clock.advance(2)
             self.everybody_acts()
             reports = transitions.step(self.coordinator, transitions.topics(self.coordinator), LOOP)
-            if all(report.outcome is not transitions.Outcome.WRITTEN for report in reports):
+            if all(report.outcome is not transitions.TopicOutcome.WRITTEN for report in reports):
                 return
         raise AssertionError(f"it does not settle: {reports}")
 

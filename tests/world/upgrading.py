@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Ending, Failure, Fleet, Member, State
 from coordinator_tasks.service.fleets import upgrades
-from coordinator_tasks.service.fleets.upgrade_begin import Beginning, Wish, begin
+from coordinator_tasks.service.fleets.upgrade_begin import Beginning, WantedUpgrade, begin
 from coordinator_tasks.service.nodes import directives, fleet, upgrade_store
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
@@ -142,5 +142,5 @@ def upgrading_site(partitions: int = 20, names: tuple[str, ...] = ("orders",)) -
 def to_v2(site: UpgradingSite, **changes: object) -> Beginning:
     """Begin the upgrade to v2."""
     now = fleet.version_of(fleet.fleet_of(site.coordinator, APP))
-    wish = Wish(APP, "v2", replace(now, code="v2"), hold_s=60.0, rule=Rule(max_lag_s=30.0))
+    wish = WantedUpgrade(APP, "v2", replace(now, code="v2"), hold_s=60.0, rule=Rule(max_lag_s=30.0))
     return begin(site.coordinator, replace(wish, **changes), by="ada", why="new release")  # type: ignore[arg-type]

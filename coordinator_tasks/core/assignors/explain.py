@@ -29,7 +29,7 @@ class RolledBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SolvedProblem:
     """A strategy's problem and answer, with facts unknown to the strategy.
 
     `holders`: partition → present holder, even if not a member; `pins`: partition → the place set by a person;
@@ -73,7 +73,7 @@ class Explainer(Protocol):
         """Return why the partition has no owner."""
 
 
-def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
+def explained(asked: SolvedProblem, only: Collection[int] | None = None) -> Explanation:
     """Return the explanation of all partitions, or `only` of these; partitions with the same reason are joined."""
     explainer = CountExplainer(asked) if asked.explainer is None else asked.explainer(asked.problem, asked.answer)
     moves: dict[str, list[int]] = {}
@@ -85,7 +85,7 @@ def explained(asked: Asked, only: Collection[int] | None = None) -> Explanation:
     return Explanation(asked.strategy, digest(asked), explainer.summary(), _reasons(moves), _reasons(stays))
 
 
-def digest(asked: Asked) -> str:
+def digest(asked: SolvedProblem) -> str:
     """Return sixteen hexadecimal digits over the strategy's whole input: same digits, same answer."""
     problem = asked.problem
     members = [
@@ -120,7 +120,7 @@ def shortened(explanation: Explanation, limit_bytes: int) -> Explanation:
     return Explanation(explanation.strategy, explanation.inputs, explanation.summary, tuple(kept))
 
 
-def _sentence(asked: Asked, explainer: Explainer, partition: int, holder: str, owner: str) -> str:
+def _sentence(asked: SolvedProblem, explainer: Explainer, partition: int, holder: str, owner: str) -> str:
     problem = asked.problem
     if not owner:
         return explainer.left(partition)
@@ -138,7 +138,7 @@ def _sentence(asked: Asked, explainer: Explainer, partition: int, holder: str, o
     return _of_move(asked, explainer, partition, holder, owner)
 
 
-def _of_move(asked: Asked, explainer: Explainer, partition: int, holder: str, owner: str) -> str:
+def _of_move(asked: SolvedProblem, explainer: Explainer, partition: int, holder: str, owner: str) -> str:
     problem, split = asked.problem, asked.split
     if split is not None and holder and (holder in split.consumers) != (owner in split.consumers):
         return f"{holder} gives it to {owner}, as the upgrade of {split.app} asks in this step"
@@ -157,7 +157,7 @@ def _reasons(found: Mapping[str, list[int]]) -> tuple[Reason, ...]:
 class CountExplainer:
     """Explains by the number of partitions: for `balanced`, and for strategies without an explainer."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: SolvedProblem) -> None:
         self.problem, self.strategy = asked.problem, asked.strategy
         self.before = Counter(dict(asked.before)) if asked.after else Counter(asked.holders.values())
         self.after = Counter(dict(asked.after)) if asked.after else Counter(asked.answer.values())

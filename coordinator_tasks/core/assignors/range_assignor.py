@@ -25,7 +25,7 @@ class ServerRange:
         return answer
 
 
-class Range:
+class RangeAssignor:
     """Kafka's `range` of the client."""
 
     def assign(self, group: Group) -> Assignment:

@@ -6,11 +6,11 @@ from coordinator_tasks.core.assignors import rocketmq
 from coordinator_tasks.core.assignors.balanced import Balanced
 from coordinator_tasks.core.assignors.group import GroupAssignor
 from coordinator_tasks.core.assignors.one_topic import OneTopic
-from coordinator_tasks.core.assignors.range_assignor import Range, ServerRange
+from coordinator_tasks.core.assignors.range_assignor import RangeAssignor, ServerRange
 from coordinator_tasks.core.assignors.roundrobin import RoundRobin
 
 STATELESS: Mapping[str, GroupAssignor] = {
-    "range": Range(),
+    "range": RangeAssignor(),
     "roundrobin": RoundRobin(),
     "server-range": ServerRange(),
     "average": rocketmq.PerTopic(rocketmq.average),

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.former import former_causes
-from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
+from coordinator_tasks.core.codecs.shape import FieldKind, Item, Shape
 from coordinator_tasks.core.model import Cause, CauseKind, Ending
 
 _CAUSE = Shape(
@@ -29,7 +29,7 @@ def _write(causes: Sequence[Cause]) -> list[dict[str, Any]]:
 
 
 CAUSES = Item(
-    "causes", Kind(lambda fields, name: tuple(map(_CAUSE.read, fields.objects(name))), _write), None, sparse=True
+    "causes", FieldKind(lambda fields, name: tuple(map(_CAUSE.read, fields.objects(name))), _write), None, sparse=True
 )
 
 

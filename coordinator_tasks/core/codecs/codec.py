@@ -7,7 +7,7 @@ added to a known version; only the coordinator writes topic nodes, so nothing is
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.cause_codec import CAUSES, with_former_causes
 from coordinator_tasks.core.codecs.packed import PACKED_VERSION, is_packed, packed, unpacked
-from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
+from coordinator_tasks.core.codecs.shape import VERSION, FieldKind, Item, Shape
 from coordinator_tasks.core.fleet.fetch_properties import usable
 from coordinator_tasks.core.model import (
     Ago,
@@ -62,7 +62,7 @@ _NODE = Shape(
         # among the node's own fields.
         "properties": Item(
             "properties",
-            Kind(lambda fields, name: usable(fields.nested(name, fields.data).data), _TEXTS_BY_NAME.write),
+            FieldKind(lambda fields, name: usable(fields.nested(name, fields.data).data), _TEXTS_BY_NAME.write),
             sparse=True,
         ),
         "seeks": Item("seeks", kinds.by_partition(_SEEK.nested), sparse=True),
@@ -149,7 +149,7 @@ _CONFIG = Shape(
         "startingOffsets": Item("start", kinds.choice(StartRule), StartRule.EARLIEST),
         "initialPartitions": Item("initial_partitions", kinds.NUMBER, 0),
         "properties": Item(
-            "properties", Kind(lambda fields, name: usable(fields.nested(name, {}).data), _TEXTS_BY_NAME.write)
+            "properties", FieldKind(lambda fields, name: usable(fields.nested(name, {}).data), _TEXTS_BY_NAME.write)
         ),
         "pins": Item("pins", kinds.by_partition(kinds.TEXT)),
         "paused": Item("paused", kinds.PARTITION_SET),

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs import kinds
-from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
+from coordinator_tasks.core.codecs.shape import FieldKind, Item, Shape
 from coordinator_tasks.core.errors import BadGrowth
-from coordinator_tasks.core.fleet.growth import Decision, Limits, Memory, Move
-from coordinator_tasks.core.fleet.growth import Kind as What
+from coordinator_tasks.core.fleet.growth import GrowthDecision, GrowthMove, Limits, Memory
+from coordinator_tasks.core.fleet.growth import GrowthKind as What
 from coordinator_tasks.core.text.json_fields import Fields
 
 
@@ -36,7 +36,7 @@ _LIMITS = Shape(
     },
 )
 _MOVE = Shape(
-    Move,
+    GrowthMove,
     {
         "topic": Item("topic", kinds.TEXT),
         "partition": Item("partition", kinds.NUMBER),
@@ -45,7 +45,7 @@ _MOVE = Shape(
     },
 )
 _DECISION = Shape(
-    Decision,
+    GrowthDecision,
     {
         "kind": Item("kind", kinds.choice(What)),
         "at": Item("at", kinds.TIME),
@@ -55,7 +55,7 @@ _DECISION = Shape(
         "leaves": Item("leaves", kinds.TEXTS),
         "moves": Item(
             "moves",
-            Kind(
+            FieldKind(
                 lambda fields, name: tuple(map(_MOVE.read, fields.objects(name))),
                 lambda moves: list(map(_MOVE.write, moves)),
             ),
@@ -77,12 +77,12 @@ _MEMORY = Shape(
         "capacity": Item("capacity", kinds.REAL, 0.0),
         "decisions": Item(
             "decisions",
-            Kind(
+            FieldKind(
                 lambda fields, name: tuple(map(_DECISION.read, fields.objects(name))),
                 lambda decisions: list(map(_DECISION.write, decisions)),
             ),
         ),
-        "wanted": Item("wanted", Kind(_wanted, lambda found: [{"at": at, "count": count} for at, count in found])),
+        "wanted": Item("wanted", FieldKind(_wanted, lambda found: [{"at": at, "count": count} for at, count in found])),
         "latest": Item("latest", kinds.optional(_DECISION.nested)),
     },
 )

@@ -6,12 +6,12 @@ from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.cause_codec import CAUSES, with_former_causes
-from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
+from coordinator_tasks.core.codecs.shape import VERSION, FieldKind, Item, Shape
 from coordinator_tasks.core.model import (
+    ActionRecord,
     Actor,
-    Asked,
-    Change,
     Explanation,
+    FieldChange,
     Move,
     MoveKind,
     Pause,
@@ -45,7 +45,7 @@ def _read_moves(fields: Fields, name: str) -> tuple[Move, ...]:
 
 
 _REASON = Shape(Reason, {"text": Item("text", kinds.TEXT), "partitions": Item("partitions", kinds.RANGES)})
-_REASONS = Kind(
+_REASONS = FieldKind(
     lambda fields, name: tuple(_REASON.read(one) for one in fields.objects(name)),
     lambda reasons: [_REASON.write(one) for one in reasons],
 )
@@ -169,20 +169,20 @@ _RECORD = Shape(
         "at": Item("at", kinds.TIME),
         "lasted": Item("lasted_s", kinds.REAL, 0.0),
         "rebalanceLasted": Item("rebalance_s", kinds.REAL, 0.0),
-        "moves": Item("moves", Kind(_read_moves, _write_moves)),
+        "moves": Item("moves", FieldKind(_read_moves, _write_moves)),
         "confirmed": Item("confirmed", kinds.by_name(kinds.PARTITIONS)),
         "counts": Item("counts", kinds.by_name(kinds.NUMBER)),
         "digest": Item("digest", kinds.TEXT, ""),
         "incarnations": Item("incarnations", kinds.by_name(kinds.COUNT)),
         "plan": Item("plan", kinds.optional(_PLAN.nested), sparse=True),  # missing in records of earlier releases
-        "pauses": Item("pauses", kinds.optional(Kind(_read_pauses, _write_pauses)), sparse=True),
+        "pauses": Item("pauses", kinds.optional(FieldKind(_read_pauses, _write_pauses)), sparse=True),
         "unasked": Item("unasked", kinds.FLAG, False, sparse=True),
         "causes": CAUSES,
     },
 )
 
 _CHANGE = Shape(
-    Change,
+    FieldChange,
     {
         "node": Item("node", kinds.TEXT),
         "field": Item("field", kinds.TEXT),
@@ -191,7 +191,7 @@ _CHANGE = Shape(
     },
 )
 _ASKED = Shape(
-    Asked,
+    ActionRecord,
     {
         "action": Item("action", kinds.TEXT),
         "about": Item("about", kinds.TEXT),
@@ -200,7 +200,7 @@ _ASKED = Shape(
         "why": Item("why", kinds.TEXT, ""),
         "changes": Item(
             "changes",
-            Kind(
+            FieldKind(
                 lambda fields, name: tuple(_CHANGE.read(one) for one in fields.objects(name)),
                 lambda changes: [_CHANGE.write(one) for one in changes],
             ),
@@ -224,6 +224,6 @@ def with_pauses(path: str, raw: bytes, pauses: Pauses) -> bytes:
     return dump(VERSION, {**data, "pauses": _write_pauses(pauses)})
 
 
-def decode_asked(path: str, raw: bytes, sequence: int) -> Asked:
+def decode_asked(path: str, raw: bytes, sequence: int) -> ActionRecord:
     """Return a person's request; raises `Malformed`."""
     return _ASKED.decode(path, raw, sequence=sequence)

@@ -4,18 +4,23 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from coordinator_tasks.core.codecs.shape import Kind
+from coordinator_tasks.core.codecs.shape import FieldKind
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.names import number_of, partition_of
 from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields
 from coordinator_tasks.core.text.partition_text import numbers, ranges
 
-TEXT, TEXTS = Kind(Fields.text), Kind(Fields.texts, list)
-COUNT, NUMBER, GENERATION, FLAG = Kind(Fields.count), Kind(Fields.number), Kind(Fields.generation), Kind(Fields.flag)
-REAL, REALS, TIME = Kind(Fields.real), Kind(Fields.reals, list), Kind(Fields.time)
-SPAN = Kind(lambda fields, name: fields.real(name, most=MAX_SPAN_S))
-PARTITIONS = Kind(Fields.partitions, list)
-PARTITION_SET = Kind(lambda fields, name: frozenset(fields.partitions(name)), sorted)
+TEXT, TEXTS = FieldKind(Fields.text), FieldKind(Fields.texts, list)
+COUNT, NUMBER, GENERATION, FLAG = (
+    FieldKind(Fields.count),
+    FieldKind(Fields.number),
+    FieldKind(Fields.generation),
+    FieldKind(Fields.flag),
+)
+REAL, REALS, TIME = FieldKind(Fields.real), FieldKind(Fields.reals, list), FieldKind(Fields.time)
+SPAN = FieldKind(lambda fields, name: fields.real(name, most=MAX_SPAN_S))
+PARTITIONS = FieldKind(Fields.partitions, list)
+PARTITION_SET = FieldKind(lambda fields, name: frozenset(fields.partitions(name)), sorted)
 
 
 def _ranges(fields: Fields, name: str) -> tuple[int, ...]:
@@ -25,24 +30,24 @@ def _ranges(fields: Fields, name: str) -> tuple[int, ...]:
         raise fields.bad(name, str(error)) from error
 
 
-RANGES = Kind(_ranges, ranges)
+RANGES = FieldKind(_ranges, ranges)
 """Partitions as `0-3,7`."""
 
 
-def choice(kind: type[StrEnum]) -> Kind:
-    return Kind(lambda fields, name: fields.choice(name, kind), lambda value: value.value)
+def choice(kind: type[StrEnum]) -> FieldKind:
+    return FieldKind(lambda fields, name: fields.choice(name, kind), lambda value: value.value)
 
 
-def optional(kind: Kind) -> Kind:
+def optional(kind: FieldKind) -> FieldKind:
     """`None` = missing or null."""
     read, write = kind
-    return Kind(
+    return FieldKind(
         lambda fields, name: None if fields.data.get(name) is None else read(fields, name),
         None if write is None else lambda value: None if value is None else write(value),
     )
 
 
-def measured(kind: Kind) -> Kind:
+def measured(kind: FieldKind) -> FieldKind:
     """`None` = missing, or not of this kind: a measure that cannot be true stops nothing, and counts for nothing."""
     read, write = optional(kind)
 
@@ -52,29 +57,29 @@ def measured(kind: Kind) -> Kind:
         except Malformed:
             return None
 
-    return Kind(tried, write)
+    return FieldKind(tried, write)
 
 
-def by_partition(kind: Kind) -> Kind:
+def by_partition(kind: FieldKind) -> FieldKind:
     return _mapping(kind, partition_of, "a partition number")
 
 
-def by_count(kind: Kind) -> Kind:
+def by_count(kind: FieldKind) -> FieldKind:
     return _mapping(kind, number_of, "an incarnation")
 
 
-def by_name(kind: Kind) -> Kind:
+def by_name(kind: FieldKind) -> FieldKind:
     return _mapping(kind, str, "a name")
 
 
-def by_name_in_order(kind: Kind) -> Kind:
+def by_name_in_order(kind: FieldKind) -> FieldKind:
     """Return the kind of an object whose names keep their order."""
     return _mapping(kind, str, "a name", list)
 
 
 def _mapping(
-    kind: Kind, key_of: Callable[[str], Any], what: str, order: Callable[[Iterable[Any]], list[Any]] = sorted
-) -> Kind:
+    kind: FieldKind, key_of: Callable[[str], Any], what: str, order: Callable[[Iterable[Any]], list[Any]] = sorted
+) -> FieldKind:
     """Return the kind of an object whose keys all are `what`; missing = empty."""
     read_one, write_one = kind
 
@@ -92,4 +97,4 @@ def _mapping(
             return {str(key): value[key] for key in order(value)}
         return {str(key): write_one(value[key]) for key in order(value)}
 
-    return Kind(read, written)
+    return FieldKind(read, written)

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.former import former_owner
-from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
+from coordinator_tasks.core.codecs.shape import VERSION, FieldKind, Item, Shape
 from coordinator_tasks.core.errors import InvalidName
 from coordinator_tasks.core.model import (
     Absence,
@@ -55,7 +55,7 @@ _MEMBER = Shape(
     {
         "consumer": Item("consumer", kinds.TEXT),
         "incarnation": Item("incarnation", kinds.COUNT),
-        "address": Item("address", Kind(_address)),
+        "address": Item("address", FieldKind(_address)),
         "bootId": Item("boot_id", kinds.TEXT, ""),
         "rack": Item("rack", kinds.TEXT, ""),
         "capacity": Item("capacity", kinds.REAL, 1.0),
@@ -65,8 +65,8 @@ _MEMBER = Shape(
         "attributes": Item("attributes", kinds.by_name(kinds.TEXT)),
         "formats": Item("formats", kinds.TEXTS),
         "release": Item("release", kinds.TEXT, "", sparse=True),
-        "sparkUi": Item("spark_ui", Kind(_said), "", sparse=True),
-        "applicationId": Item("application_id", Kind(_said), "", sparse=True),
+        "sparkUi": Item("spark_ui", FieldKind(_said), "", sparse=True),
+        "applicationId": Item("application_id", FieldKind(_said), "", sparse=True),
     },
 )
 _ABSENCE = Shape(
@@ -81,14 +81,14 @@ _CLAIM = Shape(
     IdClaim,
     {
         "incarnation": Item("incarnation", kinds.COUNT),
-        "address": Item("address", Kind(_known_address), ""),
+        "address": Item("address", FieldKind(_known_address), ""),
         "bootId": Item("boot_id", kinds.TEXT, ""),
         "direct": Item("direct", kinds.FLAG, True),
         "registered": Item("registered", kinds.NUMBER, 0),
         "process": Item("process", kinds.TEXT, ""),
         "answered": Item("answered", kinds.COUNT, 0),
         "ended": Item("ended", kinds.by_count(kinds.choice(Ending))),
-        "reasons": Item("reasons", kinds.by_count(Kind(lambda fields, name: one_line(fields.text(name))))),
+        "reasons": Item("reasons", kinds.by_count(FieldKind(lambda fields, name: one_line(fields.text(name))))),
         "registrations": Item("registrations", kinds.REALS),
         "absence": Item("absence", kinds.optional(_ABSENCE.nested)),
         "refused": Item("refused_at", kinds.TIME, 0.0, sparse=True),
@@ -136,7 +136,7 @@ _DRAINING = Shape(
         "at": Item("at", kinds.TIME, 0.0),
         "incarnation": Item("incarnation", kinds.COUNT, 0),
         "leaving": Item("leaving", kinds.COUNT, 0),
-        "owner": Item("owner", Kind(kinds.optional(_OWNER.nested).read, _write_owner), None, sparse=True),
+        "owner": Item("owner", FieldKind(kinds.optional(_OWNER.nested).read, _write_owner), None, sparse=True),
     },
 )
 _RESTART = Shape(

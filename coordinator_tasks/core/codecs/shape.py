@@ -10,7 +10,7 @@ VERSION = 1
 T = TypeVar("T")
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """Reads a field of this kind by its name in an object, and writes its value (`None` = unchanged)."""
 
     read: Callable[[Fields, str], Any]
@@ -21,7 +21,7 @@ class Item(NamedTuple):
     """One field, required without a `default`; `sparse`: only written if its value is not empty."""
 
     attribute: str
-    kind: Kind
+    kind: FieldKind
     default: Any = MISSING
     sparse: bool = False
 
@@ -62,5 +62,5 @@ class Shape(Generic[T]):
         return dump(VERSION, self.write(value))
 
     @property
-    def nested(self) -> Kind:
-        return Kind(lambda fields, name: self.read(fields.nested(name)), self.write)
+    def nested(self) -> FieldKind:
+        return FieldKind(lambda fields, name: self.read(fields.nested(name)), self.write)

@@ -6,7 +6,7 @@ from typing import Any
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.codec import TOKEN
 from coordinator_tasks.core.codecs.former import former_condition
-from coordinator_tasks.core.codecs.shape import VERSION, Item, Kind, Shape
+from coordinator_tasks.core.codecs.shape import VERSION, FieldKind, Item, Shape
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import (
     Committed,
@@ -36,8 +36,8 @@ def _cut(text: str) -> str:
     return cut(text, MOST_CHARS)
 
 
-_SAID = Kind(lambda fields, name: _cut(fields.text(name)))
-_REPORTS = Kind(lambda fields, name: tuple(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
+_SAID = FieldKind(lambda fields, name: _cut(fields.text(name)))
+_REPORTS = FieldKind(lambda fields, name: tuple(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
 """Sentences for persons, cut: neither Spark's errors nor a hostile consumer may make a page of megabytes."""
 
 _LAST_PASS = Shape(
@@ -71,7 +71,7 @@ _STALL = Shape(
 _OVERWRITTEN = Shape(
     Overwritten,
     {
-        "by": Item("by", Kind(lambda fields, name: cut(fields.text(name), MAX_ID_BYTES))),
+        "by": Item("by", FieldKind(lambda fields, name: cut(fields.text(name), MAX_ID_BYTES))),
         "epoch": Item("epoch", kinds.COUNT),
         "ago": Item("ago_s", kinds.SPAN),
     },
@@ -102,14 +102,14 @@ _FAILURE = Shape(
     },
 )
 _FAILURES_OR_NONE = kinds.measured(
-    Kind(
+    FieldKind(
         lambda fields, name: tuple(_FAILURE.read(one) for one in fields.objects(name)[:MOST_REPORTS]),
         lambda failures: [_FAILURE.write(one) for one in failures[:MOST_REPORTS]],
     )
 )
-_FAILURES = Kind(lambda fields, name: _FAILURES_OR_NONE.read(fields, name) or (), _FAILURES_OR_NONE.write)
+_FAILURES = FieldKind(lambda fields, name: _FAILURES_OR_NONE.read(fields, name) or (), _FAILURES_OR_NONE.write)
 _BY_EPOCH = kinds.measured(kinds.by_count(_STALL.nested))
-_STALLS = Kind(lambda fields, name: _BY_EPOCH.read(fields, name) or {}, _BY_EPOCH.write)
+_STALLS = FieldKind(lambda fields, name: _BY_EPOCH.read(fields, name) or {}, _BY_EPOCH.write)
 _TOPIC = Shape(
     TopicStatus,
     {
@@ -118,7 +118,7 @@ _TOPIC = Shape(
         "held": Item("held", kinds.by_partition(kinds.COUNT)),
         "queryAlive": Item("query_alive", kinds.FLAG),
         "reports": Item("reports", _REPORTS),
-        "lastBatch": Item("last_batch", Kind(kinds.by_name(kinds.REAL).read, dict)),
+        "lastBatch": Item("last_batch", FieldKind(kinds.by_name(kinds.REAL).read, dict)),
         "running": Item("running", kinds.by_partition(_RUNNING.nested)),
         "stalls": Item("stalls", _STALLS, sparse=True),
         "failures": Item("failures", _FAILURES, sparse=True),
@@ -145,7 +145,7 @@ _STATUS = Shape(
         "health": Item("health", _SAID),
         "reports": Item("reports", _REPORTS),
         "topics": Item("topics", kinds.by_name(_TOPIC.nested)),
-        "condition": Item("condition", Kind(_CONDITION.read, _write_condition), None, sparse=True),
+        "condition": Item("condition", FieldKind(_CONDITION.read, _write_condition), None, sparse=True),
     },
 )
 

@@ -2,8 +2,8 @@
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.member_codec import FLEET_VERSION
-from coordinator_tasks.core.codecs.shape import Item, Kind, Shape
-from coordinator_tasks.core.fleet.upgrade import Event, Mark, Outage, Phase, Rule, Upgrade
+from coordinator_tasks.core.codecs.shape import FieldKind, Item, Shape
+from coordinator_tasks.core.fleet.upgrade import Outage, Rule, Upgrade, UpgradeEvent, UpgradeMark, UpgradePhase
 from coordinator_tasks.core.text.json_fields import Fields
 
 _RULE = Shape(
@@ -16,7 +16,7 @@ _RULE = Shape(
     },
 )
 _MARK = Shape(
-    Mark,
+    UpgradeMark,
     {
         "at": Item("at", kinds.TIME),
         "positions": Item("positions", kinds.by_name(kinds.by_partition(kinds.NUMBER))),
@@ -26,7 +26,7 @@ _OUTAGE = Shape(
     Outage,
     {"at": Item("at", kinds.TIME), "text": Item("text", kinds.TEXT), "over": Item("over_at", kinds.TIME, 0.0)},
 )
-_EVENT = Shape(Event, {"at": Item("at", kinds.TIME), "text": Item("text", kinds.TEXT)})
+_EVENT = Shape(UpgradeEvent, {"at": Item("at", kinds.TIME), "text": Item("text", kinds.TEXT)})
 
 
 def _steps(fields: Fields, name: str) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def _steps(fields: Fields, name: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _events(fields: Fields, name: str) -> tuple[Event, ...]:
+def _events(fields: Fields, name: str) -> tuple[UpgradeEvent, ...]:
     return tuple(_EVENT.read(one) for one in fields.objects(name))
 
 
@@ -50,7 +50,7 @@ _UPGRADE = Shape(
         "oldConsumers": Item("old_consumers", kinds.TEXTS),
         "newConsumers": Item("new_consumers", kinds.TEXTS),
         "topics": Item("topics", kinds.TEXTS),
-        "steps": Item("steps", Kind(_steps, list)),
+        "steps": Item("steps", FieldKind(_steps, list)),
         "hold": Item("hold_s", kinds.TIME),
         "patience": Item("patience_s", kinds.TIME),
         "rule": Item("rule", _RULE.nested),
@@ -58,7 +58,7 @@ _UPGRADE = Shape(
         "why": Item("why", kinds.TEXT, ""),
         "began": Item("began_at", kinds.TIME),
         "since": Item("since_at", kinds.TIME),
-        "phase": Item("phase", kinds.choice(Phase)),
+        "phase": Item("phase", kinds.choice(UpgradePhase)),
         "step": Item("step", kinds.NUMBER, 0),
         "chosen": Item("chosen", kinds.by_name(kinds.PARTITIONS)),
         "mark": Item("mark", kinds.optional(_MARK.nested), None, sparse=True),
@@ -66,7 +66,7 @@ _UPGRADE = Shape(
         "incarnations": Item("incarnations", kinds.by_name(kinds.COUNT), {}, sparse=True),
         "reason": Item("reason", kinds.TEXT, "", sparse=True),
         "paused": Item("paused", kinds.TEXT, "", sparse=True),
-        "events": Item("events", Kind(_events, lambda value: [_EVENT.write(one) for one in value]), ()),
+        "events": Item("events", FieldKind(_events, lambda value: [_EVENT.write(one) for one in value]), ()),
         "outage": Item("outage", kinds.optional(_OUTAGE.nested), None, sparse=True),
         "suspected": Item("suspected_at", kinds.TIME, 0.0, sparse=True),
         "away": Item("away_at", kinds.TIME, 0.0, sparse=True),

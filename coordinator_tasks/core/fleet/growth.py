@@ -33,7 +33,7 @@ SLACK = 0.9
 """A smaller fleet may need at most this share of the capacity, so that the fleet does not grow again at once."""
 
 
-class Kind(StrEnum):
+class GrowthKind(StrEnum):
     """Kinds of decisions."""
 
     HOLD = "hold"
@@ -44,7 +44,7 @@ class Kind(StrEnum):
     CANNOT_HELP = "cannot help"
 
 
-CHANGES = frozenset({Kind.GROW, Kind.SHRINK, Kind.UNDO})
+CHANGES = frozenset({GrowthKind.GROW, GrowthKind.SHRINK, GrowthKind.UNDO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class GrowthObservation:
     """One observation. `busy`: consumer → records/s read while the consumer had a backlog throughout.
 
     `unsure`: why no decision is possible now (old measurements, an upgrade, an unfinished rebalance); empty = possible.
@@ -129,7 +129,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class GrowthMove:
     """A partition that has to move."""
 
     topic: str
@@ -139,19 +139,19 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class GrowthDecision:
     """A step at `at`: from `count` consumers to `desired`; `leaves`: consumers to drain for this step.
 
     `throughput`: records/s read at that time, `lag`: records. `acted` False = only reported.
     """
 
-    kind: Kind
+    kind: GrowthKind
     at: float
     count: int
     desired: int
     reasons: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
-    moves: tuple[Move, ...] = ()
+    moves: tuple[GrowthMove, ...] = ()
     throughput: float = 0.0
     lag: float = 0.0
     acted: bool = False
@@ -178,22 +178,22 @@ class Memory:
     """
 
     capacity: float = 0.0
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[GrowthDecision, ...] = ()
     wanted: tuple[tuple[float, int], ...] = ()
-    latest: Decision | None = None
+    latest: GrowthDecision | None = None
 
 
-def decide(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
+def decide(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
     """Return the decision and the next memory. Store a decision that acts in the same write as the action."""
     count = len(seen.consumers)
     if seen.unsure:
-        return _kept(_said(Kind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
+        return _kept(_said(GrowthKind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
     found, memory = _judged(limits, seen, memory)
-    acts = limits.act and found.kind not in (Kind.HOLD, Kind.CANNOT_HELP)
+    acts = limits.act and found.kind not in (GrowthKind.HOLD, GrowthKind.CANNOT_HELP)
     return _kept(replace(found, acted=acts), memory)
 
 
-def _judged(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memory]:
+def _judged(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
     count = len(seen.consumers)
     memory = replace(memory, capacity=_capacity(limits, seen, memory))
     if not memory.capacity:
@@ -206,18 +206,20 @@ def _judged(limits: Limits, seen: Seen, memory: Memory) -> tuple[Decision, Memor
     memory = replace(memory, wanted=_wanted(memory, seen.now, desired))
     found = _decided(limits, seen, memory, needs, desired)
     full = sorted(owner for owner, one in kept.items() if one > memory.capacity)
-    if full and found.kind is Kind.HOLD:
+    if full and found.kind is GrowthKind.HOLD:
         stay = f"{shown(full)} {agreed(len(full), 'has', 'have')} more than one consumer gives, pinned or of frozen topics; unpin or unfreeze"
         found = replace(found, reasons=(*found.reasons, stay))
-    if (too_hot := hot(seen, memory)) and found.kind in (Kind.HOLD, Kind.GROW):
-        kind = Kind.CANNOT_HELP if found.kind is Kind.HOLD else found.kind
+    if (too_hot := hot(seen, memory)) and found.kind in (GrowthKind.HOLD, GrowthKind.GROW):
+        kind = GrowthKind.CANNOT_HELP if found.kind is GrowthKind.HOLD else found.kind
         hot_texts = tuple(_hot_texts(memory, too_hot))
-        both = (hot_texts, found.reasons) if kind is Kind.CANNOT_HELP else (found.reasons, hot_texts)
+        both = (hot_texts, found.reasons) if kind is GrowthKind.CANNOT_HELP else (found.reasons, hot_texts)
         found = replace(found, kind=kind, reasons=(*both[0], *both[1]))
     return found, memory
 
 
-def _decided(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+def _decided(
+    limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
+) -> GrowthDecision:
     count = len(seen.consumers)
     outside = min(max(count, limits.least), limits.most)
     if outside != count:
@@ -228,10 +230,10 @@ def _decided(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float],
         return _more(limits, seen, memory, needs, desired)
     if moves := _due_moves(limits, seen, memory):
         why = "some consumer has more than it can read, and others have room"
-        return replace(_said(Kind.MOVE, seen, count, why), moves=moves)
+        return replace(_said(GrowthKind.MOVE, seen, count, why), moves=moves)
     if desired < count:
         return _fewer(limits, seen, memory, needs, desired)
-    return _said(Kind.HOLD, seen, count, f"{_are(count)} enough: {_balance(needs, memory, count)}")
+    return _said(GrowthKind.HOLD, seen, count, f"{_are(count)} enough: {_balance(needs, memory, count)}")
 
 
 def _wanted(memory: Memory, now: float, desired: int) -> tuple[tuple[float, int], ...]:
@@ -240,7 +242,7 @@ def _wanted(memory: Memory, now: float, desired: int) -> tuple[tuple[float, int]
     return (*past[:1], *(one for one in past[1:] if one[1] > desired), (now, desired))
 
 
-def _capacity(limits: Limits, seen: Seen, memory: Memory) -> float:
+def _capacity(limits: Limits, seen: GrowthObservation, memory: Memory) -> float:
     """Return the capacity of one consumer: the median of the busy consumers, smoothed over the observations.
 
     The capacity does not fall while a growth is judged: where the sink is the limit, more consumers each read less.
@@ -249,7 +251,7 @@ def _capacity(limits: Limits, seen: Seen, memory: Memory) -> float:
         return memory.capacity
     current = median(seen.busy.values())
     smoothed = (memory.capacity + current) / 2 if memory.capacity else current
-    judging = _recent(memory, seen.now, {Kind.GROW}, 2 * (limits.start_up_s + limits.window_s))
+    judging = _recent(memory, seen.now, {GrowthKind.GROW}, 2 * (limits.start_up_s + limits.window_s))
     return max(memory.capacity, smoothed) if judging else smoothed
 
 
@@ -257,7 +259,7 @@ def _need(limits: Limits, one: Load) -> float:
     return one.rate / limits.utilisation + one.lag / limits.catch_up_s
 
 
-def _needs(limits: Limits, seen: Seen, memory: Memory) -> tuple[list[float], dict[str, float]]:
+def _needs(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[list[float], dict[str, float]]:
     """Return the need of each free partition, at most one consumer's capacity, and the need bound to each owner.
 
     The needs include the backlog until a new consumer reads. A partition pinned to an absent consumer counts as free:
@@ -277,7 +279,7 @@ def _needs(limits: Limits, seen: Seen, memory: Memory) -> tuple[list[float], dic
     return free, kept
 
 
-def _movable(seen: Seen, memory: Memory) -> set[Load]:
+def _movable(seen: GrowthObservation, memory: Memory) -> set[Load]:
     """Return the partitions that may move: not frozen, and not pinned by a person."""
     own = own_pins(memory.decisions)
     return {one for one in seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))}
@@ -300,10 +302,10 @@ def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
     return max(loads) <= capacity * (1 + 1e-9)
 
 
-def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) -> Decision | None:
+def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float]) -> GrowthDecision | None:
     """Return the way back from a growth without more throughput, once that can be judged; else `None`."""
     last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
-    if last is None or last.kind is not Kind.GROW or last.desired != len(seen.consumers):
+    if last is None or last.kind is not GrowthKind.GROW or last.desired != len(seen.consumers):
         return None
     age, judged_at = seen.now - last.at, limits.start_up_s + limits.window_s
     last = _first_of_row(memory, last, judged_at)
@@ -320,37 +322,45 @@ def _undone(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float]) 
         f"adding consumers cannot help: {seen.throughput:,.0f} records/s are read with {len(seen.consumers)} consumers, "
         f"{last.throughput:,.0f} were with {last.count}; the sink or the brokers are the limit"
     )
-    return _left(Kind.UNDO, seen, count, why)
+    return _left(GrowthKind.UNDO, seen, count, why)
 
 
-def _first_of_row(memory: Memory, last: Decision, judged_at: float) -> Decision:
+def _first_of_row(memory: Memory, last: GrowthDecision, judged_at: float) -> GrowthDecision:
     """Return the first growth of a row in which each growth was decided before the previous growth could be judged."""
     for one in reversed(memory.decisions):
-        if one.kind is Kind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
+        if one.kind is GrowthKind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
             last = one
     return last
 
 
-def _more(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+def _more(
+    limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
+) -> GrowthDecision:
     count, capacity = len(seen.consumers), memory.capacity
     balance = _balance(needs, memory, count)
-    undone = sum(one.kind is Kind.UNDO and one.acted and seen.now - one.at < REMEMBERED_S for one in memory.decisions)
+    undone = sum(
+        one.kind is GrowthKind.UNDO and one.acted and seen.now - one.at < REMEMBERED_S for one in memory.decisions
+    )
     blocked_s = BLOCKED_WINDOWS * limits.window_s * 2 ** max(0, undone - 1)
-    if _recent(memory, seen.now, {Kind.UNDO}, blocked_s):
+    if _recent(memory, seen.now, {GrowthKind.UNDO}, blocked_s):
         why = f"adding consumers cannot help: more of them have read no more within the last {blocked_s / 60:.0f} min ({balance})"
-        return _said(Kind.CANNOT_HELP, seen, count, why)
+        return _said(GrowthKind.CANNOT_HELP, seen, count, why)
     enough = sum(needs) <= count * capacity
     moves = _due_moves(limits, seen, memory) if enough else ()
-    if moves and not _recent(memory, seen.now, {Kind.MOVE}, 3 * limits.window_s):
-        return replace(_said(Kind.MOVE, seen, count, f"{balance}, which is enough if it is shared better"), moves=moves)
-    if enough and _recent(memory, seen.now, {Kind.MOVE}, limits.window_s):
-        return _said(Kind.HOLD, seen, count, f"{balance}; the effect of the last moves is not known yet")
-    if _recent(memory, seen.now, {Kind.GROW}, max(limits.grow_pause_s, limits.start_up_s)):
-        return _said(Kind.HOLD, seen, count, f"{balance}; the last consumers have just been added")
-    return _said(Kind.GROW, seen, min(desired, max(2 * count, count + STEP)), balance)
+    if moves and not _recent(memory, seen.now, {GrowthKind.MOVE}, 3 * limits.window_s):
+        return replace(
+            _said(GrowthKind.MOVE, seen, count, f"{balance}, which is enough if it is shared better"), moves=moves
+        )
+    if enough and _recent(memory, seen.now, {GrowthKind.MOVE}, limits.window_s):
+        return _said(GrowthKind.HOLD, seen, count, f"{balance}; the effect of the last moves is not known yet")
+    if _recent(memory, seen.now, {GrowthKind.GROW}, max(limits.grow_pause_s, limits.start_up_s)):
+        return _said(GrowthKind.HOLD, seen, count, f"{balance}; the last consumers have just been added")
+    return _said(GrowthKind.GROW, seen, min(desired, max(2 * count, count + STEP)), balance)
 
 
-def _fewer(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], desired: int) -> Decision:
+def _fewer(
+    limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
+) -> GrowthDecision:
     count, capacity = len(seen.consumers), memory.capacity
     balance = _balance(needs, memory, count)
     since = [at for at, number in memory.wanted if number >= count]
@@ -358,18 +368,18 @@ def _fewer(limits: Limits, seen: Seen, memory: Memory, needs: Sequence[float], d
     calm_s = seen.now - max([first, *since])
     if calm_s < limits.shrink_pause_s or _recent(memory, seen.now, CHANGES, limits.shrink_pause_s):
         return _said(
-            Kind.HOLD, seen, count, f"{balance}; fewer would do for {calm_s:.0f} of {limits.shrink_pause_s:.0f} s"
+            GrowthKind.HOLD, seen, count, f"{balance}; fewer would do for {calm_s:.0f} of {limits.shrink_pause_s:.0f} s"
         )
     recent = [number for at, number in memory.wanted if seen.now - at <= limits.shrink_pause_s]
     left = max(desired, *recent)
     while left < count and not _fits(needs, max(1, left - limits.spare), SLACK * capacity):
         left += 1
     if left >= count:
-        return _said(Kind.HOLD, seen, count, f"{balance}; one fewer would be close to its limit")
-    return _left(Kind.SHRINK, seen, left, balance)
+        return _said(GrowthKind.HOLD, seen, count, f"{balance}; one fewer would be close to its limit")
+    return _left(GrowthKind.SHRINK, seen, left, balance)
 
 
-def hot(seen: Seen, memory: Memory) -> tuple[Load, ...]:
+def hot(seen: GrowthObservation, memory: Memory) -> tuple[Load, ...]:
     """Return the partitions that need more than a consumer's capacity: more consumers cannot help."""
     return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
 
@@ -388,26 +398,26 @@ def _hot_texts(memory: Memory, too_hot: Sequence[Load]) -> Iterator[str]:
         )
 
 
-def _bounded(limits: Limits, seen: Seen, count: int, outside: int, why: str) -> Decision:
+def _bounded(limits: Limits, seen: GrowthObservation, count: int, outside: int, why: str) -> GrowthDecision:
     if outside == count:
-        return _said(Kind.HOLD, seen, count, why)
+        return _said(GrowthKind.HOLD, seen, count, why)
     reason = f"{_are(count)} outside of {limits.least} to {limits.most}"
     if outside > count:
-        return _said(Kind.GROW, seen, outside, reason)
-    return _left(Kind.SHRINK, seen, outside, reason)
+        return _said(GrowthKind.GROW, seen, outside, reason)
+    return _left(GrowthKind.SHRINK, seen, outside, reason)
 
 
-def _left(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
+def _left(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> GrowthDecision:
     """Return the way to `desired` consumers, or as near as frozen topics allow."""
     count = len(seen.consumers)
     leaves = _cheapest(seen, count - desired)
     if desired < count and not leaves:
         why += "; none can leave: each keeps partitions of a frozen topic; unfreeze it"
-        return _said(Kind.HOLD, seen, count, why)
+        return _said(GrowthKind.HOLD, seen, count, why)
     return replace(_said(kind, seen, count - len(leaves), why), leaves=leaves)
 
 
-def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
+def _cheapest(seen: GrowthObservation, count: int) -> tuple[str, ...]:
     """Return at most `count` consumers to drain: least backlog first, then fewest and slowest partitions.
 
     A consumer with partitions of a frozen topic is left out, because frozen partitions stay.
@@ -421,18 +431,18 @@ def _cheapest(seen: Seen, count: int) -> tuple[str, ...]:
     return tuple(sorted(sorted(costs, reverse=True), key=costs.__getitem__)[:count])
 
 
-def _due_moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
+def _due_moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthMove, ...]:
     """Return the moves; empty while the effect of the last moves or of a change of size is not known yet."""
     settling = _recent(memory, seen.now, CHANGES, limits.start_up_s + limits.window_s)
-    moving = _recent(memory, seen.now, {Kind.MOVE}, limits.window_s)
+    moving = _recent(memory, seen.now, {GrowthKind.MOVE}, limits.window_s)
     return () if settling or moving else _moves(limits, seen, memory)
 
 
-def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
+def _moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthMove, ...]:
     """Return moves of movable partitions from overloaded consumers to consumers with room. A consumer keeps its last
     partition.
     """
-    capacity, moves, free = memory.capacity, list[Move](), _movable(seen, memory)
+    capacity, moves, free = memory.capacity, list[GrowthMove](), _movable(seen, memory)
     needs_of: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
     for load in seen.loads:
         if load.owner in needs_of:
@@ -458,11 +468,11 @@ def _moves(limits: Limits, seen: Seen, memory: Memory) -> tuple[Move, ...]:
         needs_of[taker][load] = need
         loads[giver] -= need
         loads[taker] += need
-        moves.append(Move(load.topic, load.partition, load.owner, taker))
+        moves.append(GrowthMove(load.topic, load.partition, load.owner, taker))
     return tuple(moves)
 
 
-def own_pins(decisions: Sequence[Decision]) -> dict[tuple[str, int], str]:
+def own_pins(decisions: Sequence[GrowthDecision]) -> dict[tuple[str, int], str]:
     """Return (topic, partition) → consumer of the pins by moves since the last change of size, which removed earlier
     pins.
     """
@@ -474,7 +484,7 @@ def own_pins(decisions: Sequence[Decision]) -> dict[tuple[str, int], str]:
     return pins
 
 
-def _recent(memory: Memory, now: float, kinds: frozenset[Kind] | set[Kind], within_s: float) -> bool:
+def _recent(memory: Memory, now: float, kinds: frozenset[GrowthKind] | set[GrowthKind], within_s: float) -> bool:
     last = max((one.at for one in memory.decisions if one.kind in kinds and one.acted), default=-inf)
     return now - last < within_s
 
@@ -487,16 +497,18 @@ def _are(count: int) -> str:
     return f"{counted(count, 'consumer')} {agreed(count, 'is', 'are')}"
 
 
-def _said(kind: Kind, seen: Seen, desired: int, why: str) -> Decision:
-    return Decision(kind, seen.now, len(seen.consumers), desired, (why,), throughput=seen.throughput, lag=seen.lag)
+def _said(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> GrowthDecision:
+    return GrowthDecision(
+        kind, seen.now, len(seen.consumers), desired, (why,), throughput=seen.throughput, lag=seen.lag
+    )
 
 
-def _kept(decision: Decision, memory: Memory) -> tuple[Decision, Memory]:
+def _kept(decision: GrowthDecision, memory: Memory) -> tuple[GrowthDecision, Memory]:
     """Return the decision, and the memory with the decision; only a decision to change something joins the past
     decisions.
     """
     past = memory.decisions
-    if decision.kind not in (Kind.HOLD, Kind.CANNOT_HELP):
+    if decision.kind not in (GrowthKind.HOLD, GrowthKind.CANNOT_HELP):
         repeats = past and not decision.acted and not past[-1].acted and past[-1].kind is decision.kind
         past = (*(past[:-1] if repeats else past), decision)[-MAX_KEPT:]
     return decision, replace(memory, decisions=past, latest=decision)

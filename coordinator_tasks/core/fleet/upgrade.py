@@ -25,7 +25,7 @@ ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
 """Topic → partition → number."""
 
 
-class Phase(StrEnum):
+class UpgradePhase(StrEnum):
     """Phases of an upgrade."""
 
     STARTING = "Starting"  # consumers of the new version start
@@ -39,21 +39,21 @@ class Phase(StrEnum):
     ROLLED_BACK = "RolledBack"
 
 
-FOLLOWING: Mapping[Phase, frozenset[Phase]] = {
-    Phase.STARTING: frozenset({Phase.MOVING, Phase.RETURNING}),
-    Phase.MOVING: frozenset({Phase.HOLDING, Phase.RETURNING}),
-    Phase.HOLDING: frozenset({Phase.MOVING, Phase.DRAINING, Phase.RETURNING}),
-    Phase.DRAINING: frozenset({Phase.FINISHING, Phase.RESTORING}),
-    Phase.RESTORING: frozenset({Phase.RETURNING}),
-    Phase.RETURNING: frozenset({Phase.FINISHING}),
-    Phase.FINISHING: frozenset({Phase.DONE, Phase.ROLLED_BACK}),
-    Phase.DONE: frozenset(),
-    Phase.ROLLED_BACK: frozenset(),
+FOLLOWING: Mapping[UpgradePhase, frozenset[UpgradePhase]] = {
+    UpgradePhase.STARTING: frozenset({UpgradePhase.MOVING, UpgradePhase.RETURNING}),
+    UpgradePhase.MOVING: frozenset({UpgradePhase.HOLDING, UpgradePhase.RETURNING}),
+    UpgradePhase.HOLDING: frozenset({UpgradePhase.MOVING, UpgradePhase.DRAINING, UpgradePhase.RETURNING}),
+    UpgradePhase.DRAINING: frozenset({UpgradePhase.FINISHING, UpgradePhase.RESTORING}),
+    UpgradePhase.RESTORING: frozenset({UpgradePhase.RETURNING}),
+    UpgradePhase.RETURNING: frozenset({UpgradePhase.FINISHING}),
+    UpgradePhase.FINISHING: frozenset({UpgradePhase.DONE, UpgradePhase.ROLLED_BACK}),
+    UpgradePhase.DONE: frozenset(),
+    UpgradePhase.ROLLED_BACK: frozenset(),
 }
-OVER = frozenset({Phase.DONE, Phase.ROLLED_BACK})
-FORWARD = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING, Phase.DRAINING})
+OVER = frozenset({UpgradePhase.DONE, UpgradePhase.ROLLED_BACK})
+FORWARD = frozenset({UpgradePhase.STARTING, UpgradePhase.MOVING, UpgradePhase.HOLDING, UpgradePhase.DRAINING})
 """Phases that still allow a roll back."""
-ENDURES = frozenset({Phase.STARTING, Phase.MOVING, Phase.HOLDING})
+ENDURES = frozenset({UpgradePhase.STARTING, UpgradePhase.MOVING, UpgradePhase.HOLDING})
 """Phases that wait for the end of an outage. Afterwards all times begin again."""
 
 
@@ -72,7 +72,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class UpgradeEvent:
     """An action of the upgrade, as a sentence."""
 
     at: float
@@ -80,7 +80,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class UpgradeMark:
     """The positions at one moment: topic → partition → the next offset to process."""
 
     at: float
@@ -135,15 +135,15 @@ class Upgrade:
     why: str
     began_at: float
     since_at: float
-    phase: Phase = Phase.STARTING
+    phase: UpgradePhase = UpgradePhase.STARTING
     step: int = 0
     chosen: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    mark: Mark | None = None
+    mark: UpgradeMark | None = None
     baseline: ByPartition = field(default_factory=dict)
     incarnations: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
     paused: str = ""
-    events: tuple[Event, ...] = ()
+    events: tuple[UpgradeEvent, ...] = ()
     version: int = -1
     outage: Outage | None = None
     suspected_at: float = 0.0
@@ -187,7 +187,7 @@ class TopicSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class UpgradeObservation:
     """The current observations. `registered`: consumer → incarnation; `wanted`: consumers in the fleet.
 
     `topics`: managed topics of the upgrade. `positions`: as reported by the owners.
@@ -201,7 +201,7 @@ class Seen:
 
 
 def advanced(
-    upgrade: Upgrade, seen: Seen, failures: Collection[str] = (), outage: str = "", *, away: str = ""
+    upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str] = (), outage: str = "", *, away: str = ""
 ) -> Upgrade:
     """Return the upgrade after the next step; unchanged if the upgrade has to wait.
 
@@ -222,7 +222,7 @@ def advanced(
     return _STEPS[upgrade.phase](upgrade, seen, failures)
 
 
-def entered(upgrade: Upgrade, phase: Phase, now: float, text: str, **changes: object) -> Upgrade:
+def entered(upgrade: Upgrade, phase: UpgradePhase, now: float, text: str, **changes: object) -> Upgrade:
     """Return the upgrade in another phase. Raises `ValueError` for a phase that does not follow."""
     if phase not in FOLLOWING[upgrade.phase]:
         raise ValueError(f"an upgrade does not go from {upgrade.phase} to {phase}")
@@ -233,15 +233,15 @@ def entered(upgrade: Upgrade, phase: Phase, now: float, text: str, **changes: ob
 
 def noted(upgrade: Upgrade, now: float, text: str) -> Upgrade:
     """Return the upgrade with one more event."""
-    return replace(upgrade, events=(*upgrade.events, Event(now, text))[-MAX_EVENTS:])
+    return replace(upgrade, events=(*upgrade.events, UpgradeEvent(now, text))[-MAX_EVENTS:])
 
 
 def back(upgrade: Upgrade, now: float, reason: str) -> Upgrade:
     """Return the upgrade on its way back, for this reason. Drained old consumers have to start again first."""
     text = f"everything goes back: {reason}"
-    if upgrade.phase is Phase.DRAINING:
-        return entered(upgrade, Phase.RESTORING, now, text, reason=reason)
-    return entered(upgrade, Phase.RETURNING, now, text, reason=reason, chosen={})
+    if upgrade.phase is UpgradePhase.DRAINING:
+        return entered(upgrade, UpgradePhase.RESTORING, now, text, reason=reason)
+    return entered(upgrade, UpgradePhase.RETURNING, now, text, reason=reason, chosen={})
 
 
 def paused(upgrade: Upgrade, now: float, why: str) -> Upgrade:
@@ -256,7 +256,7 @@ def continued(upgrade: Upgrade, now: float, by: str, why: str = "") -> Upgrade:
     return noted(resumed, now, f"continued by {by}{because(why)}")
 
 
-def more(upgrade: Upgrade, seen: Seen, percent: int) -> dict[str, tuple[int, ...]]:
+def more(upgrade: Upgrade, seen: UpgradeObservation, percent: int) -> dict[str, tuple[int, ...]]:
     """Return topic → partitions of a step: those of the step before, plus partitions of the old consumers."""
     chosen = {}
     for topic, topic_seen in seen.topics.items():
@@ -281,7 +281,7 @@ def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
     return chosen
 
 
-def rates(mark: Mark, positions: Mapping[str, Mapping[int, int]], now: float) -> dict[str, dict[int, float]]:
+def rates(mark: UpgradeMark, positions: Mapping[str, Mapping[int, int]], now: float) -> dict[str, dict[int, float]]:
     """Return records per second since the mark, for partitions with a position at both times."""
     spent = now - mark.at
     if spent <= 0:
@@ -301,9 +301,9 @@ def _lot(topic: str, partition: int) -> str:
     return hashlib.sha256(f"{topic}/{partition}".encode()).hexdigest()
 
 
-def _starting(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+def _starting(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
     if upgrade.mark is None or seen.now < upgrade.mark.at:  # start again after a clock jumped back
-        return replace(upgrade, mark=Mark(seen.now, seen.positions), since_at=min(upgrade.since_at, seen.now))
+        return replace(upgrade, mark=UpgradeMark(seen.now, seen.positions), since_at=min(upgrade.since_at, seen.now))
     missing = _missing(upgrade.new_consumers, seen)
     if missing and _late(upgrade, seen):
         return back(upgrade, seen.now, f"{shown(missing)} did not start within {upgrade.patience_s:g} s")
@@ -313,23 +313,25 @@ def _starting(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
     return _moving_on(replace(upgrade, baseline=measured), seen, 0)
 
 
-def _moving_on(upgrade: Upgrade, seen: Seen, step: int) -> Upgrade:
+def _moving_on(upgrade: Upgrade, seen: UpgradeObservation, step: int) -> Upgrade:
     chosen = more(upgrade, seen, upgrade.steps[step])
     count = counted(sum(map(len, chosen.values())), "partition")
     text = f"{replace(upgrade, step=step).step_said}: {count} for {upgrade.new_name}"
     known = upgrade.incarnations or _registered(upgrade, seen)
-    return entered(upgrade, Phase.MOVING, seen.now, text, step=step, chosen=chosen, incarnations=known, away_at=0.0)
+    return entered(
+        upgrade, UpgradePhase.MOVING, seen.now, text, step=step, chosen=chosen, incarnations=known, away_at=0.0
+    )
 
 
-def _registered(upgrade: Upgrade, seen: Seen) -> dict[str, int]:
+def _registered(upgrade: Upgrade, seen: UpgradeObservation) -> dict[str, int]:
     return {c: i for c, i in seen.registered.items() if c in upgrade.new_consumers}
 
 
-def _moving(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+def _moving(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
     away = _not_arrived(upgrade, seen)
     if not away and all(one.stable for one in seen.topics.values()):
         text = f"{upgrade.step_said}: all of them have moved, it is held for {upgrade.hold_s:g} s"
-        return entered(upgrade, Phase.HOLDING, seen.now, text)
+        return entered(upgrade, UpgradePhase.HOLDING, seen.now, text)
     if not _late(upgrade, seen):
         return upgrade
     why = joined(f"{topic}: {which}" for topic, which in (away or _unstable(seen)).items())
@@ -337,17 +339,17 @@ def _moving(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
     return back(upgrade, seen.now, reason)
 
 
-def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade:
+def _holding(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str]) -> Upgrade:
     if upgrade.mark is None or seen.now < upgrade.mark.at:  # start again after a clock jumped back
         known = upgrade.incarnations or _registered(upgrade, seen)
-        return replace(upgrade, mark=Mark(seen.now, seen.positions), since_at=seen.now, incarnations=known)
+        return replace(upgrade, mark=UpgradeMark(seen.now, seen.positions), since_at=seen.now, incarnations=known)
     if failures or upgrade.suspected_at:
         return _suspected(upgrade, seen, failures)
     if not all(one.stable for one in seen.topics.values()):
         return upgrade
     if away := _not_arrived(upgrade, seen):
         why = joined(f"{topic}: {which}" for topic, which in away.items())
-        return entered(upgrade, Phase.MOVING, seen.now, f"{upgrade.step_said} moves again: {why}")
+        return entered(upgrade, UpgradePhase.MOVING, seen.now, f"{upgrade.step_said} moves again: {why}")
     if seen.now - upgrade.since_at < upgrade.hold_s:
         return upgrade
     if upgrade.step + 1 < len(upgrade.steps):
@@ -355,10 +357,10 @@ def _holding(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade
     leaving = upgrade.old_consumers
     give = agreed(len(leaving), "gives the rest away and leaves", "give the rest away and leave")
     text = f"all steps have passed: {shown(leaving)} {give}"
-    return entered(upgrade, Phase.DRAINING, seen.now, text)
+    return entered(upgrade, UpgradePhase.DRAINING, seen.now, text)
 
 
-def _suspected(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgrade:
+def _suspected(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str]) -> Upgrade:
     """Return the upgrade with a failing or recovered step: everything goes back when the failure has lasted."""
     if not failures:
         return replace(upgrade, suspected_at=0.0)
@@ -371,11 +373,11 @@ def _suspected(upgrade: Upgrade, seen: Seen, failures: Collection[str]) -> Upgra
 
 def _endures(upgrade: Upgrade) -> bool:
     """Return whether an outage lasts, or its effects still count. Effects are judged only while a step is held."""
-    before, judges = upgrade.outage, upgrade.phase is Phase.HOLDING and upgrade.mark is not None
+    before, judges = upgrade.outage, upgrade.phase is UpgradePhase.HOLDING and upgrade.mark is not None
     return before is not None and (judges or not before.over_at)
 
 
-def _endured(upgrade: Upgrade, seen: Seen, failures: Collection[str], outage: str) -> Upgrade:
+def _endured(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str], outage: str) -> Upgrade:
     """Return the upgrade with a beginning, lasting or finished outage.
 
     Failures afterwards may be effects of the outage, for `patience_s`.
@@ -389,7 +391,7 @@ def _endured(upgrade: Upgrade, seen: Seen, failures: Collection[str], outage: st
         return noted(held, now, f"no step begins, and none is judged: {outage}")
     # A consumer restarted during the outage is no error.
     known = _registered(upgrade, seen) if upgrade.incarnations else {}
-    again = replace(upgrade, since_at=now, mark=Mark(now, seen.positions), incarnations=known)
+    again = replace(upgrade, since_at=now, mark=UpgradeMark(now, seen.positions), incarnations=known)
     if not before.over_at:
         over = replace(again, outage=replace(before, over_at=now))
         return noted(
@@ -400,57 +402,57 @@ def _endured(upgrade: Upgrade, seen: Seen, failures: Collection[str], outage: st
     return noted(replace(again, outage=None), now, f"{upgrade.step_said}: it is held for {upgrade.hold_s:g} s")
 
 
-def _draining(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+def _draining(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
     if _have_left(upgrade.old_consumers, seen):
-        return entered(upgrade, Phase.FINISHING, seen.now, _have_left_said(upgrade.old_consumers))
+        return entered(upgrade, UpgradePhase.FINISHING, seen.now, _have_left_said(upgrade.old_consumers))
     return upgrade
 
 
-def _restoring(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+def _restoring(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
     missing = _missing(upgrade.old_consumers, seen)
     if missing and not _late(upgrade, seen):
         return upgrade
     lacking = f"; {shown(missing)} did not start" if missing else ""
     give = agreed(len(upgrade.new_consumers), "gives everything away and leaves", "give everything away and leave")
     text = f"{shown(upgrade.new_consumers)} {give}{lacking}"
-    return entered(upgrade, Phase.RETURNING, seen.now, text, chosen={})
+    return entered(upgrade, UpgradePhase.RETURNING, seen.now, text, chosen={})
 
 
-def _returning(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+def _returning(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
     if _have_left(upgrade.new_consumers, seen):
-        return entered(upgrade, Phase.FINISHING, seen.now, _have_left_said(upgrade.new_consumers))
+        return entered(upgrade, UpgradePhase.FINISHING, seen.now, _have_left_said(upgrade.new_consumers))
     return upgrade
 
 
-def _finishing(upgrade: Upgrade, seen: Seen, _: Collection[str]) -> Upgrade:
+def _finishing(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
     if any(one.split for one in seen.topics.values()):
         return upgrade
     if upgrade.reason:
-        return entered(upgrade, Phase.ROLLED_BACK, seen.now, f"{upgrade.app} runs {upgrade.old_name} as before")
-    return entered(upgrade, Phase.DONE, seen.now, f"{upgrade.app} runs {upgrade.new_name}")
+        return entered(upgrade, UpgradePhase.ROLLED_BACK, seen.now, f"{upgrade.app} runs {upgrade.old_name} as before")
+    return entered(upgrade, UpgradePhase.DONE, seen.now, f"{upgrade.app} runs {upgrade.new_name}")
 
 
-_STEPS: Mapping[Phase, Callable[[Upgrade, Seen, Collection[str]], Upgrade]] = {
-    Phase.STARTING: _starting,
-    Phase.MOVING: _moving,
-    Phase.HOLDING: _holding,
-    Phase.DRAINING: _draining,
-    Phase.RESTORING: _restoring,
-    Phase.RETURNING: _returning,
-    Phase.FINISHING: _finishing,
+_STEPS: Mapping[UpgradePhase, Callable[[Upgrade, UpgradeObservation, Collection[str]], Upgrade]] = {
+    UpgradePhase.STARTING: _starting,
+    UpgradePhase.MOVING: _moving,
+    UpgradePhase.HOLDING: _holding,
+    UpgradePhase.DRAINING: _draining,
+    UpgradePhase.RESTORING: _restoring,
+    UpgradePhase.RETURNING: _returning,
+    UpgradePhase.FINISHING: _finishing,
 }
 
 
-def _missing(consumers: Collection[str], seen: Seen) -> list[str]:
+def _missing(consumers: Collection[str], seen: UpgradeObservation) -> list[str]:
     """Return the fleet's wanted consumers without a registration; other consumers may have been drained by a person."""
     return [consumer for consumer in consumers if consumer in seen.wanted and consumer not in seen.registered]
 
 
-def _late(upgrade: Upgrade, seen: Seen) -> bool:
+def _late(upgrade: Upgrade, seen: UpgradeObservation) -> bool:
     return seen.now - upgrade.since_at >= upgrade.patience_s
 
 
-def _not_arrived(upgrade: Upgrade, seen: Seen) -> dict[str, str]:
+def _not_arrived(upgrade: Upgrade, seen: UpgradeObservation) -> dict[str, str]:
     """Return topic → the chosen partitions without a new consumer, in words."""
     waiting = {}
     for topic, topic_seen in seen.topics.items():
@@ -464,7 +466,7 @@ def _not_arrived(upgrade: Upgrade, seen: Seen) -> dict[str, str]:
     return waiting
 
 
-def _unstable(seen: Seen) -> dict[str, str]:
+def _unstable(seen: UpgradeObservation) -> dict[str, str]:
     return {topic: one.waits or "not Stable" for topic, one in seen.topics.items() if not one.stable}
 
 
@@ -472,7 +474,7 @@ def _have_left_said(consumers: Sequence[str]) -> str:
     return f"{shown(consumers)} {agreed(len(consumers), 'has', 'have')} left"
 
 
-def _have_left(consumers: Collection[str], seen: Seen) -> bool:
+def _have_left(consumers: Collection[str], seen: UpgradeObservation) -> bool:
     """Return whether none of the consumers is registered or owns partitions, and every topic is Stable."""
     owning = {owner for topic in seen.topics.values() for owner in topic.owners.values()}
     still = (owning | seen.registered.keys()) & set(consumers)

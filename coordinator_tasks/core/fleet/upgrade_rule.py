@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
-from coordinator_tasks.core.fleet.upgrade import Seen, Upgrade, rates
+from coordinator_tasks.core.fleet.upgrade import Upgrade, UpgradeObservation, rates
 from coordinator_tasks.core.model import Answer, Condition, ConsumerStatus, RunningPartition, TopicStatus, topic_status
 from coordinator_tasks.core.text.partition_text import counted, joined, shown
 
@@ -50,7 +50,7 @@ SiteRule: TypeAlias = Callable[[Facts], str]
 """A site's own rule: why the step fails, in one line; empty = passed. Raises `BadRule` if the rule cannot decide."""
 
 
-def facts_of(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Facts:
+def facts_of(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> Facts:
     """Return the facts of the present step from the consumers' own answers."""
     now = rates(upgrade.mark, seen.positions, seen.now) if upgrade.mark is not None else {}
     found: dict[str, dict[int, PartitionFacts]] = {}
@@ -143,7 +143,7 @@ def _alike(text: str) -> str:
     return _NUMBER.sub("#", text)
 
 
-def _errors(upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> Iterator[str]:
+def _errors(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> Iterator[str]:
     """Yield the errors of the new consumers in the fleet. Other new consumers were drained by a person.
 
     A restart since the step is held counts as an error. Reports shared by an old consumer do not count.

@@ -29,7 +29,7 @@ from coordinator_tasks.core.protocol.fence import Judgement, is_far_ahead, judge
 from coordinator_tasks.core.text.partition_text import first, named, shown
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """Kinds of deviation. Each value is the error code, with a row in docs/errors.md."""
 
     TWO_OWNERS = "KPC-080"
@@ -45,17 +45,17 @@ class Kind(StrEnum):
         return self.name.lower()
 
 
-ALARMS = frozenset({Kind.TWO_OWNERS, Kind.NO_OWNER, Kind.INTRUDER, Kind.STALE})
+ALARMS = frozenset({FindingKind.TWO_OWNERS, FindingKind.NO_OWNER, FindingKind.INTRUDER, FindingKind.STALE})
 """Kinds that need a person's attention soon. The other kinds limit the audit's knowledge or are normal during an
 upgrade.
 """
-MEND: Mapping[Kind, str] = {
-    Kind.TWO_OWNERS: "isolate the consumer that ZooKeeper does not name, and end its process",
-    Kind.NO_OWNER: "see with `topics` and `status` what is awaited; without a possible owner, start a consumer with a pipeline for the topic",
-    Kind.INTRUDER: "stop the intruder, or give the intruder a group of its own",
-    Kind.STALE: "find the process that commits under the old token, and end it; the owner commits again within a second",
-    Kind.OLD_CODE: "`redeploy` the fleet, or start the consumer again with the wanted release",
-    Kind.NO_WORD: "see with `status` whether the consumer runs, and whether its address and the brokers can be reached",
+MEND: Mapping[FindingKind, str] = {
+    FindingKind.TWO_OWNERS: "isolate the consumer that ZooKeeper does not name, and end its process",
+    FindingKind.NO_OWNER: "see with `topics` and `status` what is awaited; without a possible owner, start a consumer with a pipeline for the topic",
+    FindingKind.INTRUDER: "stop the intruder, or give the intruder a group of its own",
+    FindingKind.STALE: "find the process that commits under the old token, and end it; the owner commits again within a second",
+    FindingKind.OLD_CODE: "`redeploy` the fleet, or start the consumer again with the wanted release",
+    FindingKind.NO_WORD: "see with `status` whether the consumer runs, and whether its address and the brokers can be reached",
 }
 
 
@@ -66,7 +66,7 @@ class Trace:
     `epochs`: under other epochs it is another deviation, because plans follow each other between the snapshots.
     """
 
-    kind: Kind
+    kind: FindingKind
     partition: int
     who: str
     says: str
@@ -125,7 +125,7 @@ def traces(
         return set()
     evidence = {
         Trace(
-            Kind.INTRUDER,
+            FindingKind.INTRUDER,
             -1,
             member,
             f"{member} subscribes with group {view.config.group_id}: Kafka refuses all other commits",
@@ -135,7 +135,8 @@ def traces(
     evidence.update(_unread(view, world, policy))
     evidence.update(_of_unknown(view, world))
     evidence.update(
-        Trace(Kind.INTRUDER, -1, consumer, reason) for consumer, reason in sorted(doubted(view, world, policy).items())
+        Trace(FindingKind.INTRUDER, -1, consumer, reason)
+        for consumer, reason in sorted(doubted(view, world, policy).items())
     )
     if node is None:
         return evidence
@@ -156,7 +157,7 @@ def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) ->
     keys = {_matter(trace) for trace in first}
     lasting = {trace for trace in second if trace.lasting and _matter(trace) in keys}
     counted = lasting | {trace for trace in (*first, *second) if not trace.lasting}
-    groups: dict[tuple[Kind, str, str], set[int]] = {}
+    groups: dict[tuple[FindingKind, str, str], set[int]] = {}
     for trace in counted:
         groups.setdefault((trace.kind, trace.who, trace.says), set()).add(trace.partition)
     return [
@@ -173,7 +174,7 @@ def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) ->
     ]
 
 
-def _matter(one: Trace) -> tuple[Kind, int, str, tuple[int, ...]]:
+def _matter(one: Trace) -> tuple[FindingKind, int, str, tuple[int, ...]]:
     """Return the part of a trace that must be equal in both snapshots."""
     return one.kind, one.partition, one.who, one.epochs
 
@@ -185,7 +186,7 @@ def _sentence(topic: str, partitions: Collection[int], says: str) -> str:
 def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
     owners = view.node.assignments if view.node is not None else {}
     for partition, why in unread(view, world, policy).items():
-        yield Trace(Kind.NO_OWNER, partition, owners.get(partition, ""), why)
+        yield Trace(FindingKind.NO_OWNER, partition, owners.get(partition, ""), why)
 
 
 def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
@@ -197,7 +198,7 @@ def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
                 f"a commit names {consumer} as the owner, ZooKeeper knows no such consumer, and the partition waits until {consumer} "
                 "is isolated: a foreign client with a forged token, or a consumer that ZooKeeper has lost"
             )
-            yield from (Trace(Kind.INTRUDER, partition, consumer, text) for partition in partitions)
+            yield from (Trace(FindingKind.INTRUDER, partition, consumer, text) for partition in partitions)
 
 
 def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:
@@ -222,19 +223,21 @@ def _of_runners(view: TopicView, node: TopicNode, runners: Mapping[int, list[_Ru
                 first(f"{runner.consumer} under epoch {runner.running.token.epoch}" for runner in candidates)
             )
             names = shown(runner.consumer for runner in candidates)
-            yield Trace(Kind.TWO_OWNERS, partition, names, f"{text} both run it, and ZooKeeper names {named_as}")
+            yield Trace(FindingKind.TWO_OWNERS, partition, names, f"{text} both run it, and ZooKeeper names {named_as}")
             continue
         (runner,) = candidates
         if not _may_run(view, node, partition, runner):
             text = f"{runner.consumer} (incarnation {runner.incarnation}) runs it, and ZooKeeper names {named_as}"
-            yield Trace(Kind.INTRUDER, partition, runner.consumer, text)
+            yield Trace(FindingKind.INTRUDER, partition, runner.consumer, text)
         elif (
             runner.consumer == owner
             and not runner.running.closing
             and runner.running.token.epoch < node.since[partition]
         ):
             text = f"{owner} runs it under epoch {runner.running.token.epoch}, and ZooKeeper grants it under {node.since[partition]}"
-            yield Trace(Kind.STALE, partition, owner, text, epochs=(runner.running.token.epoch, node.since[partition]))
+            yield Trace(
+                FindingKind.STALE, partition, owner, text, epochs=(runner.running.token.epoch, node.since[partition])
+            )
 
 
 def _may_run(view: TopicView, node: TopicNode, partition: int, one: _Runner) -> bool:
@@ -266,18 +269,20 @@ def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -
         life = world.life(owner, incarnation)
         if state is Presence.ABSENT and life.kept_until and life.restart is not None:
             reason = f"{owner}, its owner, is restarting, expected until {_clock(life.kept_until)}: {restarts.said(life.restart)}"
-            yield from (Trace(Kind.NO_WORD, p, owner, reason) for p in partitions)
+            yield from (Trace(FindingKind.NO_WORD, p, owner, reason) for p in partitions)
             continue
         if state in _LOST:
-            yield from (Trace(Kind.NO_OWNER, p, owner, f"{owner}, its owner, {_LOST[state]}") for p in partitions)
+            yield from (
+                Trace(FindingKind.NO_OWNER, p, owner, f"{owner}, its owner, {_LOST[state]}") for p in partitions
+            )
             continue
         word = _word(owner, incarnation, view.topic, node, world)
         if isinstance(word, str):
-            yield from (Trace(Kind.NO_WORD, p, owner, word) for p in partitions)
+            yield from (Trace(FindingKind.NO_WORD, p, owner, word) for p in partitions)
             continue
         idle = [p for p in partitions if p not in word.running]
         why = causes.hold(view) or f"{owner} owns it and does not run it"
-        yield from (Trace(Kind.NO_OWNER, p, owner, why) for p in idle)
+        yield from (Trace(FindingKind.NO_OWNER, p, owner, why) for p in idle)
 
 
 def _clock(at: float) -> str:
@@ -320,38 +325,42 @@ def _of_overwritten(partition: int, owner: str, found: Overwritten) -> Trace:
     """
     if not found.epoch:
         text = f"{found.by or 'somebody'} without a token has committed it over {owner} within the last minutes"
-        return Trace(Kind.INTRUDER, partition, found.by, text, lasting=False)
+        return Trace(FindingKind.INTRUDER, partition, found.by, text, lasting=False)
     text = (
         f"{found.by} has committed it under epoch {found.epoch} over {owner} within the last minutes, by {owner}'s word"
     )
-    return Trace(Kind.STALE, partition, found.by, text, lasting=False)
+    return Trace(FindingKind.STALE, partition, found.by, text, lasting=False)
 
 
 def _of_commit(
     partition: int, owner: str, own: Token, entry: Committed | None, node: TopicNode, cluster: str
 ) -> Trace | None:
     if entry is None:
-        return Trace(Kind.NO_WORD, partition, owner, f"nothing is committed, though {owner} says that its start is")
+        return Trace(
+            FindingKind.NO_WORD, partition, owner, f"nothing is committed, though {owner} says that its start is"
+        )
     if entry.token is None:
         text = f"somebody without a token has committed it over {owner}"
-        return Trace(Kind.INTRUDER, partition, "", text, lasting=False)
+        return Trace(FindingKind.INTRUDER, partition, "", text, lasting=False)
     committer = entry.owner or "a consumer without a name"
     if entry.cluster and entry.cluster != cluster:
         text = f"{committer} of cluster {entry.cluster[:80]!r} commits it as well"
-        return Trace(Kind.INTRUDER, partition, committer, text, lasting=False)
+        return Trace(FindingKind.INTRUDER, partition, committer, text, lasting=False)
     epoch = entry.token.epoch
     if is_far_ahead(epoch, node.epoch):
         text = f"{committer} has committed it under epoch {epoch}, which the topic cannot have reached"
-        return Trace(Kind.INTRUDER, partition, committer, text)
+        return Trace(FindingKind.INTRUDER, partition, committer, text)
     verdict = judge(own, entry, node.topic_id, owner)
     if verdict is Judgement.FENCED:
         text = f"{committer} has committed it under epoch {epoch}, and {owner} runs it under {own.epoch}"
-        return Trace(Kind.INTRUDER, partition, committer, text)
+        return Trace(FindingKind.INTRUDER, partition, committer, text)
     if verdict is Judgement.REWRITE and entry.topic_id != node.topic_id:
-        return Trace(Kind.STALE, partition, committer, f"{committer} has committed it for a former topic of this name")
+        return Trace(
+            FindingKind.STALE, partition, committer, f"{committer} has committed it for a former topic of this name"
+        )
     if verdict is Judgement.REWRITE:
         text = f"{committer} has committed it under epoch {epoch}, over {owner}, which runs it under {own.epoch}"
-        return Trace(Kind.STALE, partition, committer, text, epochs=(epoch, own.epoch))
+        return Trace(FindingKind.STALE, partition, committer, text, epochs=(epoch, own.epoch))
     return None
 
 
@@ -399,4 +408,4 @@ def old_code(members: Mapping[str, Member], fleets: Collection[Fleet], release: 
 
 
 def _old(consumer: str, says: str) -> Finding:
-    return Finding(Kind.OLD_CODE, "", (), consumer, says, MEND[Kind.OLD_CODE], alarm=False)
+    return Finding(FindingKind.OLD_CODE, "", (), consumer, says, MEND[FindingKind.OLD_CODE], alarm=False)

@@ -9,7 +9,7 @@ from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
 from coordinator_tasks.core.machine.planning import Planning, finish, patience_s, shares, stop_vanished
 from coordinator_tasks.core.machine.presence import is_awaited, presence, targets
-from coordinator_tasks.core.machine.question import Question
+from coordinator_tasks.core.machine.question import PlanQuestion
 from coordinator_tasks.core.machine.recovery import noted
 from coordinator_tasks.core.machine.table import Signal, next_state, signal_of_plan
 from coordinator_tasks.core.machine.world import LOST, Policy, Presence, TopicView, World
@@ -322,7 +322,7 @@ class Deciding:
         written = self.write(signal_of_plan(self.draft), (cause,), targets=able, planned=planned, unasked=not shared)
         return replace(written, may_wait=True)
 
-    def question(self, *, always: bool = False) -> tuple[dict[int, str], Question | None]:
+    def question(self, *, always: bool = False) -> tuple[dict[int, str], PlanQuestion | None]:
         """Return the owner or taker of each partition, and the question for the strategy. Raises `Refused`.
 
         `always`: ask as if a plan for all partitions were due.

@@ -18,7 +18,7 @@ from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
 from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.machine.presence import who_cannot_read
-from coordinator_tasks.core.machine.question import Question
+from coordinator_tasks.core.machine.question import PlanQuestion
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import SEEKS, Actor, Cause, CauseKind, Explanation, State
@@ -114,7 +114,7 @@ def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
 
 def question(
     view: TopicView, world: World, policy: Policy, *, always: bool = False
-) -> tuple[Mapping[int, str], Question | None]:
+) -> tuple[Mapping[int, str], PlanQuestion | None]:
     """Return partition → owner or taker, and the question `decide` would ask the strategy; `None` = all partitions
     stay.
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.assignors import Assignor, Explaining, Measuring, Problem, Sharing, assignor
-from coordinator_tasks.core.assignors.explain import Asked, RolledBack, explained, shortened
+from coordinator_tasks.core.assignors.explain import RolledBack, SolvedProblem, explained, shortened
 from coordinator_tasks.core.assignors.weights import PARAMETER, Measure, measured
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine import packing, restarts, rollback
@@ -12,7 +12,7 @@ from coordinator_tasks.core.machine.churn import why_flaps
 from coordinator_tasks.core.machine.draft import Draft
 from coordinator_tasks.core.machine.packing import ENTRY_BYTES
 from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
-from coordinator_tasks.core.machine.question import Question, Shared
+from coordinator_tasks.core.machine.question import PlanQuestion, SharedAnswer
 from coordinator_tasks.core.machine.split import kept, sides
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import Explanation, Reason
@@ -44,7 +44,7 @@ class Planning:
             self._backs = (RolledBack(placed, rollback.said(wish)), *self._backs)
         self._longest = max((len(c) for c in able), default=MAX_ID_BYTES)
 
-    def placement(self) -> Question | None:
+    def placement(self) -> PlanQuestion | None:
         """Return the question for partitions without a target; `None` without such partitions or without possible
         consumers.
         """
@@ -68,7 +68,7 @@ class Planning:
                 self._move(partition, asked.answer[partition])
         self._explain(asked, self._reasons_of(spare), homeless)
 
-    def rebalancing(self) -> Question:
+    def rebalancing(self) -> PlanQuestion:
         """Return the question for all partitions that may move."""
         return self._question({p: c for p, c in self.draft.assignments.items() if c in self.able}, self._fixed())
 
@@ -102,7 +102,7 @@ class Planning:
         self.draft.move(partition, taker)
         self.draft.incarnations[taker] = self.able[taker]
 
-    def _question(self, owned: Mapping[int, str], fixed: Mapping[int, str]) -> Question:
+    def _question(self, owned: Mapping[int, str], fixed: Mapping[int, str]) -> PlanQuestion:
         """Return the question for the strategy. Raises `Refused`."""
         view, world, able, config = self.view, self.world, self.able, self.view.config
         listed = set(view.partitions)
@@ -127,17 +127,17 @@ class Planning:
         )
         parts = sides(config.split, view.partitions, able)
         of_sides = tuple(_of_side(problem, frozenset(partitions), members) for partitions, members in parts)
-        return Question(config.strategy, strategy, problem, of_sides, frozenset(on_its_side.keys() - fixed.keys()))
+        return PlanQuestion(config.strategy, strategy, problem, of_sides, frozenset(on_its_side.keys() - fixed.keys()))
 
-    def _ask(self, question: Question, holders: Mapping[int, str]) -> Asked:
+    def _ask(self, question: PlanQuestion, holders: Mapping[int, str]) -> SolvedProblem:
         """Return the strategy's valid answer. Raises `Refused`."""
         together = self.world.together
         shared = together.answer(question) if together is not None else None
         if shared is None:
-            shared = Shared(question, question.answered())
+            shared = SharedAnswer(question, question.answered())
         question, strategy = shared.question, shared.question.strategy
         lost = set(holders.values()) - self.able.keys() & self.world.members.keys()
-        return Asked(
+        return SolvedProblem(
             question.name,
             question.problem,
             shared.answer,
@@ -153,7 +153,7 @@ class Planning:
             shared.inputs,
         )
 
-    def _explain(self, asked: Asked, limit_bytes: int, only: Collection[int] | None = None) -> None:
+    def _explain(self, asked: SolvedProblem, limit_bytes: int, only: Collection[int] | None = None) -> None:
         """Keep the strategy's reasons for its moves, at most `limit_bytes`; `only`: reasons for these partitions alone."""
         draft = self.draft
         if not draft.moves:

@@ -8,7 +8,7 @@ from coordinator_tasks.core.assignors import Assignor, Problem, is_partial, vali
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanQuestion:
     """`sides`: the problem itself, or a problem for each side of an upgrade. `kept`: partitions that stay only for the
     upgrade.
     """
@@ -31,7 +31,7 @@ class Question:
             owners.update(answer)
         return owners
 
-    def beside(self, loads: Mapping[str, int], carried: Mapping[str, float]) -> "Question":
+    def beside(self, loads: Mapping[str, int], carried: Mapping[str, float]) -> "PlanQuestion":
         """Return the same question with other loads of other topics."""
         whole = {m: carried.get(m, 0.0) for m in self.problem.members}
         sides = [replace(side, loads=loads, carried={m: whole[m] for m in side.members}) for side in self.sides]
@@ -39,14 +39,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedAnswer:
     """The answer to a question; the loads of other topics may differ from those of the original question.
 
     `before`, `after`: member → partitions of all topics shared by number; empty = there is no other such topic.
     `inputs`: a digest of the questions of all other topics.
     """
 
-    question: Question
+    question: PlanQuestion
     answer: Mapping[int, str]
     before: Mapping[str, int] = field(default_factory=dict)
     after: Mapping[str, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Shared:
 class Together(Protocol):
     """The plan of all topics as one."""
 
-    def answer(self, question: Question) -> Shared | None:
+    def answer(self, question: PlanQuestion) -> SharedAnswer | None:
         """Return the answer; `None` = not the question expected from the topic. Raises `Refused`."""
 
     def moves(self, topic: str) -> bool:

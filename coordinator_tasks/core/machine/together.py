@@ -22,7 +22,7 @@ from coordinator_tasks.core.assignors import Measuring, Sharing
 from coordinator_tasks.core.assignors.weights import Measure, measured
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine import machine
-from coordinator_tasks.core.machine.question import Question, Shared
+from coordinator_tasks.core.machine.question import PlanQuestion, SharedAnswer
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import State
 
@@ -45,7 +45,7 @@ class _Part:
 class _Asking(_Part):
     """A topic with a question, and the answer or the refusal."""
 
-    question: Question
+    question: PlanQuestion
     answer: Mapping[int, str] | None = None
     error: Refused | None = None
 
@@ -93,7 +93,7 @@ class TogetherPlan:
         self._world_of, self._policy, self._members = world_of, policy, members
         self._elsewhere, self._always = elsewhere or {}, always
 
-    def answer(self, question: Question) -> Shared | None:
+    def answer(self, question: PlanQuestion) -> SharedAnswer | None:
         """Return the answer; `None` = not the question expected from the topic. Raises `Refused`."""
         part = self._parts.get(question.problem.topic)
         if not isinstance(part, _Asking):
@@ -105,8 +105,8 @@ class TogetherPlan:
             raise part.error
         answer = dict(part.answer or {})
         if not part.shares or (len(self._parts) == 1 and not self._elsewhere):
-            return Shared(part.question, answer)
-        return Shared(part.question, answer, self._before, self._after, self._inputs)
+            return SharedAnswer(part.question, answer)
+        return SharedAnswer(part.question, answer, self._before, self._after, self._inputs)
 
     def moves(self, topic: str) -> bool:
         """Return whether the plan moves partitions of this topic."""

@@ -1,6 +1,6 @@
 """A simulation of a changed cluster: `decide` itself, with consumers that confirm everything at once.
 
-Nothing is stored and no consumer is asked. A `Site` is a cluster at one moment, `Change` is the difference, and
+Nothing is stored and no consumer is asked. A `ClusterMoment` is a cluster at one moment, `SiteChange` is the difference, and
 `replay` decides every topic repeatedly until nothing is left to write.
 """
 
@@ -53,7 +53,7 @@ _NOTHING = RunningPartition(0, Token(0, 0), started=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ClusterMoment:
     """A cluster at a moment. `world`: as in `Snapshot`, without the parts of a single topic.
 
     `topics`: name → the topic with its effective strategy. `committed`: name → the group's offsets (`None` = unknown).
@@ -65,7 +65,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SiteChange:
     """Differences, applied all at once; each default = unchanged.
 
     - `join`: number of additional consumers, of capacity 1, without rack and attributes.
@@ -94,7 +94,7 @@ class WouldMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PredictedTopic:
     """The final state of a topic. `counts`: consumer → number of partitions; `summary`: the strategy's words on its
     last plan.
 
@@ -109,7 +109,9 @@ class Outcome:
     waits: str = ""
 
 
-def changed(site: Site, change: Change, strategies: Strategies, topics: tuple[str, ...] = ()) -> Site:
+def changed(
+    site: ClusterMoment, change: SiteChange, strategies: Strategies, topics: tuple[str, ...] = ()
+) -> ClusterMoment:
     """Return the site with this change; strategy and partitions change for `topics` (empty = all). Raises `Refused`."""
     world = _with_members(site.world, change)
     views = dict(site.topics)
@@ -118,7 +120,7 @@ def changed(site: Site, change: Change, strategies: Strategies, topics: tuple[st
     return replace(site, world=world, topics=views)
 
 
-def _with_members(world: World, change: Change) -> World:
+def _with_members(world: World, change: SiteChange) -> World:
     if not 0 <= change.join <= MAX_JOINS:
         raise Refused(f"{change.join} consumers cannot join; give a number from 0 to {MAX_JOINS}")
     for consumer in (*change.leave, *change.crash):
@@ -156,7 +158,7 @@ def _new_ids(world: World, count: int) -> list[str]:
     return found
 
 
-def _reconfigured(view: TopicView, change: Change, strategies: Strategies) -> TopicView:
+def _reconfigured(view: TopicView, change: SiteChange, strategies: Strategies) -> TopicView:
     config: TopicConfig = view.config
     if change.parameters and not change.strategy:
         raise Refused("parameters are given without a strategy, so it is not known whose they are; name the strategy")
@@ -179,7 +181,7 @@ def _with_partitions(view: TopicView, count: int) -> TopicView:
     return replace(view, partitions=tuple(range(count)), description=replace(found, partition_count=count))
 
 
-def replay(site: Site, policy: Policy) -> tuple[Site, tuple[Outcome, ...]]:
+def replay(site: ClusterMoment, policy: Policy) -> tuple[ClusterMoment, tuple[PredictedTopic, ...]]:
     """Decide and write until every topic is Stable or waits for an unresponsive consumer. Returns the final site too."""
     policy = replace(policy, settle_s=0.0, settle_max_s=0.0, rejoin_grace_s=0.0)
     running = _Replay(site, policy)
@@ -190,14 +192,14 @@ def replay(site: Site, policy: Policy) -> tuple[Site, tuple[Outcome, ...]]:
 class _Replay:
     """One replay: the current site, and the decisions for each topic."""
 
-    def __init__(self, site: Site, policy: Policy) -> None:
+    def __init__(self, site: ClusterMoment, policy: Policy) -> None:
         self.site, self.policy = site, policy
         self._loads = {name: loads(site.world.answers, view) for name, view in site.topics.items()}
         self._givers = {name: due_owners(view) for name, view in site.topics.items()}
         self._decided: dict[str, list[Decision]] = {name: [] for name in site.topics}
         self._last: dict[str, Decision] = {}
 
-    def run(self) -> tuple[Outcome, ...]:
+    def run(self) -> tuple[PredictedTopic, ...]:
         for number in range(MAX_ROUNDS):
             world = replace(self._confirmed(), now=self.site.world.now + 1.0)
             self.site = replace(self.site, world=world)
@@ -238,12 +240,12 @@ class _Replay:
                 topics[name] = _acted(view.node, member, isolated, self._loads[name])
         return replace(answer, topics=topics)
 
-    def _outcome(self, name: str, view: TopicView) -> Outcome:
+    def _outcome(self, name: str, view: TopicView) -> PredictedTopic:
         before, after = self._givers[name], due_owners(view)
         moved = sorted(p for p in before.keys() | after.keys() if before.get(p, "") != after.get(p, ""))
         told = [one.explanation.summary for one in self._decided[name] if one.explanation is not None]
         last = self._last[name]
-        return Outcome(
+        return PredictedTopic(
             name,
             tuple(self._move(name, p, before.get(p, ""), after.get(p, "")) for p in moved),
             dict(sorted(Counter(after.values()).items())),
@@ -299,7 +301,7 @@ def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPa
     return reports
 
 
-def world_of(site: Site, topic: str, fresh: str = "") -> World:
+def world_of(site: ClusterMoment, topic: str, fresh: str = "") -> World:
     """Return the world for one topic: with the group's offsets, and every consumer's load from the other topics."""
     counts = Counter[str]()
     for other, view in site.topics.items():

@@ -29,7 +29,7 @@ class LagStatus(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LagLook:
     """A commit as seen at a time in seconds: `offset`, and `lag` offsets to the log's end then (`None` = unknown)."""
 
     at: float
@@ -37,7 +37,7 @@ class Look:
     lag: int | None
 
 
-def partition_status(looks: Sequence[Look], ends: Sequence[int], lag: int, now: float, window_s: float) -> LagStatus:
+def partition_status(looks: Sequence[LagLook], ends: Sequence[int], lag: int, now: float, window_s: float) -> LagStatus:
     """The status of one partition.
 
     `looks`: the last commits, oldest first, at most `WINDOW`; `ends`: the log's last ends; `lag`: at present;
@@ -77,7 +77,7 @@ def furthest_s(partitions: Iterable[tuple[int, float | None]]) -> float | None:
     return None if not found or any(lag for lag, _ in found) else 0.0
 
 
-def _rewound(looks: Sequence[Look]) -> bool:
+def _rewound(looks: Sequence[LagLook]) -> bool:
     """Return whether an offset went back, and did not reach its former place again."""
     for number in range(1, len(looks)):
         before = looks[number - 1].offset

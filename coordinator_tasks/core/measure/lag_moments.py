@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coordinator_tasks.core.measure.lag import WINDOW, EndPoints, LagStatus, Look, group_status, partition_status
+from coordinator_tasks.core.measure.lag import WINDOW, EndPoints, LagLook, LagStatus, group_status, partition_status
 
 EVERY_S = 60.0
 KEPT = 60
@@ -74,7 +74,7 @@ def group_statuses(moment: LagMoment | None) -> dict[str, LagStatus]:
     return {group: group_status(every) for group, every in sorted(found.items())}
 
 
-class Seen(NamedTuple):
+class PartitionMoment(NamedTuple):
     """One partition in Kafka and in the plan now; `owner` empty = no owner."""
 
     group: str
@@ -125,7 +125,7 @@ def tracks(past: Sequence[LagMoment]) -> Track:
     return found
 
 
-def stand(seen: Collection[Seen], before: Track) -> list[Seen]:
+def stand(seen: Collection[PartitionMoment], before: Track) -> list[PartitionMoment]:
     """Return lagging partitions with the same committed offset as in the last moment.
 
     Only their owners know whether they run.
@@ -133,7 +133,9 @@ def stand(seen: Collection[Seen], before: Track) -> list[Seen]:
     return [one for one in seen if one.lag and one.key in before and before[one.key][-1].offset == one.offset]
 
 
-def judged(at: float, seen: Sequence[Seen], before: Track, running: Collection[tuple[str, int]]) -> LagMoment:
+def judged(
+    at: float, seen: Sequence[PartitionMoment], before: Track, running: Collection[tuple[str, int]]
+) -> LagMoment:
     """Return the moment. `running`: partitions that their owners report as running.
 
     Our consumers commit only changes, and Burrow expects a commit at every turn. So an owner that runs a partition, or
@@ -161,14 +163,14 @@ def _columns(one: TopicMoment) -> tuple["array[int]", ...]:
     )
 
 
-def _judged(at: float, one: Seen, track: Sequence[_Past], *, commit: bool) -> tuple[float | None, LagStatus]:
+def _judged(at: float, one: PartitionMoment, track: Sequence[_Past], *, commit: bool) -> tuple[float | None, LagStatus]:
     points = EndPoints()
     for past in track:
         points.see(past.offset + past.lag, past.at)
     points.see(one.end, at)
-    looks = [Look(past.at, past.offset, past.lag) for past in track if past.commit]
+    looks = [LagLook(past.at, past.offset, past.lag) for past in track if past.commit]
     if commit:
-        looks.append(Look(at, one.offset, one.lag))
+        looks.append(LagLook(at, one.offset, one.lag))
     ends = [past.offset + past.lag for past in track[1 - WINDOW :]] + [one.end]
     late_s = points.behind_s(one.offset, at)
     if not looks:  # silent for longer than the moments reach back

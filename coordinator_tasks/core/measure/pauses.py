@@ -29,7 +29,7 @@ MOST_LEFT_OUT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """The bounds of a moment, in ZooKeeper's seconds since 1970."""
 
     low: float
@@ -43,17 +43,17 @@ class Span:
     def error_s(self) -> float:
         return (self.high - self.low) / 2
 
-    def before(self, ago_s: float) -> "Span":
+    def before(self, ago_s: float) -> "TimeSpan":
         """So many seconds earlier, by another clock."""
         drift = ago_s * DRIFT
-        return Span(self.low - ago_s - drift, self.high - ago_s + drift)
+        return TimeSpan(self.low - ago_s - drift, self.high - ago_s + drift)
 
-    def within(self, other: "Span") -> "Span | None":
+    def within(self, other: "TimeSpan") -> "TimeSpan | None":
         """Return the intersection; `None` = the bounds contradict each other."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         if low > high + SLACK_S:
             return None
-        return Span(low, high) if low <= high else Span((low + high) / 2, (low + high) / 2)
+        return TimeSpan(low, high) if low <= high else TimeSpan((low + high) / 2, (low + high) / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Moved:
     release: Release | None
     released_at: float | None
     taken: Taken
-    answered: Span
+    answered: TimeSpan
     record_bytes: float | None = None
     read_at: float | None = None
 
@@ -107,7 +107,7 @@ def pause(moved: Moved) -> Pause | str:
     least = (
         begin_at if taken.released_s is None or released_at is None else released_at + taken.released_s * (1 - DRIFT)
     )
-    first = moved.answered.before(taken.ago_s).within(Span(least, inf))
+    first = moved.answered.before(taken.ago_s).within(TimeSpan(least, inf))
     if first is None:
         what = "its plan" if released_at is None else "its release"
         early_s = least - moved.answered.before(taken.ago_s).high
@@ -122,24 +122,24 @@ def pause(moved: Moved) -> Pause | str:
     if empty is not None:
         # Records that came between the two looks are taken as evenly spaced; the first of them waits longest.
         spread_s = max(0.0, read_at - empty.middle) / (taken.waited + 1)
-        came = Span(empty.low + spread_s, empty.high + spread_s)
+        came = TimeSpan(empty.low + spread_s, empty.high + spread_s)
         begin, spread_s = (came, spread_s) if came.middle > last.middle else (last, 0.0)
     if begin.middle < moved.planned_at - MOST_STALL_S:
         return f"{moved.giver} says that {which} has stood still since {moved.planned_at - begin.middle:.0f} s before the plan"
     return _with_wait(found, first, begin, spread_s)
 
 
-def _with_bounds(found: Pause, first: Span, begin_at: float, passed_from: float | None) -> Pause:
+def _with_bounds(found: Pause, first: TimeSpan, begin_at: float, passed_from: float | None) -> Pause:
     """Without a word of the giver: at least since its plan or release, at most since the giver's last commit."""
     bounded = passed_from is not None and passed_from <= first.high <= passed_from + MOST_STALL_S
     if passed_from is None or not bounded:
-        return _with_wait(replace(found, least=True), first, Span(begin_at, begin_at), 0.0)
+        return _with_wait(replace(found, least=True), first, TimeSpan(begin_at, begin_at), 0.0)
     begin_at = max(begin_at, passed_from)  # a giver that still ran has committed since
-    found = _with_wait(replace(found, least=True), first, Span(begin_at, begin_at), 0.0)
+    found = _with_wait(replace(found, least=True), first, TimeSpan(begin_at, begin_at), 0.0)
     return replace(found, most_s=max(found.wait_s or 0.0, round(first.high - passed_from, 4)))
 
 
-def _of_giver(moved: Moved) -> tuple[Span | None, Span | None, str]:
+def _of_giver(moved: Moved) -> tuple[TimeSpan | None, TimeSpan | None, str]:
     """Return when the giver's last record passed, and when the partition was last empty.
 
     Or return why the giver is not believed.
@@ -148,8 +148,8 @@ def _of_giver(moved: Moved) -> tuple[Span | None, Span | None, str]:
     if ago is None or ago.passed_s is None or ago.read_s is None or moved.released_at is None:
         return None, None, ""
     # The giver wrote after reading the plan, and before ZooKeeper stamped the write.
-    read = Span(moved.planned_at + ago.read_s * (1 - DRIFT), inf)
-    written = read.within(Span(moved.planned_at, moved.released_at + TICK_S))
+    read = TimeSpan(moved.planned_at + ago.read_s * (1 - DRIFT), inf)
+    written = read.within(TimeSpan(moved.planned_at, moved.released_at + TICK_S))
     if written is None:
         early_s = read.low - moved.released_at
         which = f"partition {moved.partition}"
@@ -162,12 +162,12 @@ def _of_giver(moved: Moved) -> tuple[Span | None, Span | None, str]:
     return written.before(ago.passed_s), empty, ""
 
 
-def _with_wait(found: Pause, first: Span, begin: Span, spread_s: float) -> Pause:
+def _with_wait(found: Pause, first: TimeSpan, begin: TimeSpan, spread_s: float) -> Pause:
     wait_s, error_s = max(0.0, first.middle - begin.middle), first.error_s + begin.error_s + spread_s
     return replace(found, wait_s=round(wait_s, 4), error_s=round(error_s, 4))
 
 
-def _middle(span: Span | None) -> float | None:
+def _middle(span: TimeSpan | None) -> float | None:
     return None if span is None else round(span.middle, 4)
 
 

@@ -81,7 +81,7 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """A field of a stored node (`config/orders`), changed by an action; `before` and `after` are JSON, shortened."""
 
     node: str
@@ -91,7 +91,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ActionRecord:
     """`/history/:asked/[SEQ]`: an action requested by a person, written in the action's own transaction.
 
     `actor` is Airflow's user with the run, or the operating system's user; `about`: the topic, consumer or fleet.
@@ -102,7 +102,7 @@ class Asked:
     actor: Actor
     at: float
     why: str = ""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     sequence: int = -1
 
 

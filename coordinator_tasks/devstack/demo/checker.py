@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from coordinator_tasks.core.model import MoveKind, Record
 from coordinator_tasks.core.text.partition_text import counted
-from coordinator_tasks.devstack.demo.evidence import Event, Evidence, Produced, Row, TaskRun
+from coordinator_tasks.devstack.demo.evidence import Evidence, MembershipEvent, Produced, Row, TaskRun
 from coordinator_tasks.devstack.demo.ownership import End, Holding, holdings, owners_at
 
 CLOCK_TOLERANCE_S = 0.005
@@ -22,7 +22,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DemoCheck:
     """A check: name, finding as a sentence, and examples of problems (empty = passed)."""
 
     name: str
@@ -36,10 +36,10 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DemoVerdict:
     """All checks, and the numbers for the report."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[DemoCheck, ...]
     produced: int
     consumed: int
     lost: int
@@ -54,7 +54,7 @@ class Verdict:
         return all(check.ok for check in self.checks)
 
 
-def check(evidence: Evidence) -> Verdict:
+def check(evidence: Evidence) -> DemoVerdict:
     """Run every check; never raises."""
     held = tuple(holdings(evidence.records, evidence.releases))
     lost, unowned = lost_records(evidence.produced, evidence.rows), unowned_rows(evidence.rows, held)
@@ -63,23 +63,23 @@ def check(evidence: Evidence) -> Verdict:
     consumed = {(row.partition, row.offset) for row in evidence.rows}
     checks = (
         _tasks_check(evidence.records, evidence.tasks),
-        Check("no loop process lived", counted(len(evidence.loops), "coordinator loop"), evidence.loops),
-        Check(
+        DemoCheck("no loop process lived", counted(len(evidence.loops), "coordinator loop"), evidence.loops),
+        DemoCheck(
             "nothing is lost", f"{len(evidence.produced)} produced, {len(lost)} of them not in the sink", _some(lost)
         ),
         _invented_check(evidence.produced, evidence.rows),
-        Check(
+        DemoCheck(
             "every record was processed by its owner",
             counted(len(unowned), "row") + " without the right to it",
             _some(unowned),
         ),
-        Check("nothing was repeated by a clean move", counted(len(clean), "repeated record"), _some(clean)),
-        Check(
+        DemoCheck("nothing was repeated by a clean move", counted(len(clean), "repeated record"), _some(clean)),
+        DemoCheck(
             "a crash repeats at most one batch of a partition",
             f"{counted(len(by_kill), 'record')} repeated after the kill",
             _some(unbounded),
         ),
-        Check(
+        DemoCheck(
             "no partition went back or skipped a range",
             counted(len(broken), "place") + " where offsets go back or skip some",
             _some(broken),
@@ -88,7 +88,7 @@ def check(evidence: Evidence) -> Verdict:
         _clean_leave_check(evidence.events, held),
         _balance_check(evidence.counts),
     )
-    return Verdict(
+    return DemoVerdict(
         checks, len(evidence.produced), len(consumed), len(lost), len(unowned), len(clean), len(by_kill), held
     )
 
@@ -203,13 +203,13 @@ def _breaks(run: Sequence[Row]) -> Iterator[str]:
             yield f"{_shown(row)}: {way} from offset {before.offset} under one epoch"
 
 
-def _invented_check(produced: Sequence[Produced], rows: Sequence[Row]) -> Check:
+def _invented_check(produced: Sequence[Produced], rows: Sequence[Row]) -> DemoCheck:
     real = {(one.partition, one.offset): one.sequence for one in produced}
     wrong = [_shown(row) for row in rows if real.get((row.partition, row.offset)) != row.sequence]
-    return Check("every row is a produced record", counted(len(wrong), "row") + " of another content", _some(wrong))
+    return DemoCheck("every row is a produced record", counted(len(wrong), "row") + " of another content", _some(wrong))
 
 
-def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> Check:
+def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> DemoCheck:
     states = {(one.dag, one.run, one.task, one.attempt): one.state for one in tasks}
     wrong: list[str] = []
     users: dict[tuple[str, str, str, int], Record] = {}
@@ -226,7 +226,7 @@ def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> Check:
             users.setdefault(key, record)
     if not records:
         wrong.append("there is no transition at all")
-    return Check(
+    return DemoCheck(
         "every transition ran in its own successful Airflow task", counted(len(records), "transition"), _some(wrong)
     )
 
@@ -236,7 +236,7 @@ def _changes_something(record: Record) -> bool:
     return record.source is not record.target or bool(record.moves)
 
 
-def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
+def moves_of(event: MembershipEvent, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
     """Return partition → first giver, last taker and last kind of the moves between the event and Stable."""
     found: dict[int, tuple[str, str, MoveKind]] = {}
     for record in sorted(records, key=lambda r: r.sequence):
@@ -249,7 +249,9 @@ def moves_of(event: Event, records: Sequence[Record]) -> dict[int, tuple[str, st
     return found
 
 
-def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Sequence[Holding], partitions: int) -> Check:
+def _moves_check(
+    events: Sequence[MembershipEvent], records: Sequence[Record], held: Sequence[Holding], partitions: int
+) -> DemoCheck:
     wrong, said = _unasked(events, records), []
     for event in events:
         moves, before = moves_of(event, records), owners_at(held, event.began_at)
@@ -266,10 +268,10 @@ def _moves_check(events: Sequence[Event], records: Sequence[Record], held: Seque
         if not fits:
             found = f"{sorted(moves)} to {', '.join(sorted(takers)) or 'nobody'}"
             wrong.append(f"the {event.kind} of {event.consumer} moved {found}, expected {expected}")
-    return Check("each change moved exactly what it had to", "moved: " + ", ".join(said), _some(wrong))
+    return DemoCheck("each change moved exactly what it had to", "moved: " + ", ".join(said), _some(wrong))
 
 
-def _unasked(events: Sequence[Event], records: Sequence[Record]) -> list[str]:
+def _unasked(events: Sequence[MembershipEvent], records: Sequence[Record]) -> list[str]:
     """Return the moves since the first event that belong to no event."""
     return [
         f"partition {move.partition} moved from {move.giver} to {move.taker}, and no change asked for it"
@@ -281,7 +283,7 @@ def _unasked(events: Sequence[Event], records: Sequence[Record]) -> list[str]:
     ]
 
 
-def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Check:
+def _clean_leave_check(events: Sequence[MembershipEvent], held: Sequence[Holding]) -> DemoCheck:
     """Check that a drained consumer gives everything by release or confirmation, unlike a lost consumer."""
     wrong: list[str] = []
     drained = [event for event in events if event.kind == "drain"]
@@ -291,10 +293,10 @@ def _clean_leave_check(events: Sequence[Event], held: Sequence[Holding]) -> Chec
             for h in held
             if h.consumer == event.consumer and h.end in (End.LOST, End.OPEN)
         )
-    return Check("the drained consumer left cleanly", counted(len(drained), "drain"), _some(wrong))
+    return DemoCheck("the drained consumer left cleanly", counted(len(drained), "drain"), _some(wrong))
 
 
-def _balance_check(counts: Sequence[Mapping[str, int]]) -> Check:
+def _balance_check(counts: Sequence[Mapping[str, int]]) -> DemoCheck:
     """Over all topics, consumers differ by at most one partition at each Stable."""
     shown = [" and ".join(str(one) for one in sorted(by_consumer.values(), reverse=True)) for by_consumer in counts]
     wrong = [
@@ -305,7 +307,7 @@ def _balance_check(counts: Sequence[Mapping[str, int]]) -> Check:
     if not counts:
         wrong.append("Stable was never seen")
     said = "partitions of each consumer: " + ", then ".join(shown)
-    return Check("both topics are shared as one, to within one partition", said, _some(wrong))
+    return DemoCheck("both topics are shared as one, to within one partition", said, _some(wrong))
 
 
 def _by_grant(held: Iterable[Holding]) -> dict[tuple[int, str, int, int], Holding]:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from coordinator_tasks.core.measure.pauses import amount, sentence
-from coordinator_tasks.devstack.demo.checker import Verdict
+from coordinator_tasks.devstack.demo.checker import DemoVerdict
 from coordinator_tasks.devstack.demo.report import EventReport, MoveStall
 
 REFRESHES_PER_S = 8
@@ -22,7 +22,7 @@ WHY_EXTRA = (
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DemoSnapshot:
     """The data in ZooKeeper and the sink at one moment.
 
     `owned`: consumer → partitions; `moving`: partition → (giver, taker); `processed`: consumer → rows so far.
@@ -42,7 +42,7 @@ class Display:
         self._console = console or _console()
         self._live: Live | None = None
         self._began_s = time.monotonic()
-        self._snapshot = Snapshot()
+        self._snapshot = DemoSnapshot()
         self._doing = ""
         self._doing_since_s = self._began_s
         self.phases_s: dict[str, float] = {}
@@ -78,7 +78,7 @@ class Display:
         """Any other line."""
         self._console.print(escape(text))
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Let the table show this snapshot."""
         self._snapshot = snapshot
 
@@ -94,7 +94,7 @@ class Display:
             table.add_row(consumer, partitions or "[dim]none[/]", f"{snapshot.processed.get(consumer, 0):,}")
         return table
 
-    def results(self, verdict: Verdict, events: Sequence[EventReport]) -> None:
+    def results(self, verdict: DemoVerdict, events: Sequence[EventReport]) -> None:
         """The moves, the stalls and the checks."""
         self.line()
         self._console.print(_moves_table(events))
@@ -118,7 +118,7 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
 
 
-def _moving(snapshot: Snapshot) -> str:
+def _moving(snapshot: DemoSnapshot) -> str:
     return ", ".join(f"{p}: {giver} -> {taker}" for p, (giver, taker) in sorted(snapshot.moving.items()))
 
 

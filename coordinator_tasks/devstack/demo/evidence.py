@@ -70,12 +70,12 @@ class Evidence:
     killed: frozenset[tuple[str, int]] = frozenset()
     loops: tuple[str, ...] = ()
     partitions: int = 0
-    events: Sequence["Event"] = ()
+    events: Sequence["MembershipEvent"] = ()
     counts: Sequence[Mapping[str, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class MembershipEvent:
     """One change of membership that was caused on purpose.
 
     `kind`: join, drain or kill; `began_at`: when the membership changed (the registration of the new consumer, the

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import Actor, Ending, Fleet, Member, Record
 from coordinator_tasks.devstack.demo import kept, sink
-from coordinator_tasks.devstack.demo.checker import Verdict, check
+from coordinator_tasks.devstack.demo.checker import DemoVerdict, check
 from coordinator_tasks.devstack.demo.display import Display
-from coordinator_tasks.devstack.demo.evidence import Event, Evidence
+from coordinator_tasks.devstack.demo.evidence import Evidence, MembershipEvent
 from coordinator_tasks.devstack.demo.producer import read_journal
 from coordinator_tasks.devstack.demo.report import as_json, event_reports, write
 from coordinator_tasks.devstack.demo.stack import PROJECT, DemoFailed, Folders, Stack
@@ -49,7 +49,7 @@ CAUGHT_UP_S = 3.0
 class Progress:
     """The events so far, for the checks."""
 
-    events: list[Event] = field(default_factory=list)
+    events: list[MembershipEvent] = field(default_factory=list)
     killed: set[tuple[str, int]] = field(default_factory=set)
     quiet: tuple[float, float] = (0.0, 0.0)
     counts: list[dict[str, int]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Demo:
         self.watch = Watcher(stack, c, TOPIC, PARTITIONS, display)
         self.progress = Progress()
 
-    def run(self) -> Verdict:
+    def run(self) -> DemoVerdict:
         """All phases, the checks and the report."""
         self.prepare()
         self.begin()
@@ -159,7 +159,7 @@ class Demo:
         self.watch.wait("the end of all partitions", CONSUME_LIMIT_S, lambda: sink.last_offsets(audit) == last)
         self.display.done(f"the producer has stopped, all {len(produced)} records are consumed")
 
-    def judge(self) -> Verdict:
+    def judge(self) -> DemoVerdict:
         """Run the checks, write the report and show both."""
         self.display.doing("checking")
         records = self.watch.records()
@@ -223,7 +223,7 @@ class Demo:
 
     def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:
         """Note and report a finished event."""
-        self.progress.events.append(Event(kind, consumer, began_at, record.at, *self.progress.quiet))
+        self.progress.events.append(MembershipEvent(kind, consumer, began_at, record.at, *self.progress.quiet))
         self.display.done(
             f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}; {self.shares()}"
         )
@@ -256,7 +256,7 @@ def sign_in(stack: Stack) -> str:
     return f"{airflow.base_url} (user {airflow.username}, password {airflow.password})"
 
 
-def demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: bool) -> Verdict:
+def demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: bool) -> DemoVerdict:
     """Start everything, run the demonstration, and end everything or, with `keep`, leave it running."""
     display.doing("starting ZooKeeper and Kafka")
     stack = Stack(folders, ensemble=ensemble)

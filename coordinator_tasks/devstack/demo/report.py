@@ -10,9 +10,9 @@ from typing import Any
 from coordinator_tasks.core.measure.pauses import of_one, sentence
 from coordinator_tasks.core.model import Pause, Pauses, Record
 from coordinator_tasks.devstack.demo import stalls
-from coordinator_tasks.devstack.demo.checker import Verdict, moves_of
-from coordinator_tasks.devstack.demo.evidence import Event, Evidence
-from coordinator_tasks.devstack.demo.stalls import Spread, Stall
+from coordinator_tasks.devstack.demo.checker import DemoVerdict, moves_of
+from coordinator_tasks.devstack.demo.evidence import Evidence, MembershipEvent
+from coordinator_tasks.devstack.demo.stalls import MeasuredStall, Spread
 
 AFTER_STABLE_S = 1.0
 """Seconds after Stable at which an event's window ends, to include stalls that end late."""
@@ -62,13 +62,15 @@ class EventReport:
     pauses: Pauses | None
 
 
-def event_reports(evidence: Evidence, verdict: Verdict) -> list[EventReport]:
+def event_reports(evidence: Evidence, verdict: DemoVerdict) -> list[EventReport]:
     """Return a report for each event, in order."""
     found = stalls.stalls(evidence.produced, evidence.rows)
     return [_event(event, evidence, verdict, found) for event in evidence.events]
 
 
-def _event(event: Event, evidence: Evidence, verdict: Verdict, found: dict[int, list[Stall]]) -> EventReport:
+def _event(
+    event: MembershipEvent, evidence: Evidence, verdict: DemoVerdict, found: dict[int, list[MeasuredStall]]
+) -> EventReport:
     records = [r for r in evidence.records if event.began_at <= r.at <= event.stable_at]
     moves = moves_of(event, evidence.records)
     here = stalls.longest(found, event.began_at, event.stable_at + AFTER_STABLE_S)
@@ -107,7 +109,7 @@ def _ms(seconds: float) -> float:
 
 
 def as_json(
-    evidence: Evidence, verdict: Verdict, events: Sequence[EventReport], phases: dict[str, float]
+    evidence: Evidence, verdict: DemoVerdict, events: Sequence[EventReport], phases: dict[str, float]
 ) -> dict[str, Any]:
     """The object of `report.json`."""
     return {

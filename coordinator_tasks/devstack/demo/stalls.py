@@ -15,7 +15,7 @@ from coordinator_tasks.devstack.demo.evidence import Produced, Row
 
 
 @dataclass(frozen=True, slots=True)
-class Stall:
+class MeasuredStall:
     """One stall, in seconds since 1970; `until_at` is infinite if nothing was processed afterwards."""
 
     from_at: float
@@ -36,7 +36,7 @@ class Spread:
     partitions: int
 
 
-def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[Stall]]:
+def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[MeasuredStall]]:
     """Return partition → all stalls, in order. A record counts as processed once in the sink."""
     first: dict[tuple[int, int], float] = {}
     for row in rows:
@@ -49,26 +49,26 @@ def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[
     return {partition: _of_partition(found) for partition, found in sorted(events.items())}
 
 
-def _of_partition(events: list[tuple[float, float]]) -> list[Stall]:
+def _of_partition(events: list[tuple[float, float]]) -> list[MeasuredStall]:
     """`events`: (processed at, produced at) of every record of one partition."""
     groups = groupby(sorted(events), key=lambda e: e[0])
     return between([(at, min(made for _, made in group)) for at, group in groups])
 
 
-def between(processings: Sequence[tuple[float, float]]) -> list[Stall]:
+def between(processings: Sequence[tuple[float, float]]) -> list[MeasuredStall]:
     """Return the stalls of a partition between the processings, in order: (time, production of the oldest record)."""
     oldest_left = inf
-    found: list[Stall] = []
+    found: list[MeasuredStall] = []
     for index in range(len(processings) - 1, -1, -1):
         at, made = processings[index]
         oldest_left = min(oldest_left, made)
         before = processings[index - 1][0] if index else -inf
-        found.append(Stall(max(before, oldest_left), at))
+        found.append(MeasuredStall(max(before, oldest_left), at))
     return found[::-1]
 
 
 def longest(
-    found: Mapping[int, Sequence[Stall]], from_at: float, to_at: float, *, within: bool = False
+    found: Mapping[int, Sequence[MeasuredStall]], from_at: float, to_at: float, *, within: bool = False
 ) -> dict[int, float]:
     """Return partition → longest stall, in seconds, reaching into the window; 0 without any.
 
@@ -79,7 +79,7 @@ def longest(
     }
 
 
-def lengths_s(found: Sequence[Stall], from_at: float, to_at: float, *, within: bool = False) -> list[float]:
+def lengths_s(found: Sequence[MeasuredStall], from_at: float, to_at: float, *, within: bool = False) -> list[float]:
     """Return the lengths in seconds of a partition's stalls that reach into the window, in order; `within` as above."""
     begin = bisect_right(found, from_at, key=lambda s: s.until_at)
     reaching = (s for s in found[begin:] if s.from_at < to_at)

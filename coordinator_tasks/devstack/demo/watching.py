@@ -10,7 +10,7 @@ from coordinator_tasks.core.codecs import codec, member_codec
 from coordinator_tasks.core.model import Ending, IdClaim, Member, Record, State, TopicNode
 from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.devstack.demo import sink
-from coordinator_tasks.devstack.demo.display import Display, Snapshot
+from coordinator_tasks.devstack.demo.display import DemoSnapshot, Display
 from coordinator_tasks.devstack.demo.evidence import SeenRelease, TaskRun
 from coordinator_tasks.devstack.demo.stack import DemoFailed, Stack
 from coordinator_tasks.devstack.embedded import reaper
@@ -53,7 +53,7 @@ class Watcher:
     def show(self) -> None:
         """Read and show the snapshot; collect releases."""
         node, state = self.node(), self.state()
-        snapshot = Snapshot(
+        snapshot = DemoSnapshot(
             state=str(state),
             epoch=node.epoch if node is not None else 0,
             owned=_owned(node) | {name: _owned(node).get(name, ()) for name in self.c.discovery.members()},

@@ -18,7 +18,7 @@ Given: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """The effect, or the effect of a dry run.
 
     For a program (`found`), for the terminal (`text`), for the form's task (`lines`).
@@ -32,9 +32,9 @@ class Done:
     partial: bool = False
 
 
-NOTHING = Done(None, "")
+NOTHING = ActionResult(None, "")
 ONCE = "another try of this task has done it; start a new run to do it again"
-_ONCE = Done(None, ONCE, (ONCE,))
+_ONCE = ActionResult(None, ONCE, (ONCE,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Action:
     help: str
     form: str
     parameters: tuple[p.Parameter, ...]
-    do: Callable[[Coordinator, Given, Actor], Done]
-    preview: Callable[[Coordinator, Given], Done] = lambda _c, _given: NOTHING
+    do: Callable[[Coordinator, Given, Actor], ActionResult]
+    preview: Callable[[Coordinator, Given], ActionResult] = lambda _c, _given: NOTHING
     before: Callable[[Coordinator, Given], Iterable[str]] = lambda _c, _given: ()
     reads: bool = False
     destructive: str = ""
@@ -65,7 +65,7 @@ class Action:
         """Return the command as typed."""
         return spelled(self.name)
 
-    def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> Done:
+    def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> ActionResult:
         """Run the command. All changes are recorded in the same transaction, with the actor.
 
         A retried task of Airflow does not repeat the work of an earlier try, and is not refused because of it.
@@ -84,13 +84,13 @@ class Action:
                 raise
             return _ONCE
 
-    def would(self, c: Coordinator, given: Given, actor: Actor) -> Done:
+    def would(self, c: Coordinator, given: Given, actor: Actor) -> ActionResult:
         """Return the text of the command's dry run."""
         found = self.run(c, given, actor, dry_run=True)
         if found is not NOTHING:
             return found
         said = tuple(self.before(c, given))
-        return Done(said, "\n".join(said), said)
+        return ActionResult(said, "\n".join(said), said)
 
     def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
         """Run the form's task; return its log lines. Parameters outside of the form are left out."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import Action, Done, Given
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.action_log import recording
 from coordinator_tasks.service.plan import plans_to_approve
@@ -14,13 +14,13 @@ def _moves(c: Coordinator, given: Given) -> Iterator[str]:
     yield from plans_to_approve.lines(c, given["topic"])
 
 
-def _approve(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _approve(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic, digest, granted, why = given["topic"], given["digest"], not given.get("reject"), given.get("why", "")
     c = c if granted else recording(c, "reject", topic, actor, why)
     found = plans_to_approve.answer(c, topic, digest, granted=granted, by=[actor.named], why=why)
     what = "approved; the next plan does it" if granted else "rejected; it waits until something changes"
     said = f"the plan {digest} of topic {topic} is {what}"
-    return Done(found, said, (said,))
+    return ActionResult(found, said, (said,))
 
 
 APPROVAL_ACTIONS = (

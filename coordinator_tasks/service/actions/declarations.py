@@ -12,7 +12,7 @@ from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, LookAgai
 from coordinator_tasks.core.model import Actor, PlannedRestart, StartRule, TopicConfig
 from coordinator_tasks.core.text.partition_text import counted, duration, named
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import Action, Done, Given, texts, will
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given, texts, will
 from coordinator_tasks.service.actions.approval_actions import APPROVAL_ACTIONS
 from coordinator_tasks.service.actions.fleet_actions import FLEET_ACTIONS, given_away, kept_until
 from coordinator_tasks.service.actions.growth_actions import GROWTH_ACTIONS
@@ -39,7 +39,7 @@ def _described(c: Coordinator, given: Given) -> Iterator[str]:
         yield f"{topic} would be managed, with {size}; group {wanted.group_id}, start {wanted.start}"
 
 
-def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _add_topic(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic = given["topic"]
     # The configuration keeps the first number of partitions, and Kafka may have more by now.
     wanted, present = topics.would_add(c, *_added(given), **_how(given))
@@ -47,7 +47,7 @@ def _add_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
     size = counted(wanted.initial_partitions, "partition")
     text = f"topic {topic} is managed with {size}; the next plan assigns those without an owner"
     new = present is None or present[0].removed
-    return Done(config, text, (f"{topic} {'is managed from now on' if new else 'stays as it is'}",))
+    return ActionResult(config, text, (f"{topic} {'is managed from now on' if new else 'stays as it is'}",))
 
 
 def _added(given: Given) -> tuple[str, str]:
@@ -79,12 +79,12 @@ def _compared(c: Coordinator, given: Given) -> Iterator[str]:
         yield _stays(topic)
 
 
-def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _set_strategy(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic = given["topic"]
     config = topics.set_strategy(c, topic, given["strategy"], texts(given.get("parameters")), actor)
     name = c.policy.strategies.effective(config).strategy
     (then,) = will([_stays(topic)]) if config.frozen else ("the next plan uses it",)
-    return Done(config, f"topic {topic} has strategy {name}; {then}", (then,))
+    return ActionResult(config, f"topic {topic} has strategy {name}; {then}", (then,))
 
 
 def _stays(topic: str) -> str:
@@ -110,25 +110,25 @@ def _stopped(c: Coordinator, given: Given) -> Iterator[str]:
         yield f"nobody reads {topic}, so nobody would stop"
 
 
-def _remove_topic(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _remove_topic(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     config, said = topics.remove_topic(c, given["topic"], actor=actor), f"{given['topic']} is marked removed"
-    return Done(config, f"topic {said}; the next plan stops its consumers", (said,))
+    return ActionResult(config, f"topic {said}; the next plan stops its consumers", (said,))
 
 
-def _would_pause(paused: bool, c: Coordinator, given: Given) -> Done:
+def _would_pause(paused: bool, c: Coordinator, given: Given) -> ActionResult:
     topic = given["topic"]
     changes = positions.would_pause(c, topic, given.get("partitions") or (), paused=paused)
     state = "paused" if paused else "read again"
     line = f"{named(changes)} of {topic} would be {state}" if changes else f"no partition of {topic} would change"
-    return Done(changes, line, (line,))
+    return ActionResult(changes, line, (line,))
 
 
-def _set_paused(paused: bool, c: Coordinator, given: Given, actor: Actor) -> Done:
+def _set_paused(paused: bool, c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     changes, topic = _would_pause(paused, c, given), given["topic"]
     positions.set_paused(c, topic, given.get("partitions") or (), paused=paused, actor=actor)
     which = f"{named(changes.found) if changes.found else 'nothing'} of topic {topic}"
     text = f"the next plan {'pauses' if paused else 'resumes'} {which}"
-    return Done(changes.found, text, (text,))
+    return ActionResult(changes.found, text, (text,))
 
 
 def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
@@ -140,20 +140,20 @@ def _frozen(frozen: bool, c: Coordinator, given: Given) -> Iterator[str]:
         yield f"{topic} would be {state}"
 
 
-def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Actor) -> Done:
+def _set_frozen(frozen: bool, text: str, c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic = given["topic"]
-    return Done(overrides.set_frozen(c, topic, frozen=frozen, actor=actor), f"topic {topic} is {text}")
+    return ActionResult(overrides.set_frozen(c, topic, frozen=frozen, actor=actor), f"topic {topic} is {text}")
 
 
-def _would_pin(c: Coordinator, given: Given) -> Done:
+def _would_pin(c: Coordinator, given: Given) -> ActionResult:
     return _would_be_pinned(given, overrides.would_pin(c, *_pins(given)), overrides.would_end(c, *_pins(given)))
 
 
-def _set_pins(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _set_pins(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     ended = overrides.would_end(c, *_pins(given))
     would = _would_be_pinned(given, overrides.set_pins(c, *_pins(given), actor=actor), ended)
     text, *lines = will(one.replace(" would be ", " is ") for one in (would.text, *would.lines))
-    return Done(would.found, text, tuple(lines))
+    return ActionResult(would.found, text, tuple(lines))
 
 
 def _pins(given: Given) -> tuple[str, str, list[int]]:
@@ -161,10 +161,10 @@ def _pins(given: Given) -> tuple[str, str, list[int]]:
     return given["topic"], given.get("consumer", ""), list(given.get("partitions") or ())
 
 
-def _would_be_pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> Done:
+def _would_be_pinned(given: Given, pins: tuple[overrides.Pin, ...], ended: str) -> ActionResult:
     topic, said = given["topic"], [*(one.text for one in pins), *filter(None, [ended])]
     lines = tuple(f"{topic}: {text}" for text in said) or (f"no pin of {topic} would change",)
-    return Done(pins, "\n".join(said) or "no pin would change", lines)
+    return ActionResult(pins, "\n".join(said) or "no pin would change", lines)
 
 
 # Consumers -----------------------------------------------------------------------------------------------------------
@@ -195,14 +195,14 @@ def _isolated_s(given: Given) -> float:
     return float(given.get("for_s") or 60 * float(given.get("minutes") or 0))
 
 
-def _drain(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _drain(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     consumer, effect = given["consumer"], will(_gives_away(c, given))
     found = directives.drain(c, consumer, by=actor.named, why=given["why"])
     said = f"{consumer} is draining"
-    return Done(found, "\n".join((said, *effect)), (said,))
+    return ActionResult(found, "\n".join((said, *effect)), (said,))
 
 
-def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _isolate(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     consumer, minutes = given["consumer"], float(given.get("minutes") or 0)
     for_s = _isolated_s(given)
     effect = will(_loses_at_once(c, given))
@@ -210,7 +210,7 @@ def _isolate(c: Coordinator, given: Given, actor: Actor) -> Done:
     found = directives.isolate(c, consumer, by=actor.named, why=given["why"], until_at=until_at)
     how_long = f" for {minutes:g} minutes" if minutes else f" for {for_s:g} s" if for_s else ""
     said = f"{consumer} is isolated{how_long}"
-    return Done(found, "\n".join((said, *effect)), (said,))
+    return ActionResult(found, "\n".join((said, *effect)), (said,))
 
 
 def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
@@ -221,12 +221,12 @@ def _awaits(c: Coordinator, given: Given) -> Iterator[str]:
     yield f"{consumer} {once if isolated else 'is not isolated: nothing would change'}"
 
 
-def _readmit(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _readmit(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     consumer = given["consumer"]
     found = directives.readmit(c, consumer, by=actor.named)
     if found.isolation is None:
-        return Done(found, f"{consumer} is not isolated")
-    return Done(found, f"{consumer} is readmitted as soon as it confirms that it runs nothing")
+        return ActionResult(found, f"{consumer} is not isolated")
+    return ActionResult(found, f"{consumer} is readmitted as soon as it confirms that it runs nothing")
 
 
 def _admits(c: Coordinator, given: Given) -> Iterator[str]:
@@ -243,12 +243,12 @@ def _admits(c: Coordinator, given: Given) -> Iterator[str]:
     yield from upgrades.drains_again(c, consumer)
 
 
-def _undrain(c: Coordinator, given: Given, _: Actor) -> Done:
+def _undrain(c: Coordinator, given: Given, _: Actor) -> ActionResult:
     said = will(_admits(c, given))
-    return Done(directives.undrain(c, given["consumer"], given.get("app") or ""), "\n".join(said))
+    return ActionResult(directives.undrain(c, given["consumer"], given.get("app") or ""), "\n".join(said))
 
 
-def _would_restart(c: Coordinator, given: Given) -> Done:
+def _would_restart(c: Coordinator, given: Given) -> ActionResult:
     consumer, (within_s, moves) = given["consumer"], _restart(given)
     wanted = directives.would_expect_restart(
         c, consumer, within_s, moves=moves, by="nobody yet", why=given.get("why", "")
@@ -257,14 +257,14 @@ def _would_restart(c: Coordinator, given: Given) -> Done:
     return _restarts(c, consumer, wanted, overview.held(c, consumer, problems), problems)
 
 
-def _expect_restart(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _expect_restart(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     consumer, (within_s, moves) = given["consumer"], _restart(given)
     problems: dict[str, CoordinatorError] = {}
     held, why = overview.held(c, consumer, problems), given.get("why", "")
     found = directives.expect_restart(c, consumer, within_s, moves=moves, by=actor.named, why=why)
     would = _restarts(c, consumer, found.restart, held, problems)
     text, *lines = will(one.replace(" would be ", " is ") for one in (would.text, *would.lines))
-    return Done(would.found, text, tuple(lines))
+    return ActionResult(would.found, text, tuple(lines))
 
 
 def _restart(given: Given) -> tuple[float, bool]:
@@ -277,10 +277,10 @@ def _restarts(
     wanted: PlannedRestart | None,
     held: Mapping[str, tuple[int, ...]],
     problems: Mapping[str, CoordinatorError],
-) -> Done:
+) -> ActionResult:
     if wanted is None:
         line = f"{consumer} would be not expected to restart any more"
-        return Done(None, line, (line,))
+        return ActionResult(None, line, (line,))
     lines = [f"{consumer} would be expected to restart within {duration(wanted.until_at - wanted.at)}"]
     lives = directives.registered(c) if wanted.moves else {}
     for topic, which in held.items():
@@ -288,7 +288,7 @@ def _restarts(
         lines.append(f"{consumer}: {named(which)} of {topic} would {_meanwhile(until, moves=wanted.moves)}")
     lines += overview.not_known(consumer, problems)
     lines += [] if held or problems else [f"{consumer} holds nothing, so nothing would wait"]
-    return Done(wanted, "\n".join(lines), tuple(lines))
+    return ActionResult(wanted, "\n".join(lines), tuple(lines))
 
 
 def _meanwhile(until: str, *, moves: bool) -> str:

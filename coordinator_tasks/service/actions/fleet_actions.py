@@ -9,7 +9,7 @@ from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, Directive, Fleet
 from coordinator_tasks.core.text.partition_text import agreed, counted, shown
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import Action, Done, Given, texts, will
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given, texts, will
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import redeployment, scaling
 from coordinator_tasks.service.nodes import fleet, topics
@@ -33,7 +33,7 @@ def _wanted(given: Given) -> Fleet:
     )
 
 
-def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
+def _set_fleet(c: Coordinator, given: Given, _: Actor) -> ActionResult:
     wanted = _wanted(given)
     fleet.check_set(c, wanted)
     warned = _topics_checked(c, wanted, given)
@@ -43,7 +43,7 @@ def _set_fleet(c: Coordinator, given: Given, _: Actor) -> Done:
         unwanted = ()
     found = fleet.set_fleet(c, wanted)
     said = f"{_listed(found)}; the missing ones are launched"
-    return Done(found, "\n".join(will((said, *unwanted, *_not_launched(c, found), *warned))), (_listed(found),))
+    return ActionResult(found, "\n".join(will((said, *unwanted, *_not_launched(c, found), *warned))), (_listed(found),))
 
 
 def _topics_checked(c: Coordinator, wanted: Fleet, given: Given) -> list[str]:
@@ -117,23 +117,23 @@ def _shown(value: Any) -> str:
     return repr(text if len(text) <= 200 else text[:197] + "...")
 
 
-def _would_scale(c: Coordinator, given: Given) -> Done:
+def _would_scale(c: Coordinator, given: Given) -> ActionResult:
     found = scaling.would_scale(c, given["app"], int(given["count"]), given.get("pattern") or "")
     return _would_be_scaled(found, [*_join_lines(found), *_leave_lines(c, found)])
 
 
-def _scale(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _scale(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     count, pattern = int(given["count"]), given.get("pattern") or ""
     effect = _leave_lines(c, scaling.would_scale(c, given["app"], count, pattern))
     found = scaling.scale(c, given["app"], count, pattern, by=actor.named, why=given.get("why", ""))
     would = _would_be_scaled(found, [*_join_lines(found), *(f"{one} is draining" for one in found.leaves), *effect])
-    return Done(would.found, "\n".join(will([would.text])), will(would.lines))
+    return ActionResult(would.found, "\n".join(will([would.text])), will(would.lines))
 
 
-def _would_be_scaled(found: scaling.Scaled, lines: list[str]) -> Done:
+def _would_be_scaled(found: scaling.Scaled, lines: list[str]) -> ActionResult:
     there = _listed(found.fleet)
     said = [*lines, there.replace(" should ", " would ")] if lines else [f"nothing would change: {there}"]
-    return Done(found, "\n".join(said), tuple(said))
+    return ActionResult(found, "\n".join(said), tuple(said))
 
 
 def _join_lines(found: scaling.Scaled) -> list[str]:
@@ -178,22 +178,22 @@ def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Co
     return "" if may_have(topic, lives) - set(leaves) else f" {UNTIL_ANOTHER}"
 
 
-def _would_redeploy(c: Coordinator, given: Given) -> Done:
+def _would_redeploy(c: Coordinator, given: Given) -> ActionResult:
     return _would_be_redeployed(redeployment.would_redeploy(c, given["app"]))
 
 
-def _redeploy(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _redeploy(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     would = _would_be_redeployed(redeployment.redeploy(c, given["app"], by=actor.named, why=given.get("why", "")))
-    return Done(would.found, "\n".join(will([would.text])), will(would.lines))
+    return ActionResult(would.found, "\n".join(will([would.text])), will(would.lines))
 
 
-def _would_be_redeployed(found: redeployment.Redeployed) -> Done:
+def _would_be_redeployed(found: redeployment.Redeployed) -> ActionResult:
     lines = [
         f"then {one} would be" if place else f"{one} would be replaced first"
         for place, one in enumerate(sorted(found.replaced))
     ]
     said = lines or [f"no consumer of {found.fleet.app} lives: nothing would be replaced"]
-    return Done(found, "\n".join(said), tuple(said))
+    return ActionResult(found, "\n".join(said), tuple(said))
 
 
 FLEET_ACTIONS = (

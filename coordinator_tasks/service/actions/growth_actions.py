@@ -4,53 +4,53 @@ from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import Action, Done, Given, will
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given, will
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import autoscale
 
 
-def _would_set(c: Coordinator, given: Given) -> Done:
+def _would_set(c: Coordinator, given: Given) -> ActionResult:
     if not given["most"]:
         return _would_have_none(c, given["app"])
     return _would_have(autoscale.would_set(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
 
 
-def _set_growth(c: Coordinator, given: Given, _: Actor) -> Done:
+def _set_growth(c: Coordinator, given: Given, _: Actor) -> ActionResult:
     if not given["most"]:
         would = _would_have_none(c, given["app"])
         autoscale.end_growth(c, given["app"])
     else:
         would = _would_have(autoscale.set_growth(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
     text, *lines = will(one.replace(" would have ", " has ") for one in (would.text, *would.lines))
-    return Done(would.found, text, tuple(lines))
+    return ActionResult(would.found, text, tuple(lines))
 
 
-def _would_have_none(c: Coordinator, app: str) -> Done:
+def _would_have_none(c: Coordinator, app: str) -> ActionResult:
     growth = autoscale.would_end(c, app)
     said = [f"{app} would have no limits of growth; `autoscale` would leave it alone"]
     for topic, partitions in autoscale.pinned_by_growth(c, growth).items() if growth is not None else ():
         unpin = " ".join((f"unpin {topic}", *(f"--partition {one}" for one in partitions)))
         said.append(f"{named(partitions)} of {topic} would stay pinned by its moves: `{unpin}` ends that")
-    return Done(None, "\n".join(said), tuple(said))
+    return ActionResult(None, "\n".join(said), tuple(said))
 
 
-def _would_have(limits: Limits, app: str) -> Done:
+def _would_have(limits: Limits, app: str) -> ActionResult:
     mode = (
         "`autoscale` would do what the policy says" if limits.act else "`autoscale` would only say what it finds right"
     )
     said = f"{app} would have {limits.least} to {limits.most} consumers; {mode}"
-    return Done(limits, said, (said,))
+    return ActionResult(limits, said, (said,))
 
 
-def _would_autoscale(c: Coordinator, given: Given) -> Done:
+def _would_autoscale(c: Coordinator, given: Given) -> ActionResult:
     return _autoscale(c, given, Actor("nobody"), write=False)
 
 
-def _autoscale(c: Coordinator, given: Given, actor: Actor, *, write: bool = True) -> Done:
+def _autoscale(c: Coordinator, given: Given, actor: Actor, *, write: bool = True) -> ActionResult:
     problems: list[str] = []
     found = list(autoscale.look(c, [given["app"]] if given.get("app") else [], actor, problems, write=write))
     lines = (*(one.text if write else one.would for one in found), *problems) or ("no fleet has limits of growth",)
-    return Done(found, "\n".join(lines), lines, partial=bool(problems))
+    return ActionResult(found, "\n".join(lines), lines, partial=bool(problems))
 
 
 GROWTH_ACTIONS = (

@@ -6,79 +6,79 @@ from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import ONCE, Action, Done, Given
+from coordinator_tasks.service.actions.action import ONCE, Action, ActionResult, Given
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.topics import list_topics
 from coordinator_tasks.service.offsets import offset_undo, positions
 from coordinator_tasks.service.offsets.position_rules import offsets_of
-from coordinator_tasks.service.offsets.positions import Reset, Shift, Wish
+from coordinator_tasks.service.offsets.positions import Reset, Shift, WantedReset
 
 
-def wishes_of(c: Coordinator, text: str) -> list[Wish]:
+def wishes_of(c: Coordinator, text: str) -> list[WantedReset]:
     """Return a reset for each topic of a file in the format of Kafka's tool. Raises `Refused`."""
     unreadable: dict[str, CoordinatorError] = {}
     groups = {one.topic: one.group_id for one in list_topics(c, unreadable)}
     groups |= dict.fromkeys(unreadable, "")  # the reset of an unreadable topic raises the error
-    return [Wish(topic, offsets) for topic, offsets in sorted(offsets_of(text, groups).items())]
+    return [WantedReset(topic, offsets) for topic, offsets in sorted(offsets_of(text, groups).items())]
 
 
-def _would_reset(c: Coordinator, given: Given) -> Done:
+def _would_reset(c: Coordinator, given: Given) -> ActionResult:
     topic = given["topic"]
     shifts = positions.preview(c, topic, given["to"], given.get("partitions") or ())
     lines = tuple(f"{topic}: {one.would}" for one in shifts)
-    return Done(shifts, "\n".join(one.would for one in shifts) or "nothing would change", lines)
+    return ActionResult(shifts, "\n".join(one.would for one in shifts) or "nothing would change", lines)
 
 
-def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic, partitions = given["topic"], given.get("partitions") or ()
     shifts = positions.reset(c, topic, given["to"], partitions, why=given["why"], actor=actor)
     return _moved(topic, shifts, ONCE)
 
 
-def _moved(topic: str, shifts: tuple[Shift, ...], none: str = "") -> Done:
+def _moved(topic: str, shifts: tuple[Shift, ...], none: str = "") -> ActionResult:
     lines = tuple(f"{topic}: {one.text}" for one in shifts) or tuple(filter(None, [none]))
-    return Done(shifts, "\n".join(one.text for one in shifts) or "nothing to do", lines)
+    return ActionResult(shifts, "\n".join(one.text for one in shifts) or "nothing to do", lines)
 
 
-def _would_import(c: Coordinator, given: Given) -> Done:
+def _would_import(c: Coordinator, given: Given) -> ActionResult:
     resets = list(positions.preview_all(c, wishes_of(c, given["offsets"])))
     lines = tuple(f"{one.topic}: {shift.would}" for one in resets for shift in one.shifts)
-    return Done(resets, "\n".join(lines), lines)
+    return ActionResult(resets, "\n".join(lines), lines)
 
 
-def _import_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _import_offsets(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     return _imported(positions.reset_all(c, wishes_of(c, given["offsets"]), why=given["why"], actor=actor))
 
 
-def _imported(found: Iterable[Reset]) -> Done:
+def _imported(found: Iterable[Reset]) -> ActionResult:
     resets = list(found)
     lines = tuple(f"{one.topic}: {shift.text}" for one in resets for shift in one.shifts)
     lines += tuple(f"{one.topic}: {ONCE}" for one in resets if not one.shifts)
-    return Done(resets, "\n".join(lines), lines)
+    return ActionResult(resets, "\n".join(lines), lines)
 
 
-def _would_undo(c: Coordinator, given: Given) -> Done:
+def _would_undo(c: Coordinator, given: Given) -> ActionResult:
     return _undone(given["topic"], offset_undo.preview(c, given["topic"], given.get("rebalance", "")), would=True)
 
 
-def _undo_offsets(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _undo_offsets(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic, rebalance = given["topic"], given.get("rebalance", "")
     return _undone(topic, offset_undo.undo(c, topic, rebalance, why=given["why"], actor=actor))
 
 
-def _undone(topic: str, found: offset_undo.Undo, *, would: bool = False) -> Done:
+def _undone(topic: str, found: offset_undo.Undo, *, would: bool = False) -> ActionResult:
     if not found.offsets:
-        return Done(found, ONCE, (ONCE,))
+        return ActionResult(found, ONCE, (ONCE,))
     if not found.shifts:
         nothing = "nothing would change" if would else "nothing to do"
         text = f"{nothing}: the reset {found.rebalance} is taken back already"
-        return Done(found, text, (f"{topic}: {text}",))
+        return ActionResult(found, text, (f"{topic}: {text}",))
     does = "would take" if would else "takes"
     said = [f"this {does} back {found.rebalance}", *(one.would if would else one.text for one in found.shifts)]
     if found.left_out:
         be = "would be " if would else ""
         said.append(f"{named(found.left_out)}: {be}left out, nothing was committed before that reset")
-    return Done(found, "\n".join(said), tuple(f"{topic}: {text}" for text in said))
+    return ActionResult(found, "\n".join(said), tuple(f"{topic}: {text}" for text in said))
 
 
 OFFSET_ACTIONS = (

@@ -12,7 +12,7 @@ REQUIRED: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class CommandOption:
     """A parameter of a command; an argument without a `flag`.
 
     `pairs`: repeatable name=value, a mapping for the action. `words`: must not be blank.
@@ -37,7 +37,7 @@ class Parameter:
 
     name: str
     form: Mapping[str, Any] | None = None
-    option: Option | None = None
+    option: CommandOption | None = None
 
 
 def _field(kind: str, title: str, description: str, **rest: Any) -> Mapping[str, Any]:
@@ -50,7 +50,7 @@ def _object(title: str, description: str) -> Mapping[str, Any]:
     return _field("object", title, description, additionalProperties=values, default={})
 
 
-def _partitions(description: str, option: Option, **rest: Any) -> Parameter:
+def _partitions(description: str, option: CommandOption, **rest: Any) -> Parameter:
     items = {"type": "integer", "minimum": 0, "maximum": MAX_PARTITION}
     return Parameter("partitions", _field("array", "Partitions", description, items=items, **rest), option)
 
@@ -58,7 +58,7 @@ def _partitions(description: str, option: Option, **rest: Any) -> Parameter:
 def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int) -> Parameter:
     """A number from 0 on, 0 by default."""
     field = _field("integer" if kind is int else "number", title, text, default=0, minimum=0, maximum=most)
-    return Parameter(name, field, Option(kind, text, flag, kind(0), minimum=0))
+    return Parameter(name, field, CommandOption(kind, text, flag, kind(0), minimum=0))
 
 
 def _text(
@@ -74,7 +74,9 @@ def _text(
 ) -> Parameter:
     """Return a text parameter with the same description in form and command; `rules` are the field's."""
     rules |= {} if default is REQUIRED else {"default": str(default)}
-    return Parameter(name, _field("string", title, text, **rules), Option(kind, text, flag, default, words=words))
+    return Parameter(
+        name, _field("string", title, text, **rules), CommandOption(kind, text, flag, default, words=words)
+    )
 
 
 TOPIC = _text("topic", "Topic", "A topic of Kafka.", minLength=1, maxLength=249, pattern="^[A-Za-z0-9._-]+$")
@@ -82,7 +84,7 @@ _ID = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
 CONSUMER = _text("consumer", "Consumer", "The id of a consumer.", minLength=1, maxLength=64, pattern=_ID)
 _APP = "The name of the fleet."
 APP = _text("app", "Fleet", _APP, minLength=1, maxLength=64, pattern=_ID)
-ANY_APP = Parameter("app", option=Option(str, "The name of a fleet; empty = all.", default=""))
+ANY_APP = Parameter("app", option=CommandOption(str, "The name of a fleet; empty = all.", default=""))
 _PATH = "Path of the Spark application; {code} stands for the version of the code."
 APPLICATION = _text("application", "Application", _PATH, "--application", minLength=1)
 
@@ -90,12 +92,12 @@ APPLICATION = _text("application", "Application", _PATH, "--application", minLen
 def _texts(name: str, title: str, text: str, one: str, flag: str, default: Any = REQUIRED) -> Parameter:
     """Return a parameter of several texts; `one` is the option's help for a single text."""
     rules: dict[str, Any] = {} if default is REQUIRED else {"default": []}
-    option = Option(list[str] if default is REQUIRED else list[str] | None, f"{one}; repeatable.", flag, default)
+    option = CommandOption(list[str] if default is REQUIRED else list[str] | None, f"{one}; repeatable.", flag, default)
     return Parameter(name, _field("array", title, text, items={"type": "string"}, **rules), option)
 
 
 def _pairs(name: str, title: str, text: str, flag: str, option: str) -> Parameter:
-    given = Option(list[str] | None, f"name=value, {option}; repeatable.", flag, None, pairs=True)
+    given = CommandOption(list[str] | None, f"name=value, {option}; repeatable.", flag, None, pairs=True)
     return Parameter(name, _object(title, text), given)
 
 
@@ -116,7 +118,7 @@ _CODE = "The version of the code, used by consumers to register; {code} in appli
 CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
 _SIZE = "How many consumers the fleet should have."
 COUNT = Parameter(
-    "count", _field("integer", "Consumers", _SIZE, minimum=0, maximum=1_000), Option(int, _SIZE, minimum=0)
+    "count", _field("integer", "Consumers", _SIZE, minimum=0, maximum=1_000), CommandOption(int, _SIZE, minimum=0)
 )
 _NEW_IDS = "Pattern of new ids, with {} for the number; empty = as for the present ids."
 PATTERN = _text("pattern", "Pattern of ids", _NEW_IDS, "--pattern", "", maxLength=64)
@@ -147,19 +149,23 @@ REBALANCE = _text("rebalance", "Rebalance", _WHICH, "--rebalance", "", maxLength
 PARAMETERS = Parameter(
     "parameters",
     _object("Parameters", 'All parameters of the strategy, such as {"measure": "lag"}.'),
-    Option(_PAIRS, "name=value, a parameter of the strategy; repeatable.", "--parameter", None, pairs=True),
+    CommandOption(_PAIRS, "name=value, a parameter of the strategy; repeatable.", "--parameter", None, pairs=True),
 )
 PROPERTIES = Parameter(
     "properties",
-    option=Option(_PAIRS, "name=value, a consumer property, not secret; repeatable.", "--property", None, pairs=True),
+    option=CommandOption(
+        _PAIRS, "name=value, a consumer property, not secret; repeatable.", "--property", None, pairs=True
+    ),
 )
-_PARTITION = Option(list[int] | None, "A partition, repeatable; none = all.", "--partition", None, minimum=0)
+_PARTITION = CommandOption(list[int] | None, "A partition, repeatable; none = all.", "--partition", None, minimum=0)
 PARTITIONS = _partitions("None means all.", _PARTITION, default=[])
-_PINNED = Option(list[int], "A partition; repeatable.", "--partition", minimum=0)
+_PINNED = CommandOption(list[int], "A partition; repeatable.", "--partition", minimum=0)
 PINNED = _partitions("At least one.", _PINNED, minItems=1)
 _HOW_LONG = "How long the isolation lasts; 0 = until a person readmits the consumer."
 MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0, minimum=0, maximum=527_040))
-_FOR_S = Option(float, "Readmit the consumer after so many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0)
+_FOR_S = CommandOption(
+    float, "Readmit the consumer after so many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0
+)
 FOR_S = Parameter("for_s", option=_FOR_S)
 _UNDONE = "The rebalance to undo, by the history's name, such as 7-de8cc71b; all later rebalances are undone as well."
 BEFORE = _text("rebalance", "Before rebalance", _UNDONE, minLength=1, maxLength=100)
@@ -169,28 +175,28 @@ _BACK_IN = "Minutes within which the next process of this id starts; 0 = no proc
 WITHIN = Parameter(
     "within",
     _field("number", "Within minutes", _BACK_IN, default=10, minimum=0, maximum=1_440),
-    Option(float, _BACK_IN, "--within", minimum=0),
+    CommandOption(float, _BACK_IN, "--within", minimum=0),
 )
 _MEANWHILE = "Lend the partitions to other consumers meanwhile; by default the partitions wait."
 MOVE = Parameter(
     "move",
     _field("boolean", "Move meanwhile", _MEANWHILE, default=False),
-    Option(bool, _MEANWHILE, "--move-meanwhile", False),
+    CommandOption(bool, _MEANWHILE, "--move-meanwhile", False),
 )
 _PLAN = "The plan, by the name in `plan --dry-run`: a digest of inputs and moves."
-DIGEST = Parameter("digest", option=Option(str, _PLAN))
+DIGEST = Parameter("digest", option=CommandOption(str, _PLAN))
 FORCE = Parameter(
     "force",
     _field("boolean", "Force", "Act despite the default refusal; the refusal says why.", default=False),
-    Option(bool, "Act despite the default refusal; the refusal says why.", "--force", False),
+    CommandOption(bool, "Act despite the default refusal; the refusal says why.", "--force", False),
 )
-REJECT = Parameter("reject", option=Option(bool, "Reject the plan instead.", "--reject", False))
+REJECT = Parameter("reject", option=CommandOption(bool, "Reject the plan instead.", "--reject", False))
 
 
 def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind: Any = float) -> Parameter:
     """Return a limit of a fleet's growth; the service checks it."""
     field = _field("integer" if kind is int else "number", title, text, default=default, minimum=0, maximum=86_400)
-    return Parameter(name, field, Option(kind, text, flag, default))
+    return Parameter(name, field, CommandOption(kind, text, flag, default))
 
 
 _MOST = "Maximum number of consumers; 0 = remove the limits."
@@ -199,7 +205,7 @@ GROWTH = (
     Parameter(
         "most",
         _field("integer", "At most", _MOST, minimum=0, maximum=1_000),
-        Option(int, _MOST, "--max"),
+        CommandOption(int, _MOST, "--max"),
     ),
     _limit("spare", "Warm spares", "Warm consumers beyond the number needed.", "--spare", 0, kind=int),
     _limit(
@@ -228,20 +234,22 @@ GROWTH = (
             "Act on the policy's decisions; the default only reports them (shadow mode).",
             default=False,
         ),
-        Option(bool, "Act on the policy's decisions; the default only reports them (shadow mode).", "--act", False),
+        CommandOption(
+            bool, "Act on the policy's decisions; the default only reports them (shadow mode).", "--act", False
+        ),
     ),
 )
 """The fields of `core.growth.Limits`."""
 TOPICS = Parameter(
     "topics",
     _field("array", "Topics", "Managed topics, each on a line; empty = all.", items={"type": "string"}, default=[]),
-    Option(list[str] | None, "Managed topics; empty = all.", default=None),
+    CommandOption(list[str] | None, "Managed topics; empty = all.", default=None),
 )
 JOIN = _number("join", "Consumers more", "Number of additional consumers, of capacity 1.", "--join", int, 1_000)
 LEAVE = Parameter(
     "leave",
     _field("array", "Without consumers", "Ids, each on a line.", items={"type": "string"}, default=[]),
-    Option(list[str] | None, "Without this consumer; repeatable.", "--leave", None),
+    CommandOption(list[str] | None, "Without this consumer; repeatable.", "--leave", None),
 )
 _OTHER = "Another strategy, with all of its parameters; empty = unchanged."
 OTHER_STRATEGY = _text("strategy", "Strategy", _OTHER, "--strategy", "")
@@ -255,20 +263,20 @@ _ONLY = "Only these topics; empty = all topics with partitions of the fleet."
 SOME_TOPICS = Parameter(
     "topics",
     _field("array", "Topics", _ONLY, items={"type": "string"}, default=[]),
-    Option(list[str] | None, f"{_ONLY} Repeatable.", "--topic", None),
+    CommandOption(list[str] | None, f"{_ONLY} Repeatable.", "--topic", None),
 )
 _PERCENT = "Percent of each topic's partitions moved after each step; the last is 100."
 STEPS = Parameter(
     "steps",
     _field("array", "Steps", _PERCENT, items={"type": "integer", "minimum": 1, "maximum": 100}, default=[5, 50, 100]),
-    Option(list[int] | None, f"{_PERCENT} Repeatable; by default 5, 50 and 100.", "--step", None),
+    CommandOption(list[int] | None, f"{_PERCENT} Repeatable; by default 5, 50 and 100.", "--step", None),
 )
 
 
 def _up_to(name: str, title: str, text: str, flag: str, kind: Any, default: float, most: float) -> Parameter:
     """A number from 0 to `most`."""
     field = _field("integer" if kind is int else "number", title, text, default=kind(default), minimum=0, maximum=most)
-    return Parameter(name, field, Option(kind, text, flag, kind(default), minimum=0))
+    return Parameter(name, field, CommandOption(kind, text, flag, kind(default), minimum=0))
 
 
 _HELD = "Minutes of holding and judging each step before the next step."
@@ -288,14 +296,17 @@ _RULE = "A rule of the site, by the name in the setting rules; empty = no rule."
 RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
 _NEW = "Number of new consumers; 0 = as many as now."
 NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, 1_000)
-BY = Parameter("by", option=Option(str, "Person behind the request; your user name is kept as well.", "--by", ""))
+BY = Parameter(
+    "by", option=CommandOption(str, "Person behind the request; your user name is kept as well.", "--by", "")
+)
 EXECUTE = Parameter(
-    "execute", option=Option(bool, "Make the change; the default only shows the change.", "--execute", False)
+    "execute", option=CommandOption(bool, "Make the change; the default only shows the change.", "--execute", False)
 )
 """For commands that begin with a dry run, as in Kafka's tool."""
 YES = Parameter(
-    "yes", option=Option(bool, "Act without a question; required in a script without a terminal.", "--yes", False)
+    "yes",
+    option=CommandOption(bool, "Act without a question; required in a script without a terminal.", "--yes", False),
 )
 """For commands whose action is destructive; a form begins with a dry run instead."""
-DRY_RUN = Parameter("dry_run", option=Option(bool, "Show the effect, change nothing.", "--dry-run", False))
+DRY_RUN = Parameter("dry_run", option=CommandOption(bool, "Show the effect, change nothing.", "--dry-run", False))
 """For commands only: every form has a dry run."""

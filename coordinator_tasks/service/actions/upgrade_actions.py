@@ -7,18 +7,18 @@ from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade
 from coordinator_tasks.core.model import Actor, FleetVersion
 from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import Action, Done, Given, texts, will
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given, texts, will
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import upgrade_report, upgrades
-from coordinator_tasks.service.fleets.upgrade_begin import STEPS, Beginning, Wish, begin, would_begin
+from coordinator_tasks.service.fleets.upgrade_begin import STEPS, Beginning, WantedUpgrade, begin, would_begin
 from coordinator_tasks.service.nodes import fleet, upgrade_store
 
 _DEFINES = ("application", "arguments", "conf", "environment", "code")
 
 
-def _wish(c: Coordinator, given: Given) -> Wish:
+def _wish(c: Coordinator, given: Given) -> WantedUpgrade:
     rule = Rule(float(given["max_lag_s"]), int(given["max_errors"]), float(given["min_rate"]), given.get("rule") or "")
-    return Wish(
+    return WantedUpgrade(
         given["app"],
         given["version"],
         _version(c, given),
@@ -46,35 +46,35 @@ def _version(c: Coordinator, given: Given) -> FleetVersion | None:
     )
 
 
-def _would_begin(c: Coordinator, given: Given) -> Done:
+def _would_begin(c: Coordinator, given: Given) -> ActionResult:
     return _would_be_begun(c, would_begin(c, _wish(c, given)))
 
 
-def _begin(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _begin(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     would = _would_be_begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
-    return Done(would.found, "\n".join(will([would.text])), will(would.lines))
+    return ActionResult(would.found, "\n".join(will([would.text])), will(would.lines))
 
 
-def _would_be_begun(c: Coordinator, found: Beginning) -> Done:
+def _would_be_begun(c: Coordinator, found: Beginning) -> ActionResult:
     asked = (
         ("its steps, and the way back, would need no approval, whatever the budget says",) if c.budget.is_set else ()
     )
     lines = (*found.lines, *asked)
-    return Done(found.upgrade, "\n".join(lines), lines)
+    return ActionResult(found.upgrade, "\n".join(lines), lines)
 
 
-def _changed(change: Callable[..., Upgrade], c: Coordinator, given: Given, actor: Actor) -> Done:
+def _changed(change: Callable[..., Upgrade], c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     found = change(c, given["app"], by=actor.named, why=given.get("why", ""))
     said = upgrade_report.told(found)
-    return Done(found, said, (said,))
+    return ActionResult(found, said, (said,))
 
 
 def _would(
     find: Callable[[Coordinator, str], Upgrade], would: Callable[[Upgrade], str], c: Coordinator, given: Given
-) -> Done:
+) -> ActionResult:
     found = find(c, given["app"])
     lines = (upgrade_report.told(found), would(found) or "nothing would change")
-    return Done(None, "\n".join(lines), lines)
+    return ActionResult(None, "\n".join(lines), lines)
 
 
 def _would_pause(found: Upgrade) -> str:
@@ -91,9 +91,9 @@ def _would_roll_back(found: Upgrade) -> str:
     return f"everything would move back to {shown(found.old_consumers)}, and {shown(found.new_consumers)} would leave"
 
 
-def _report(c: Coordinator, given: Given, _: Actor | None = None) -> Done:
+def _report(c: Coordinator, given: Given, _: Actor | None = None) -> ActionResult:
     found = upgrade_report.report(c, given["app"])
-    return Done(found, "\n".join(found.lines), found.lines)
+    return ActionResult(found, "\n".join(found.lines), found.lines)
 
 
 def watch(c: Coordinator, given: Given) -> tuple[bool, Iterable[str]]:

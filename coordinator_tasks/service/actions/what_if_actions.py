@@ -1,23 +1,23 @@
 """The actions for a roll back, and for a preview of changes."""
 
-from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import Action, Done, Given, texts, will
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given, texts, will
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import preview, rollback
 
 
-def _would_roll_back(c: Coordinator, given: Given) -> Done:
+def _would_roll_back(c: Coordinator, given: Given) -> ActionResult:
     found = rollback.preview(c, given["topic"], given["rebalance"], for_s=_for_s(given), why=given["why"])
-    return Done(found, "\n".join(found.lines), found.lines)
+    return ActionResult(found, "\n".join(found.lines), found.lines)
 
 
-def _roll_back(c: Coordinator, given: Given, actor: Actor) -> Done:
+def _roll_back(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic, for_s = given["topic"], _for_s(given)
     found = rollback.roll_back(c, topic, given["rebalance"], for_s=for_s, why=given["why"], actor=actor)
     lines = (*will(found.lines), f"{topic}: {_result(found)}")
-    return Done(found, "\n".join(lines), lines)
+    return ActionResult(found, "\n".join(lines), lines)
 
 
 def _result(found: rollback.Way) -> str:
@@ -32,9 +32,9 @@ def _for_s(given: Given) -> float:
     return 60 * float(given.get("minutes") or 0)
 
 
-def _preview(c: Coordinator, given: Given) -> Done:
+def _preview(c: Coordinator, given: Given) -> ActionResult:
     strategy, parameters = given.get("strategy") or "", texts(given.get("parameters"))
-    change = Change(
+    change = SiteChange(
         join=int(given.get("join") or 0),
         leave=tuple(given.get("leave") or ()),
         strategy=strategy,
@@ -43,7 +43,7 @@ def _preview(c: Coordinator, given: Given) -> Done:
     )
     found = preview.preview(c, change, given.get("topics") or ())
     lines = tuple(line for one in found for line in one.lines) or ("no topic is managed, so nothing would move",)
-    return Done(found, "\n".join(lines), lines, partial=any(one.problem for one in found))
+    return ActionResult(found, "\n".join(lines), lines, partial=any(one.problem for one in found))
 
 
 WHAT_IF_ACTIONS = (

@@ -14,11 +14,19 @@ from typing import Any
 from coordinator_tasks.core.codecs.codec import decode_config
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.errors import UNREADABLE, BadGrowth, LookAgain, Malformed, NotManaged, Refused
-from coordinator_tasks.core.fleet.growth import Decision, Kind, Limits, Load, Seen, decide, own_pins
+from coordinator_tasks.core.fleet.growth import (
+    GrowthDecision,
+    GrowthKind,
+    GrowthObservation,
+    Limits,
+    Load,
+    decide,
+    own_pins,
+)
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, ConsumerStatus, DrainKind, Fleet, Member, TopicConfig
 from coordinator_tasks.core.names import is_topic
-from coordinator_tasks.core.ports import Check, Delete, Operation
+from coordinator_tasks.core.ports import Delete, Operation, VersionCheck
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.core.text.partition_text import counted
 from coordinator_tasks.service.coordinator import Coordinator
@@ -40,7 +48,7 @@ class Looked:
     """A look at a fleet: the decision, and the mode."""
 
     app: str
-    decision: Decision
+    decision: GrowthDecision
     act: bool
 
     @property
@@ -51,11 +59,11 @@ class Looked:
     @property
     def would(self) -> str:
         """The action taken, or proposed in shadow mode and in a dry run."""
-        holds = self.decision.kind in (Kind.HOLD, Kind.CANNOT_HELP)
+        holds = self.decision.kind in (GrowthKind.HOLD, GrowthKind.CANNOT_HELP)
         return f"{self.app}: {'' if holds else 'would '}{self.decision.text}"
 
 
-def last_decisions(c: Coordinator) -> dict[str, Decision]:
+def last_decisions(c: Coordinator) -> dict[str, GrowthDecision]:
     """Fleet → what its policy has decided last, in shadow mode too: `desired` consumers, found right at `at`.
 
     For metrics and for other scalers. A fleet without a look yet, or with an unreadable node, is left out.
@@ -192,7 +200,7 @@ def _looked(c: Coordinator, growth: Growth, actor: Actor, *, write: bool) -> Loo
     return Looked(growth.app, decision, growth.limits.act)
 
 
-def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: Actor) -> None:
+def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, actor: Actor) -> None:
     """Write the step and its memory in one transaction; of several moves each is separate, after the memory.
 
     Raises `LookAgain` if the fleet has changed since the measurement.
@@ -202,8 +210,8 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: Decision, actor: A
         return [_put(c, kept)]
 
     who, version = actor.named or "autoscale", fleet.version
-    if decision.kind is Kind.MOVE:
-        c.zk.transact([Check(c.paths.fleet(kept.app), version), *remembered()])
+    if decision.kind is GrowthKind.MOVE:
+        c.zk.transact([VersionCheck(c.paths.fleet(kept.app), version), *remembered()])
         for move in decision.moves:
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
@@ -247,7 +255,7 @@ def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
 # Measurements --------------------------------------------------------------------------------------------------------
 
 
-def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> Seen:
+def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> GrowthObservation:
     """Rates, lag and busy consumers of a fleet, from two answers of each; `unsure` says why they do not count."""
     if unsure := _unsure(c, fleet):
         return _not_sure(c, fleet, unsure)
@@ -270,11 +278,11 @@ def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> Seen:
         read = sum(one.read for one in mine)
         if read > 0 and sum(one.lag for one in mine) >= read * seconds:
             busy[consumer] = read
-    return Seen(c.clock.now(), fleet.consumers, tuple(loads), busy)
+    return GrowthObservation(c.clock.now(), fleet.consumers, tuple(loads), busy)
 
 
-def _not_sure(c: Coordinator, fleet: Fleet, why: str) -> Seen:
-    return Seen(c.clock.now(), fleet.consumers, unsure=why)
+def _not_sure(c: Coordinator, fleet: Fleet, why: str) -> GrowthObservation:
+    return GrowthObservation(c.clock.now(), fleet.consumers, unsure=why)
 
 
 def _unsure(c: Coordinator, fleet: Fleet) -> str:

@@ -11,9 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.fleet.growth import CHANGES, Decision, Kind, Limits, Load, Memory, Seen, decide
+from coordinator_tasks.core.fleet.growth import (
+    CHANGES,
+    GrowthDecision,
+    GrowthKind,
+    GrowthObservation,
+    Limits,
+    Load,
+    Memory,
+    decide,
+)
 from coordinator_tasks.core.machine import what_if
-from coordinator_tasks.core.machine.what_if import Change, Site
+from coordinator_tasks.core.machine.what_if import ClusterMoment, SiteChange
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.pause_prediction import PastMove
 from coordinator_tasks.core.text.partition_text import agreed, counted
@@ -50,7 +59,7 @@ class Growing:
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class ReplayEvent:
     """`after_s`: seconds since the snapshot; `what`: the decision, or the start of new consumers; `topics`: moves."""
 
     after_s: float
@@ -62,7 +71,7 @@ class Happened:
 class Replayed:
     """In the end: `consumers`, and `lag` in records. `worst_lag` was the most, `worst_after_s` seconds after the snapshot."""
 
-    happened: tuple[Happened, ...]
+    happened: tuple[ReplayEvent, ...]
     consumers: int
     moves: int
     lag: int
@@ -91,8 +100,12 @@ def _minutes(seconds: float) -> str:
 
 
 def replayed(
-    site: Site, growing: Growing, policy: Policy, past: Mapping[str, Collection[PastMove]], topics: Collection[str] = ()
-) -> tuple[Site, Replayed]:
+    site: ClusterMoment,
+    growing: Growing,
+    policy: Policy,
+    past: Mapping[str, Collection[PastMove]],
+    topics: Collection[str] = (),
+) -> tuple[ClusterMoment, Replayed]:
     """Return the site in the end, and the events.
 
     All registered consumers are the fleet; the records are of all topics.
@@ -111,7 +124,7 @@ class _Replay:
 
     def __init__(
         self,
-        site: Site,
+        site: ClusterMoment,
         growing: Growing,
         policy: Policy,
         past: Mapping[str, Collection[PastMove]],
@@ -132,11 +145,11 @@ class _Replay:
         self._consumers = sorted(site.world.members)
         self._joining: tuple[int, float] = (0, 0.0)
         self._pinned: dict[str, set[int]] = {}
-        self._told = Kind.HOLD
+        self._told = GrowthKind.HOLD
         self._now = 0.0
         self._moves = 0
         self._worst = (float(self._lag.sum()), 0.0)
-        self._happened: list[Happened] = []
+        self._happened: list[ReplayEvent] = []
 
     def minute(self, number: int) -> None:
         """Twelve ticks, then a look of the policy."""
@@ -183,7 +196,7 @@ class _Replay:
         loads = tuple(self._load(topic, p, names[at], come, lag, took) for (topic, p), at, come, lag, took in rows)
         unsure = "consumers start" if self._joining[0] else ""
         gives = dict.fromkeys(busy, self._growing.capacity)
-        seen = Seen(self._now, tuple(self._consumers), loads, gives, unsure)
+        seen = GrowthObservation(self._now, tuple(self._consumers), loads, gives, unsure)
         decision, self._memory = decide(self._limits, seen, self._memory)
         self._do(decision)
 
@@ -191,36 +204,36 @@ class _Replay:
         config = self.site.topics[topic].config
         return Load(topic, partition, owner, come / TICK_S, lag, read, config.pins.get(partition, ""), config.frozen)
 
-    def _do(self, decision: Decision) -> None:
+    def _do(self, decision: GrowthDecision) -> None:
         previews: tuple[Preview, ...] = ()
         if decision.kind in CHANGES:
             self._end_pins()
         match decision.kind:
-            case Kind.GROW:
+            case GrowthKind.GROW:
                 self._joining = (decision.desired - decision.count, self._now + self._limits.start_up_s)
-            case Kind.SHRINK | Kind.UNDO:
+            case GrowthKind.SHRINK | GrowthKind.UNDO:
                 self._consumers = [one for one in self._consumers if one not in decision.leaves]
-                previews = self._changed(Change(leave=decision.leaves))
-            case Kind.MOVE:
+                previews = self._changed(SiteChange(leave=decision.leaves))
+            case GrowthKind.MOVE:
                 for move in decision.moves:
                     self._pinned.setdefault(move.topic, set()).add(move.partition)
                     self._pin(move.topic, self._pins(move.topic) | {move.partition: move.taker})
-                previews = self._changed(Change())
-            case Kind.HOLD | Kind.CANNOT_HELP:
+                previews = self._changed(SiteChange())
+            case GrowthKind.HOLD | GrowthKind.CANNOT_HELP:
                 pass
-        again = decision.kind is Kind.CANNOT_HELP and decision.kind is self._told
-        if decision.kind is not Kind.HOLD and not again:
-            self._happened.append(Happened(self._now, decision.text, previews))
+        again = decision.kind is GrowthKind.CANNOT_HELP and decision.kind is self._told
+        if decision.kind is not GrowthKind.HOLD and not again:
+            self._happened.append(ReplayEvent(self._now, decision.text, previews))
         self._told = decision.kind
 
     def _join(self) -> None:
         before, count = self.site.world.members.keys(), self._joining[0]
-        previews = self._changed(Change(join=count))
+        previews = self._changed(SiteChange(join=count))
         self._consumers = sorted({*self._consumers, *(self.site.world.members.keys() - before)})
         self._joining = (0, 0.0)
-        self._happened.append(Happened(self._now, _JOINS, previews))
+        self._happened.append(ReplayEvent(self._now, _JOINS, previews))
 
-    def _changed(self, change: Change) -> tuple[Preview, ...]:
+    def _changed(self, change: SiteChange) -> tuple[Preview, ...]:
         self.site, previews = previewed(self.site, change, self._policy, self._past)
         self._moves += sum(len(one.moves) for one in previews)
         return tuple(one for one in previews if not self._topics or one.topic in self._topics)

@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import BadFleet, DiscoveryUnavailable, LookAg
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Directive, Draining, DrainKind, DrainOwner, Fleet, Member, State
 from coordinator_tasks.core.names import check_words, is_topic
-from coordinator_tasks.core.ports import Check, Operation, SetData
+from coordinator_tasks.core.ports import Operation, SetData, VersionCheck
 from coordinator_tasks.core.protocol.znodes import compare_and_set, find_many, written
 from coordinator_tasks.core.text.partition_text import agreed, shown
 from coordinator_tasks.service.coordinator import Coordinator
@@ -151,7 +151,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     wanted = replace(
         mine[consumer], draining=Draining(fleet.app, "redeployment", c.clock.now(), owner=_owner(fleet.app))
     )
-    guards = [Check(c.paths.fleet(fleet.app), fleet.version)]
+    guards = [VersionCheck(c.paths.fleet(fleet.app), fleet.version)]
     before = mine[consumer].draining
     free = before is None or before.incarnation not in (0, members[consumer].incarnation)
     if free and written(c.zk, [*guards, *put_request(c, wanted)]):

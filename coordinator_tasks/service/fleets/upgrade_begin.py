@@ -7,11 +7,11 @@ from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, BadUpgrade, NotManaged
 from coordinator_tasks.core.fleet.growth import MAX_CONSUMERS
-from coordinator_tasks.core.fleet.upgrade import Event, Rule, Seen, TopicSeen, Upgrade, more
+from coordinator_tasks.core.fleet.upgrade import Rule, TopicSeen, Upgrade, UpgradeEvent, UpgradeObservation, more
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Fleet, FleetVersion, Split, TopicConfig
 from coordinator_tasks.core.names import MAX_ID_BYTES, check_app, check_version, check_words
-from coordinator_tasks.core.ports import Check, Operation, SetData
+from coordinator_tasks.core.ports import Operation, SetData, VersionCheck
 from coordinator_tasks.core.protocol.znodes import compare_and_set
 from coordinator_tasks.core.text.partition_text import agreed, counted, named, shown
 from coordinator_tasks.service.coordinator import Coordinator
@@ -35,7 +35,7 @@ _BEFORE = "-before"  # suffix of a version replaced by another version of the sa
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WantedUpgrade:
     """A person's request. `version`: the definition of a new version; `None` = the fleet has one of this `name`.
 
     `topics`: empty = all in which the fleet's consumers own partitions. `count`: new consumers; 0 = as many as now.
@@ -71,7 +71,9 @@ class Beginning:
         one, rule = self.upgrade, self.upgrade.rule
         beside = f"with {one.new_name} beside {shown(one.old_consumers)} ({one.old_name})"
         said = [f"{shown(one.new_consumers)} would start {beside}"]
-        seen = Seen(0.0, {}, frozenset(), {topic: TopicSeen(owners) for topic, owners in self.owned.items()})
+        seen = UpgradeObservation(
+            0.0, {}, frozenset(), {topic: TopicSeen(owners) for topic, owners in self.owned.items()}
+        )
         for number, percent in enumerate(one.steps, start=1):
             chosen = more(one, seen, percent)
             each = shown(f"{named(which)} of {topic}" for topic, which in chosen.items())
@@ -100,7 +102,7 @@ def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:
     return f"{shown(new)} {agreed(len(new), 'starts', 'start')} with {version} beside {shown(old)}"
 
 
-def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> Beginning:
+def would_begin(c: Coordinator, wish: WantedUpgrade, *, by: str = "", why: str = "") -> Beginning:
     """Return the upgrade written by `begin`, or raise the same errors."""
     _check_wish(c, wish)
     fleet = fleets.fleet_of(c, wish.app)
@@ -118,7 +120,7 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
     owned, configs = _owned(c, fleet, wish)
     consumers = _new_ids(c, fleet, wish)
     now = c.clock.now()
-    event = Event(now, _starts(consumers, wish.name, fleet.consumers))
+    event = UpgradeEvent(now, _starts(consumers, wish.name, fleet.consumers))
     name = old_name if old_name != wish.name else old_name[: MAX_ID_BYTES - len(_BEFORE)] + _BEFORE
     upgrade = Upgrade(
         app=wish.app,
@@ -153,7 +155,7 @@ def would_begin(c: Coordinator, wish: Wish, *, by: str = "", why: str = "") -> B
     return Beginning(upgrade, wanted, owned, configs)
 
 
-def begin(c: Coordinator, wish: Wish, *, by: str, why: str) -> Beginning:
+def begin(c: Coordinator, wish: WantedUpgrade, *, by: str, why: str) -> Beginning:
     """Begin an upgrade in one transaction: record, new consumers, and splits of the topics.
 
     Callers of `upgrades.advance` do the rest. Raises `NotManaged` for an unknown fleet or topic, `BadUpgrade`,
@@ -164,7 +166,7 @@ def begin(c: Coordinator, wish: Wish, *, by: str, why: str) -> Beginning:
     def attempt() -> tuple[list[Operation], Beginning]:
         found = would_begin(c, wish, by=by, why=why)
         others = [one for one in fleets.fleets(c) if one.app != wish.app]
-        operations: list[Operation] = [Check(c.paths.fleet(one.app), one.version) for one in others]
+        operations: list[Operation] = [VersionCheck(c.paths.fleet(one.app), one.version) for one in others]
         operations += [SetData(c.paths.fleet(wish.app), encode_fleet(found.fleet), found.fleet.version)]
         operations += [upgrade_store.write(c, found.upgrade)]
         for topic, (config, version) in found.configs.items():
@@ -190,7 +192,7 @@ def _check_size(c: Coordinator, operations: Collection[Operation]) -> None:
         )
 
 
-def _check_wish(c: Coordinator, wish: Wish) -> None:
+def _check_wish(c: Coordinator, wish: WantedUpgrade) -> None:
     check_app(wish.app)
     check_version(wish.name)
     steps = wish.steps
@@ -216,7 +218,7 @@ def _check_wish(c: Coordinator, wish: Wish) -> None:
         site_rule(c, rule.call)
 
 
-def _version(fleet: Fleet, wish: Wish) -> FleetVersion:
+def _version(fleet: Fleet, wish: WantedUpgrade) -> FleetVersion:
     if wish.version is not None:
         known = fleet.versions.get(wish.name)
         if known is not None and known != wish.version:
@@ -236,13 +238,13 @@ def _version(fleet: Fleet, wish: Wish) -> FleetVersion:
     )
 
 
-def _new_ids(c: Coordinator, fleet: Fleet, wish: Wish) -> tuple[str, ...]:
+def _new_ids(c: Coordinator, fleet: Fleet, wish: WantedUpgrade) -> tuple[str, ...]:
     taken = {one for other in fleets.fleets(c) for one in other.consumers} | c.discovery.members().keys()
     return tuple(free_ids(c, wish.pattern or pattern_of(fleet), taken, wish.count or len(fleet.consumers)))
 
 
 def _owned(
-    c: Coordinator, fleet: Fleet, wish: Wish
+    c: Coordinator, fleet: Fleet, wish: WantedUpgrade
 ) -> tuple[dict[str, dict[int, str]], dict[str, tuple[TopicConfig, int]]]:
     """Return topic → owner of each of the fleet's partitions in the upgrade, and the configurations of its topics."""
     unknown = sorted(set(wish.topics) - set(transitions.topics(c)))

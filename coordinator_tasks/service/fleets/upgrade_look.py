@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import BadRule, KafkaUnavailable, NotManaged
-from coordinator_tasks.core.fleet.upgrade import ENDURES, Phase, Seen, TopicSeen, Upgrade
+from coordinator_tasks.core.fleet.upgrade import ENDURES, TopicSeen, Upgrade, UpgradeObservation, UpgradePhase
 from coordinator_tasks.core.fleet.upgrade_rule import Facts, SiteRule, facts_of, failures, runs_any, shared, sinks_away
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.model import Answer, State, TopicConfig, TopicNode, topic_status
@@ -14,7 +14,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet, store, topics
 
 
-def look(c: Coordinator, upgrade: Upgrade) -> tuple[Seen, Mapping[str, Answer]]:
+def look(c: Coordinator, upgrade: Upgrade) -> tuple[UpgradeObservation, Mapping[str, Answer]]:
     """Return the present facts, and the answers of the upgrade's consumers.
 
     Raises `Malformed` and the `Unavailable` kinds.
@@ -33,7 +33,7 @@ def look(c: Coordinator, upgrade: Upgrade) -> tuple[Seen, Mapping[str, Answer]]:
         seen[topic] = _topic(c, upgrade, config, node)
     registered = {one: member.incarnation for one, member in members.items() if not member.problem}
     wanted = frozenset(fleet.fleet_of(c, upgrade.app).consumers)
-    return Seen(c.clock.now(), registered, wanted, seen, _positions(nodes, answers)), answers
+    return UpgradeObservation(c.clock.now(), registered, wanted, seen, _positions(nodes, answers)), answers
 
 
 def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
@@ -49,7 +49,7 @@ def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
     return found
 
 
-def outage(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> str:
+def outage(c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> str:
     """Return an outage that affects both versions, as a sentence; empty = no outage.
 
     Old consumers or this host notice a common outage too.
@@ -77,9 +77,11 @@ def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
     return f"the sink is away, and no old consumer uses it any more: {joined(found)}" if found else ""
 
 
-def judged(c: Coordinator, upgrade: Upgrade, seen: Seen, answers: Mapping[str, Answer]) -> tuple[str, ...]:
+def judged(
+    c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]
+) -> tuple[str, ...]:
     """Return the violations of a held step's rule; empty = none. Raises `BadRule` if the site's rule fails."""
-    if upgrade.phase is not Phase.HOLDING or upgrade.mark is None:
+    if upgrade.phase is not UpgradePhase.HOLDING or upgrade.mark is None:
         return ()
     facts = facts_of(upgrade, seen, answers)
     found = failures(upgrade, facts)

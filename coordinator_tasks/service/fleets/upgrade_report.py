@@ -6,7 +6,7 @@ from itertools import dropwhile, islice
 from math import inf
 
 from coordinator_tasks.core.errors import Malformed, Refused
-from coordinator_tasks.core.fleet.upgrade import Phase, Upgrade
+from coordinator_tasks.core.fleet.upgrade import Upgrade, UpgradePhase
 from coordinator_tasks.core.measure.pauses import milliseconds, of_one
 from coordinator_tasks.core.model import Pause, Unmoved
 from coordinator_tasks.core.text.partition_text import because, counted, named, shown
@@ -80,7 +80,7 @@ class UpgradeReport:
 
     def _state(self) -> list[str]:
         one = self.upgrade
-        held = one.phase in (Phase.MOVING, Phase.HOLDING)
+        held = one.phase in (UpgradePhase.MOVING, UpgradePhase.HOLDING)
         said = [f"{one.said}, asked by {one.by or 'nobody'}{because(one.why)}"]
         said += [
             f"{one.phase.value}{f', {one.step_said}' if held else ''}{f'; paused: {one.paused}' if one.paused else ''}"

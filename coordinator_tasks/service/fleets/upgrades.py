@@ -16,8 +16,8 @@ from coordinator_tasks.core.errors import UNREADABLE, BadRule, BadUpgrade, LookA
 from coordinator_tasks.core.fleet.upgrade import (
     ENDURES,
     FORWARD,
-    Phase,
     Upgrade,
+    UpgradePhase,
     advanced,
     back,
     continued,
@@ -144,7 +144,7 @@ def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[st
 def giving(upgrade: Upgrade) -> tuple[str, ...]:
     """Consumers that give partitions away in the present phase."""
     old, new = upgrade.old_consumers, upgrade.new_consumers
-    gives = {Phase.MOVING: old, Phase.DRAINING: old, Phase.RETURNING: new}
+    gives = {UpgradePhase.MOVING: old, UpgradePhase.DRAINING: old, UpgradePhase.RETURNING: new}
     return () if upgrade.paused else gives.get(upgrade.phase, ())
 
 
@@ -153,7 +153,7 @@ def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
     for app in upgrade_store.fleets_with_upgrades(c):
         with suppress(*UNREADABLE):
             upgrade = upgrade_store.read(c, app)
-            if upgrade.phase in (Phase.DRAINING, Phase.RETURNING) and consumer in giving(upgrade):
+            if upgrade.phase in (UpgradePhase.DRAINING, UpgradePhase.RETURNING) and consumer in giving(upgrade):
                 yield f"the {upgrade.said} is {upgrade.phase.value}: it drains {consumer} again"
 
 
@@ -164,7 +164,7 @@ def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
     """
     if upgrade.outage is not None and upgrade.phase in ENDURES and not upgrade.paused:
         return f"{upgrade.outage.waits}; it goes on by itself then, or goes back by `roll-back-upgrade {upgrade.app}`"
-    gives, moving = giving(upgrade), upgrade.phase is Phase.MOVING
+    gives, moving = giving(upgrade), upgrade.phase is UpgradePhase.MOVING
     kept = frozen_topics.why_kept(c, gives, upgrade.topics if moving else ()) if gives else ""
     if kept or moving or not gives:
         return kept
@@ -172,7 +172,7 @@ def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
     still = [one for one in gives if one in members]
     others = [one for one in fleets.fleet_of(c, upgrade.app).consumers if one not in gives]
     if still and not members.keys() & set(others):
-        lacking = upgrade.old_consumers if upgrade.phase is Phase.RETURNING else upgrade.new_consumers
+        lacking = upgrade.old_consumers if upgrade.phase is UpgradePhase.RETURNING else upgrade.new_consumers
         back = f"bring one back with `undrain {lacking[0]} --fleet {upgrade.app}`"
         remedy = f"`status` says why {shown(others)} {agreed(len(others), 'is', 'are')} not" if others else back
         return f"no other consumer of the fleet is there to take what {shown(still)} {agreed(len(still), 'has', 'have')}; {remedy}"
@@ -212,13 +212,13 @@ def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
 def ensure(c: Coordinator, upgrade: Upgrade) -> None:
     """Bring everything in line with the record; repeating changes nothing. Raises `LookAgain` if the record changes."""
     _write_splits(c, upgrade, {topic: split_of(upgrade, topic) for topic in configurations(c, upgrade)})
-    if upgrade.phase is Phase.DRAINING:
+    if upgrade.phase is UpgradePhase.DRAINING:
         _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.old_consumers))
-    if upgrade.phase is Phase.RESTORING:
+    if upgrade.phase is UpgradePhase.RESTORING:
         _until_written(c, upgrade, lambda: _restores(c, upgrade))
-    if upgrade.phase is Phase.RETURNING:
+    if upgrade.phase is UpgradePhase.RETURNING:
         _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.new_consumers))
-    if upgrade.phase in (Phase.DRAINING, Phase.FINISHING):
+    if upgrade.phase in (UpgradePhase.DRAINING, UpgradePhase.FINISHING):
         _write_splits(c, upgrade, dict.fromkeys(_others(c, upgrade)))
 
 
@@ -253,7 +253,7 @@ def _write_splits(c: Coordinator, upgrade: Upgrade, splits: Mapping[str, Split |
 
 def split_of(upgrade: Upgrade, topic: str) -> Split | None:
     """The split of this topic in the present phase."""
-    if upgrade.phase is Phase.FINISHING or upgrade.over:
+    if upgrade.phase is UpgradePhase.FINISHING or upgrade.over:
         return None
     return Split(upgrade.app, upgrade.new_consumers, frozenset(upgrade.chosen.get(topic, ())))
 
@@ -293,11 +293,11 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
 def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
     """Return the write by which the fleet has a single version again."""
     fleet = fleets.fleet_of(c, upgrade.app)
-    leaves = upgrade.old_consumers if upgrade.phase is Phase.DONE else upgrade.new_consumers
+    leaves = upgrade.old_consumers if upgrade.phase is UpgradePhase.DONE else upgrade.new_consumers
     consumers = tuple(one for one in fleet.consumers if one not in leaves)
     wanted = replace(fleet, consumers=consumers, runs={})
     versions = dict(fleet.versions)
-    if upgrade.phase is Phase.DONE:
+    if upgrade.phase is UpgradePhase.DONE:
         wanted = replace(fleets.in_version(wanted, upgrade.new), name=upgrade.new_name, replaced={})
         versions = {name: one for name, one in versions.items() if name not in (upgrade.old_name, upgrade.new_name)}
         versions[upgrade.old_name] = upgrade.old

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
-from coordinator_tasks.core.model import Actor, Asked, Change
+from coordinator_tasks.core.model import ActionRecord, Actor, FieldChange
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat, ZooKeeper
 from coordinator_tasks.core.protocol.znodes import find_many, newest_paths, numbered
 from coordinator_tasks.core.text.partition_text import cut
@@ -30,10 +30,12 @@ def recording(c: Coordinator, action: str, about: str, actor: Actor, why: str = 
     Its writes to configurations, directives, fleets and limits of growth are recorded.
     """
     c = c.zk.c if isinstance(c.zk, _Recorder) else c  # a nested action is recorded as itself alone
-    return replace(c, zk=cast(ZooKeeper, _Recorder(c, Asked(action, about, actor, 0.0, why))))
+    return replace(c, zk=cast(ZooKeeper, _Recorder(c, ActionRecord(action, about, actor, 0.0, why))))
 
 
-def asked(c: Coordinator, about: str = "", limit: int = 100, problems: list[str] | None = None) -> tuple[Asked, ...]:
+def asked(
+    c: Coordinator, about: str = "", limit: int = 100, problems: list[str] | None = None
+) -> tuple[ActionRecord, ...]:
     """Return the requests, newest first; `about` = only of this topic, consumer or fleet.
 
     `problems` gets unreadable records; without it, the first error is raised.
@@ -58,7 +60,7 @@ def names(c: Coordinator) -> list[str]:
     return numbered(c.zk, c.paths.asked)
 
 
-def newest(c: Coordinator, names: Sequence[str]) -> Iterator[tuple[str, Asked | CoordinatorError]]:
+def newest(c: Coordinator, names: Sequence[str]) -> Iterator[tuple[str, ActionRecord | CoordinatorError]]:
     """Yield name and record, or its error; `names` are the oldest first. Pruned records are left out."""
     for paths in newest_paths(c.paths.asked, names, _CHUNK):
         denied: dict[str, CoordinatorError] = {}
@@ -70,16 +72,16 @@ def newest(c: Coordinator, names: Sequence[str]) -> Iterator[tuple[str, Asked | 
                 yield name, _decoded(path, nodes[name].data, int(name))
 
 
-def _decoded(path: str, data: bytes, sequence: int) -> Asked | CoordinatorError:
+def _decoded(path: str, data: bytes, sequence: int) -> ActionRecord | CoordinatorError:
     try:
         return decode_asked(path, data, sequence)
     except Malformed as error:
         return error
 
 
-def _backwards(c: Coordinator, problems: list[str] | None) -> Iterator[Asked]:
+def _backwards(c: Coordinator, problems: list[str] | None) -> Iterator[ActionRecord]:
     for _, one in newest(c, names(c)):
-        if isinstance(one, Asked):
+        if isinstance(one, ActionRecord):
             yield one
         elif problems is None:
             raise one
@@ -92,7 +94,7 @@ class _Recorder:
     """A session that adds a record to each transaction with changes to a person's settings."""
 
     c: Coordinator
-    asked: Asked
+    asked: ActionRecord
 
     def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
         changes = tuple(one for operation in operations for one in self._changes(operation))
@@ -103,7 +105,7 @@ class _Recorder:
         record = Create(f"{self.c.paths.asked}/", encode_asked(entry), sequence=True)
         return self.c.zk.transact([*operations, record])[:-1]
 
-    def _changes(self, operation: Operation) -> Iterator[Change]:
+    def _changes(self, operation: Operation) -> Iterator[FieldChange]:
         paths = self.c.paths
         if not operation.path.startswith(
             tuple(f"{one}/" for one in (paths.configs, paths.directives, paths.fleets, paths.upgrades, paths.growths))
@@ -119,7 +121,7 @@ class _Recorder:
         for field in dict.fromkeys((*before, *after)):
             measured = operation.path.startswith(paths.growths) and field != "limits"
             if before.get(field) != after.get(field) and not measured:
-                yield Change(name, field, _shown(before.get(field)), _shown(after.get(field)))
+                yield FieldChange(name, field, _shown(before.get(field)), _shown(after.get(field)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.c.zk, name)

@@ -31,7 +31,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
 )
 from coordinator_tasks.core.names import check_words, is_topic
-from coordinator_tasks.core.ports import Check, Operation, SetData
+from coordinator_tasks.core.ports import Operation, SetData, VersionCheck
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put, written
 from coordinator_tasks.core.text.partition_text import duration, shown
 from coordinator_tasks.service.coordinator import Coordinator
@@ -350,7 +350,7 @@ def _acted_on(answer: ConsumerStatus, topic: str, node: TopicNode) -> bool:
 
 
 def _lift(c: Coordinator, directive: Directive, claim: IdClaim, topics: _Topics) -> bool:
-    guards: list[Operation] = [Check(c.paths.topic(name), version) for name, version in topics.versions.items()]
+    guards: list[Operation] = [VersionCheck(c.paths.topic(name), version) for name, version in topics.versions.items()]
     if claim.version >= 0:
-        guards.append(Check(c.paths.id(claim.consumer), claim.version))
+        guards.append(VersionCheck(c.paths.id(claim.consumer), claim.version))
     return written(c.zk, [*guards, put_directive(c, replace(directive, isolation=None))])

@@ -17,7 +17,7 @@ from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.presence import absence_of
 from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, has_control, is_app, is_consumer
-from coordinator_tasks.core.ports import Check, Node, Operation, SetData
+from coordinator_tasks.core.ports import Node, Operation, SetData, VersionCheck
 from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.core.text.json_fields import MAX_COUNT
@@ -170,7 +170,7 @@ def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Oper
             raise BadFleet(
                 f"consumer {shared[0]!r} is in the fleet of {other.app!r} already; give it another id in {fleet.app!r}"
             )
-    return [Check(c.paths.fleet(other.app), other.version) for other in others]
+    return [VersionCheck(c.paths.fleet(other.app), other.version) for other in others]
 
 
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:

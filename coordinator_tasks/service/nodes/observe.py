@@ -37,7 +37,7 @@ from coordinator_tasks.core.model import (
     topic_status,
 )
 from coordinator_tasks.core.names import is_consumer
-from coordinator_tasks.core.ports import Check, committed_of
+from coordinator_tasks.core.ports import VersionCheck, committed_of
 from coordinator_tasks.core.protocol import claims as claim_steps
 from coordinator_tasks.core.protocol.znodes import CHUNK, children, chunks, find_many, put, written
 from coordinator_tasks.service.coordinator import Coordinator
@@ -52,7 +52,7 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Observation:
     """An observation: the world without a topic's own parts, and consumer → incarnations with partitions.
 
     `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics. `committed`: topic → the
@@ -91,7 +91,7 @@ class Snapshot:
         return {c: len(status.running) for c, status in told.items() if status is not None}
 
 
-def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Snapshot:
+def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Observation:
     """Observe everything once. `topics` are all managed topics: their nodes give the numbers of held partitions.
 
     `note` False = write no notes. An unreadable node of a consumer makes only this consumer unclear. Raises
@@ -114,7 +114,7 @@ def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> S
     of_all = Counter[str]()
     for counts in owned.values():
         of_all.update(counts)
-    return Snapshot(note_absences(c, world, holders, asked_at) if note else world, holders, owned, of_all)
+    return Observation(note_absences(c, world, holders, asked_at) if note else world, holders, owned, of_all)
 
 
 def known(
@@ -304,7 +304,7 @@ def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> D
     isolation = Isolation(PLATFORM, why, world.now, incarnation, readmit=True)
     new = replace(old, isolation=isolation, version=old.version + 1)
     write = put(c.paths.directive(consumer), member_codec.encode_directive(new), old.version)
-    guard = Check(c.paths.id(consumer), world.claims[consumer].version)
+    guard = VersionCheck(c.paths.id(consumer), world.claims[consumer].version)
     return new if written(c.zk, [guard, write]) else None
 
 

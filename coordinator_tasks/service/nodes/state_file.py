@@ -27,7 +27,7 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.fleet.upgrade import OVER
 from coordinator_tasks.core.machine.life import interfaces
-from coordinator_tasks.core.model import Actor, Asked, ConsumerStatus
+from coordinator_tasks.core.model import ActionRecord, Actor, ConsumerStatus
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Create, Node
 from coordinator_tasks.core.protocol.znodes import children, chunks, find_many
@@ -53,7 +53,7 @@ _AGAIN = "take another copy of it, or export again"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateFile:
     """A file's content. `nodes`: path below the cluster's node → data. `left_out`: path → why it is unreadable.
 
     `zxid`: the newest change in ZooKeeper among the read nodes.
@@ -76,7 +76,7 @@ class State:
 class Plan:
     """The writes of an import: the `missing` nodes, in order; `there`: number of equal nodes already in ZooKeeper."""
 
-    state: State
+    state: StateFile
     missing: tuple[str, ...]
     there: int
 
@@ -84,7 +84,7 @@ class Plan:
 # Export --------------------------------------------------------------------------------------------------------------
 
 
-def take(c: Coordinator, keep: int = KEEP) -> State:
+def take(c: Coordinator, keep: int = KEEP) -> StateFile:
     """The state as it is now, with the newest `keep` records of each history. Writes nothing.
 
     What cannot be read is left out and named. Raises `Refused` while an upgrade is under way, and the `Unavailable` kinds.
@@ -100,7 +100,7 @@ def take(c: Coordinator, keep: int = KEEP) -> State:
         nodes |= {f"{folder}/{number:0{RECORD_DIGITS}d}": data for number, data in enumerate(found)}
     for path, (data, node) in _read_together(c, left_out).items():
         nodes[path], zxid = data, max(zxid, node.stat.modified_zxid)
-    return State(c.paths.cluster, c.clock.now(), zxid, dict(sorted(nodes.items())), left_out)
+    return StateFile(c.paths.cluster, c.clock.now(), zxid, dict(sorted(nodes.items())), left_out)
 
 
 def _check_upgrades(c: Coordinator) -> None:
@@ -162,7 +162,7 @@ def _read(
     return found
 
 
-def encode(state: State) -> bytes:
+def encode(state: StateFile) -> bytes:
     """Return the bytes of the file; raises `Refused` if too large for an import."""
     lines = [_line({"path": path, "data": data.decode()}) for path, data in state.nodes.items()]
     body = b"".join(lines)
@@ -196,7 +196,7 @@ def _digest(header: Mapping[str, Any], body: bytes) -> str:
 # Import --------------------------------------------------------------------------------------------------------------
 
 
-def decode(path: str, raw: bytes) -> State:
+def decode(path: str, raw: bytes) -> StateFile:
     """Read a file written by `encode`. Raises `Refused` with the file, the line, the problem and the remedy."""
     if len(raw) > MAX_BYTES:
         raise Refused(f"{path} has {len(raw)} bytes, more than {MAX_BYTES}; {_AGAIN}")
@@ -218,7 +218,7 @@ def decode(path: str, raw: bytes) -> State:
     if len(nodes) != count:
         raise Refused(f"{path} has {len(nodes)} nodes, and its header says {count}; {_AGAIN}")
     _check_numbers(path, nodes)
-    return State(header.text("cluster"), header.time("at"), header.number("zxid"), nodes)
+    return StateFile(header.text("cluster"), header.time("at"), header.number("zxid"), nodes)
 
 
 def _header(path: str, line: bytes) -> Fields:
@@ -271,7 +271,7 @@ def _check_numbers(file: str, nodes: Collection[str]) -> None:
             raise Refused(f"{file} has a gap in the numbers of {folder}; nothing was imported, {_AGAIN}")
 
 
-def plan(c: Coordinator, state: State, cluster: str = "") -> Plan:
+def plan(c: Coordinator, state: StateFile, cluster: str = "") -> Plan:
     """Return the writes of `restore`. `cluster`: the file's, where a person has confirmed its different name.
 
     Raises `Refused` unless this cluster is empty, or has only the nodes of an import of the same file, and no consumer
@@ -308,7 +308,7 @@ def plan(c: Coordinator, state: State, cluster: str = "") -> Plan:
     return Plan(state, missing, len(there))
 
 
-def _running(c: Coordinator, state: State) -> list[str]:
+def _running(c: Coordinator, state: StateFile) -> list[str]:
     """Return the unregistered consumers that answer at the last registered address."""
     names = [path.removeprefix("ids/") for path in state.nodes if path.startswith("ids/")]
     claims = {name: decode_claim(name, state.nodes[f"ids/{name}"], name, 0) for name in names}
@@ -352,7 +352,7 @@ def restore(c: Coordinator, wanted: Plan, actor: Actor, why: str = "") -> None:
     for batch in before:
         c.zk.transact(batch)
     if last:
-        entry = Asked("import", c.paths.cluster, actor, c.clock.now(), why)
+        entry = ActionRecord("import", c.paths.cluster, actor, c.clock.now(), why)
         c.zk.transact([*last, Create(f"{c.paths.asked}/", encode_asked(entry), sequence=True)])
 
 

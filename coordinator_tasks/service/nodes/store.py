@@ -15,7 +15,7 @@ from coordinator_tasks.core.machine.decision import Decision
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.names import Paths, is_topic, partition_of
-from coordinator_tasks.core.ports import Check, Create, Node, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.ports import Create, Node, Operation, SetData, VersionCheck, ZooKeeper
 from coordinator_tasks.core.protocol.znodes import children, find_many, put
 from coordinator_tasks.core.text.partition_text import shown
 
@@ -148,14 +148,14 @@ def writes(
     versions, topic, config = stored.versions, stored.view.topic, stored.view.config
     if decision.ends_rollback:
         config = replace(config, rollback=None)
-    operations: list[Operation] = [Check(paths.config(topic), versions.config)]
+    operations: list[Operation] = [VersionCheck(paths.config(topic), versions.config)]
     if announce or decision.ends_rollback:
         operations = [SetData(paths.config(topic), codec.encode_config(config), versions.config)]
     operations += [put(paths.state(topic), codec.encode_state(decision.state), versions.state)]
     if decision.node is not None:
         operations += [put(paths.topic(topic), codec.encode_node(decision.node, decision.pack_over), versions.node)]
     else:
-        operations += [Check(paths.topic(topic), versions.node)]
+        operations += [VersionCheck(paths.topic(topic), versions.node)]
     operations += _guards(paths, decision, world)
     operations += [Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)]
     return operations
@@ -166,9 +166,9 @@ def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
     guards: list[Operation] = []
     for consumer in sorted(decision.relies_on):
         if consumer in world.claims:
-            guards += [Check(paths.id(consumer), world.claims[consumer].version)]
+            guards += [VersionCheck(paths.id(consumer), world.claims[consumer].version)]
         if consumer in world.directives and world.directives[consumer].version >= 0:
-            guards += [Check(paths.directive(consumer), world.directives[consumer].version)]
+            guards += [VersionCheck(paths.directive(consumer), world.directives[consumer].version)]
     return guards
 
 

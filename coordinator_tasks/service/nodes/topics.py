@@ -35,7 +35,7 @@ from coordinator_tasks.core.names import (
     is_topic,
     partition_of,
 )
-from coordinator_tasks.core.ports import Check, Create, Delete, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, VersionCheck, ZooKeeper
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put
 from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.logs import about
@@ -232,7 +232,7 @@ def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> t
 def _as_read(c: Coordinator, topic: str, version: int) -> list[Operation]:
     """Guards: a transaction fails unless the topic's configuration is as read."""
     path = c.paths.config(topic)
-    return [Create(path), Delete(path)] if version == _ABSENT else [Check(path, version)]
+    return [Create(path), Delete(path)] if version == _ABSENT else [VersionCheck(path, version)]
 
 
 def _check_as_read(c: Coordinator, topic: str, version: int) -> None:

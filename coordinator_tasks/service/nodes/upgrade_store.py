@@ -7,7 +7,7 @@ from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade, encode_u
 from coordinator_tasks.core.errors import BadUpgrade, LookAgain, NotManaged
 from coordinator_tasks.core.fleet.upgrade import Upgrade
 from coordinator_tasks.core.names import check_app, is_app
-from coordinator_tasks.core.ports import Check, Operation
+from coordinator_tasks.core.ports import Operation, VersionCheck
 from coordinator_tasks.core.protocol.znodes import children, put, written
 from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.service.coordinator import Coordinator
@@ -58,7 +58,7 @@ def guarded(c: Coordinator, upgrade: Upgrade, operations: Sequence[Operation]) -
 
     Raises `LookAgain` if the record has changed.
     """
-    if not operations or written(c.zk, [Check(c.paths.upgrade(upgrade.app), upgrade.version), *operations]):
+    if not operations or written(c.zk, [VersionCheck(c.paths.upgrade(upgrade.app), upgrade.version), *operations]):
         return True
     if read(c, upgrade.app).version != upgrade.version:
         raise LookAgain(f"the {upgrade.said} was changed by somebody else meanwhile; it continues")

@@ -22,7 +22,7 @@ from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.topics import change_config, changeable, chosen_partitions, configuration
 from coordinator_tasks.service.offsets.position_rules import Position, PositionKind, before_1970, position
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 
 MAX_AT_ONCE = 2_000
 """Maximum partitions of a reset: it is one transaction, with the former offset of each partition."""
@@ -80,7 +80,7 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WantedReset:
     """A reset of a topic: empty `partitions` = all, or the partitions named by `place`."""
 
     topic: str
@@ -106,12 +106,12 @@ def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] =
     """
     shifts = shifts_to(c, topic, to, partitions)
     report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts})
-    if report.outcome is Outcome.HELD:
+    if report.outcome is TopicOutcome.HELD:
         raise _refused(report)
     return shifts
 
 
-def preview_all(c: Coordinator, wishes: Collection[Wish]) -> list[Reset]:
+def preview_all(c: Coordinator, wishes: Collection[WantedReset]) -> list[Reset]:
     """Return the resets of `reset_all`; raises as `preview`, for the first topic that cannot be reset."""
     return [
         Reset(one.topic, configuration(c, one.topic).group_id, preview(c, one.topic, one.place, one.partitions))
@@ -119,7 +119,7 @@ def preview_all(c: Coordinator, wishes: Collection[Wish]) -> list[Reset]:
     ]
 
 
-def reset_all(c: Coordinator, wishes: Collection[Wish], *, why: str, actor: Actor) -> list[Reset]:
+def reset_all(c: Coordinator, wishes: Collection[WantedReset], *, why: str, actor: Actor) -> list[Reset]:
     """Reset topic by topic, after checking all of them. Raises as `reset`; the text names the finished resets."""
     groups = {one.topic: one.group for one in preview_all(c, wishes)}
     done: list[Reset] = []
@@ -222,11 +222,11 @@ def write_reset(
     plan = Explanation(RESET, configuration(c, topic).topic_id, said, reasons, was_at=was_at, undoes=undoes)
     targets = {one.partition: one.target for one in shifts}
     report = transitions.seek(c, topic, targets, plan, actor, done=done)
-    if report.outcome is Outcome.UNCHANGED:
+    if report.outcome is TopicOutcome.UNCHANGED:
         return ()
-    if report.outcome is Outcome.WAITING:
+    if report.outcome is TopicOutcome.WAITING:
         raise LookAgain(report.reason)
-    if report.outcome is not Outcome.WRITTEN:
+    if report.outcome is not TopicOutcome.WRITTEN:
         raise _refused(report)
     with about(**report.fields):
         log.info("topic %s: %s", topic, said)

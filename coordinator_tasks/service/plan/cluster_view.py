@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
-from coordinator_tasks.core.machine.what_if import Site
+from coordinator_tasks.core.machine.what_if import ClusterMoment
 from coordinator_tasks.core.model import Committed
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import observe, store
 from coordinator_tasks.service.plan import transitions
 
 
-def site_of(c: Coordinator) -> tuple[Site, dict[str, str]]:
+def site_of(c: Coordinator) -> tuple[ClusterMoment, dict[str, str]]:
     """All managed topics and everybody, with each topic's effective strategy; and topic → why it is left out.
 
     Raises the `Unavailable` kinds.
@@ -35,4 +35,4 @@ def site_of(c: Coordinator) -> tuple[Site, dict[str, str]]:
         else:
             committed[name] = one
     topics = {view.topic: view for view in described if view.topic not in left_out}
-    return Site(found.world, topics, committed), left_out
+    return ClusterMoment(found.world, topics, committed), left_out

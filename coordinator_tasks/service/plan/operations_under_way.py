@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from coordinator_tasks.core.codecs.growth_codec import Growth
 from coordinator_tasks.core.errors import UNREADABLE
-from coordinator_tasks.core.fleet.growth import Decision, Kind
+from coordinator_tasks.core.fleet.growth import GrowthDecision, GrowthKind
 from coordinator_tasks.core.fleet.upgrade import Upgrade
 from coordinator_tasks.core.machine import restarts
 from coordinator_tasks.core.machine.split import kept
@@ -88,12 +88,12 @@ def _started(view: TopicView, world: World, found: Collection[Fleet], growths: C
     for growth in growths:
         last, limits = _acted(growth)[-1], growth.limits
         judged_s = 2 * (limits.start_up_s + limits.window_s)
-        if last.kind is Kind.GROW and world.now - last.at < judged_s:
+        if last.kind is GrowthKind.GROW and world.now - last.at < judged_s:
             started |= {consumer for one in found if one.app == growth.app for consumer in one.consumers}
     return started & joined.keys()
 
 
-def _acted(growth: Growth) -> list[Decision]:
+def _acted(growth: Growth) -> list[GrowthDecision]:
     return [one for one in growth.memory.decisions if one.acted]
 
 

@@ -15,7 +15,7 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.history_codec import decode_record, with_pauses
 from coordinator_tasks.core.errors import UNREADABLE, LookAgain, Malformed, NoAccess
 from coordinator_tasks.core.measure import pauses
-from coordinator_tasks.core.measure.pauses import Moved, Span
+from coordinator_tasks.core.measure.pauses import Moved, TimeSpan
 from coordinator_tasks.core.model import (
     ConsumerStatus,
     Move,
@@ -61,10 +61,10 @@ class _Answers:
     began_s: float
     ended_s: float
 
-    def made(self, status: ConsumerStatus, offset: Span) -> Span:
+    def made(self, status: ConsumerStatus, offset: TimeSpan) -> TimeSpan:
         """Return when this answer was made, in ZooKeeper's time, our clock's plus `offset`."""
         low, high = max(status.asked_s, self.began_s), min(status.answered_s or self.ended_s, self.ended_s)
-        return Span(low + offset.low, high + offset.high)
+        return TimeSpan(low + offset.low, high + offset.high)
 
 
 def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: None) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
     return found.missing == 0
 
 
-def _zookeeper_time(c: Coordinator, path: str, node: Node) -> tuple[Span, int]:
+def _zookeeper_time(c: Coordinator, path: str, node: Node) -> tuple[TimeSpan, int]:
     """Return ZooKeeper's time minus our monotonic clock, and the node's version after the measuring write.
 
     The measurement uses ZooKeeper's stamp on a write without changes.
@@ -213,11 +213,11 @@ def _zookeeper_time(c: Coordinator, path: str, node: Node) -> tuple[Span, int]:
     after_s = c.clock.monotonic()
     if not isinstance(stat, Stat):
         raise TypeError("ZooKeeper answers a write with a stat")
-    return Span(stat.modified_at - after_s, stat.modified_at + pauses.TICK_S - before_s), stat.version
+    return TimeSpan(stat.modified_at - after_s, stat.modified_at + pauses.TICK_S - before_s), stat.version
 
 
 def _measured(
-    c: Coordinator, ended: _Ended, answers: _Answers, ready: Mapping[int, RunningPartition], offset: Span
+    c: Coordinator, ended: _Ended, answers: _Answers, ready: Mapping[int, RunningPartition], offset: TimeSpan
 ) -> Pauses:
     nodes = find_many(c.zk, {p: c.paths.partition(ended.topic, p) for p in ready})
     written_at = _written_at(c, ended, ready.values())

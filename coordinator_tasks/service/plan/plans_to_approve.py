@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.errors import ApprovalVoid, NotEntitled
-from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.model import Approval, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.service.coordinator import Coordinator
@@ -17,7 +17,7 @@ ASK_AGAIN_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingPlan:
     """A plan that waits for approval. `why`: cause, and how the plan exceeds the budget. `answered`: the plan is
     rejected.
     """
@@ -28,20 +28,20 @@ class Waiting:
     answered: bool = False
 
 
-def waiting(c: Coordinator, topics: Collection[str]) -> dict[str, Waiting]:
+def waiting(c: Coordinator, topics: Collection[str]) -> dict[str, WaitingPlan]:
     """Topic → plan waiting for approval, for the given topics. Writes nothing. Raises the `Unavailable` kinds."""
-    found: dict[str, Waiting] = {}
+    found: dict[str, WaitingPlan] = {}
     for report in transitions.preview(c, topics) if c.budget.is_set and topics else ():
         if report.approval:
             answer = configuration(c, report.topic).approval
             answered = answer is not None and answer.digest == report.approval
-            found[report.topic] = Waiting(report.topic, report.approval, report.reason, answered)
+            found[report.topic] = WaitingPlan(report.topic, report.approval, report.reason, answered)
     return found
 
 
 def lines(c: Coordinator, topic: str) -> tuple[str, ...]:
     """The plan's moves as a text, each with backlog and predicted pause."""
-    return tuple(line for one in preview.preview(c, Change(), [topic]) for line in replace(one, over=()).lines)
+    return tuple(line for one in preview.preview(c, SiteChange(), [topic]) for line in replace(one, over=()).lines)
 
 
 def check_entitled(c: Coordinator, names: Collection[str]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine import causes, what_if
 from coordinator_tasks.core.machine.draft import draft_of
-from coordinator_tasks.core.machine.what_if import Change, Outcome, Site
+from coordinator_tasks.core.machine.what_if import ClusterMoment, PredictedTopic, SiteChange
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.budget import counted_moves, why_over
 from coordinator_tasks.core.measure.pause_prediction import MIN_MOVES, PastMove, Prediction, learned, predict
@@ -138,7 +138,7 @@ def _reasons(moves: Iterable[PricedMove]) -> dict[str, list[int]]:
     return found
 
 
-def priced(outcome: Outcome, site: Site, past: Collection[PastMove]) -> Preview:
+def priced(outcome: PredictedTopic, site: ClusterMoment, past: Collection[PastMove]) -> Preview:
     """The outcome for one topic of the site, with the price of each move. `past`: earlier moves, the newest first."""
     topic = site.topics[outcome.topic]
     known = what_if.loads(site.world.answers, topic)
@@ -162,14 +162,18 @@ def priced(outcome: Outcome, site: Site, past: Collection[PastMove]) -> Preview:
 
 
 def previewed(
-    site: Site, change: Change, policy: Policy, past: Mapping[str, Collection[PastMove]], topics: Collection[str] = ()
-) -> tuple[Site, tuple[Preview, ...]]:
+    site: ClusterMoment,
+    change: SiteChange,
+    policy: Policy,
+    past: Mapping[str, Collection[PastMove]],
+    topics: Collection[str] = (),
+) -> tuple[ClusterMoment, tuple[Preview, ...]]:
     """Return the site after the change, and its price for these topics (empty = all). Raises `Refused`."""
     after, wanted = _replayed(site, change, policy, topics)
     return after, tuple(_with_kept(after, priced(one, site, past.get(one.topic, ()))) for one in wanted)
 
 
-def _with_kept(after: Site, found: Preview) -> Preview:
+def _with_kept(after: ClusterMoment, found: Preview) -> Preview:
     """Return the preview with leaving consumers that keep partitions in the end.
 
     While the topic waits, they may still leave.
@@ -180,7 +184,9 @@ def _with_kept(after: Site, found: Preview) -> Preview:
     return replace(found, kept=causes.undrained(view, world, draft_of(view, "")))
 
 
-def _replayed(site: Site, change: Change, policy: Policy, topics: Collection[str]) -> tuple[Site, list[Outcome]]:
+def _replayed(
+    site: ClusterMoment, change: SiteChange, policy: Policy, topics: Collection[str]
+) -> tuple[ClusterMoment, list[PredictedTopic]]:
     changed = what_if.changed(site, change, policy.strategies, tuple(topics))
     after, outcomes = what_if.replay(changed, policy)
     return after, [one for one in outcomes if not topics or one.topic in topics]
@@ -194,7 +200,7 @@ def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
         return ()
 
 
-def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tuple[Preview, ...]:
+def preview(c: Coordinator, change: SiteChange, topics: Collection[str] = ()) -> tuple[Preview, ...]:
     """Return the moves of these topics (empty = all) by this change, from the present state.
 
     Raises `NotManaged`; `Refused` for an impossible change; the `Unavailable` kinds.
@@ -213,7 +219,7 @@ def preview(c: Coordinator, change: Change, topics: Collection[str] = ()) -> tup
     return (*(with_budget(c, site, _with_kept(after, one)) for one in found), *problems)
 
 
-def with_budget(c: Coordinator, site: Site, found: Preview) -> Preview:
+def with_budget(c: Coordinator, site: ClusterMoment, found: Preview) -> Preview:
     """Return the preview with its need of a person's approval. Raises the `Unavailable` kinds."""
     moves = [Move(one.partition, one.giver, one.taker, one.kind) for one in found.moves]
     moves = counted_moves(moves, ending(site.world))

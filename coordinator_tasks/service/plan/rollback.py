@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from coordinator_tasks.core.codecs.codec import encode_config
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine import machine, rollback, what_if
-from coordinator_tasks.core.machine.what_if import Site
+from coordinator_tasks.core.machine.what_if import ClusterMoment
 from coordinator_tasks.core.model import Actor, Record, Rollback, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.text.partition_text import agreed, named, shown
@@ -152,7 +152,7 @@ def _same(one: Rollback, other: Rollback) -> bool:
     return replace(one, by="", why="", at=0.0) == replace(other, by="", why="", at=0.0)
 
 
-def _priced(c: Coordinator, site: Site, topic: str, wanted: Rollback) -> Preview:
+def _priced(c: Coordinator, site: ClusterMoment, topic: str, wanted: Rollback) -> Preview:
     view = site.topics[topic]
     changed = replace(view, config=replace(view.config, rollback=wanted))
     _, outcomes = what_if.replay(replace(site, topics={**site.topics, topic: changed}), c.policy)

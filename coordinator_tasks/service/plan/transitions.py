@@ -26,7 +26,7 @@ from coordinator_tasks.core.protocol.znodes import children, compare_and_set
 from coordinator_tasks.logs import about
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import observe, store
-from coordinator_tasks.service.nodes.observe import Snapshot
+from coordinator_tasks.service.nodes.observe import Observation
 from coordinator_tasks.service.nodes.store import Stored
 from coordinator_tasks.service.nodes.topics import not_removed
 from coordinator_tasks.service.plan import approvals
@@ -38,7 +38,7 @@ _PREVIEW = Actor("preview")
 _FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
 
 
-class Outcome(StrEnum):
+class TopicOutcome(StrEnum):
     """The result for a topic in one call."""
 
     WRITTEN = "written"
@@ -61,7 +61,7 @@ class TopicReport:
     topic: str
     before: State
     after: State
-    outcome: Outcome
+    outcome: TopicOutcome
     reason: str
     moves: tuple[Move, ...] = ()
     blockers: tuple[str, ...] = ()
@@ -84,11 +84,11 @@ class TopicReport:
 class Need:
     """The work of a run now: write (`WRITTEN`) or wait (`WAITING`); `in_s`: seconds until a time-out ends (0 = none)."""
 
-    outcome: Outcome
+    outcome: TopicOutcome
     in_s: float = 0.0
 
 
-class Waiting(StrEnum):
+class AwaitedTopic(StrEnum):
     """The result of a check of awaited confirmations."""
 
     PENDING = "pending"
@@ -105,7 +105,7 @@ class WaitReport:
     or longer. `fields`: topic → fields of the log lines.
     """
 
-    waiting: Waiting
+    waiting: AwaitedTopic
     topics: dict[str, str] = field(default_factory=dict)
     blockers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     confirmed: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicRepo
 def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
     """Return the reports of `plan` now, or after its approval. Writes nothing, not even notes, and does not wait."""
 
-    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+    def show(stored: Stored, snapshot: Observation) -> TopicReport:
         report, world = _report(stored, _judged(c, stored, snapshot, ALL_STEPS)), snapshot.world
         return replace(report, failing=failing(stored.view, world), unread=unread(stored.view, world, c.policy))
 
@@ -188,7 +188,7 @@ def seek(
     def attempt() -> tuple[list[Operation], TopicReport]:
         operations: list[Operation] = []
 
-        def act(stored: Stored, snapshot: Snapshot) -> TopicReport:
+        def act(stored: Stored, snapshot: Observation) -> TopicReport:
             if done():  # asked after the read of the topic: a later record makes the write fail
                 return _report(stored, Decision(Verdict.NOTHING, "done already"))
             decision = _seek(c, stored, snapshot, offsets, plan, actor)
@@ -207,7 +207,7 @@ def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> Topi
     """Return the report of `seek` now. Writes nothing, not even notes."""
     plan = Explanation("", "", "")
 
-    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+    def show(stored: Stored, snapshot: Observation) -> TopicReport:
         return _report(stored, _seek(c, stored, snapshot, offsets, plan, _PREVIEW))
 
     (report,) = _each(c, [topic], show, planning=True, note=False, alone=True)
@@ -215,7 +215,7 @@ def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> Topi
 
 
 def _seek(
-    c: Coordinator, stored: Stored, snapshot: Snapshot, offsets: Mapping[int, int], plan: Explanation, actor: Actor
+    c: Coordinator, stored: Stored, snapshot: Observation, offsets: Mapping[int, int], plan: Explanation, actor: Actor
 ) -> Decision:
     view = _effective(c, stored.view)
     return machine.seek(view, snapshot.world_of(view.topic), c.policy, actor, offsets, plan)
@@ -228,17 +228,17 @@ def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
     """
     found: dict[str, Need] = {}
 
-    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+    def show(stored: Stored, snapshot: Observation) -> TopicReport:
         decision = _decide(c, stored, snapshot, ALL_STEPS)
         report, node = _report(stored, decision), stored.view.node
-        if report.outcome is Outcome.WRITTEN:
-            found[report.topic] = Need(Outcome.WRITTEN)
-        elif report.outcome is Outcome.WAITING and (decision.blockers or decision.wake_in_s):
-            found[report.topic] = Need(Outcome.WAITING, decision.wake_in_s)
+        if report.outcome is TopicOutcome.WRITTEN:
+            found[report.topic] = Need(TopicOutcome.WRITTEN)
+        elif report.outcome is TopicOutcome.WAITING and (decision.blockers or decision.wake_in_s):
+            found[report.topic] = Need(TopicOutcome.WAITING, decision.wake_in_s)
         elif node is not None and not decision.blockers:
             in_s = causes.absent_for(node, snapshot.world, c.policy, c.zk.session_timeout_s)
             if in_s is not None:
-                found[report.topic] = Need(Outcome.WAITING, in_s)
+                found[report.topic] = Need(TopicOutcome.WAITING, in_s)
         return report
 
     _each(c, names or topics(c), show, planning=True)
@@ -248,11 +248,11 @@ def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
 def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
     """Return the topics with a due write, judged without the offsets committed in Kafka."""
 
-    def show(stored: Stored, snapshot: Snapshot) -> TopicReport:
+    def show(stored: Stored, snapshot: Observation) -> TopicReport:
         _nudge(c, stored, snapshot)
         return _report(stored, _decide(c, stored, snapshot, ALL_STEPS))
 
-    return tuple(one.topic for one in _each(c, names, show, planning=False) if one.outcome is Outcome.WRITTEN)
+    return tuple(one.topic for one in _each(c, names, show, planning=False) if one.outcome is TopicOutcome.WRITTEN)
 
 
 def await_closed(c: Coordinator, names: Collection[str]) -> WaitReport:
@@ -293,7 +293,7 @@ class _Run:
                 self.c.clock.sleep(min(wake_s, max(0.0, self.deadline - self.c.clock.monotonic())))
         return [self.reports[name] for name in sorted(self.reports)]
 
-    def _one(self, stored: Stored, snapshot: Snapshot) -> TopicReport:
+    def _one(self, stored: Stored, snapshot: Observation) -> TopicReport:
         topic = stored.view.topic
         decision = _decide(self.c, stored, snapshot, self.steps, self.actor)
         self.pending[topic] = None
@@ -303,7 +303,7 @@ class _Run:
             except LookAgain as error:
                 self.races[topic] += 1
                 self.pending[topic] = 0.0
-                return replace(_report(stored, decision), outcome=Outcome.OVERTAKEN, reason=str(error))
+                return replace(_report(stored, decision), outcome=TopicOutcome.OVERTAKEN, reason=str(error))
             self.writes[topic] += 1
             self.pending[topic] = 0.0
         elif decision.wake_in_s > 0 and self.patient and self.c.clock.monotonic() < self.deadline:
@@ -315,13 +315,13 @@ class _Run:
     def _keep(self, name: str, report: TopicReport) -> None:
         """Merge the topic's report with earlier rounds' reports; drop a finished topic."""
         before = self.reports.get(name)
-        if before is not None and before.outcome is Outcome.WRITTEN:
-            if report.outcome is Outcome.WRITTEN:
+        if before is not None and before.outcome is TopicOutcome.WRITTEN:
+            if report.outcome is TopicOutcome.WRITTEN:
                 explanation = report.explanation or before.explanation
                 report = replace(
                     report, before=before.before, moves=before.moves + report.moves, explanation=explanation
                 )
-            elif report.outcome is Outcome.HELD:
+            elif report.outcome is TopicOutcome.HELD:
                 report = before
             else:
                 report = replace(before, after=report.after, blockers=report.blockers)
@@ -334,7 +334,7 @@ class _Run:
 def _each(
     c: Coordinator,
     names: Collection[str],
-    act: Callable[[Stored, Snapshot], TopicReport],
+    act: Callable[[Stored, Observation], TopicReport],
     *,
     planning: bool,
     note: bool = True,
@@ -351,7 +351,7 @@ def _each(
     every = topics(c)
     loaded, problems = _loaded(c, {*names, *(() if alone else every)})
     reports = [
-        TopicReport(name, State.INITIAL, State.INITIAL, Outcome.HELD, str(error))
+        TopicReport(name, State.INITIAL, State.INITIAL, TopicOutcome.HELD, str(error))
         for name, error in problems.items()
         if name in names
     ]
@@ -383,7 +383,7 @@ def _each(
     return sorted(reports, key=lambda r: r.topic)
 
 
-def _overtaken(c: Coordinator, stored: Stored, snapshot: Snapshot) -> bool:
+def _overtaken(c: Coordinator, stored: Stored, snapshot: Observation) -> bool:
     """Whether a plan was written after the topic was read, whose answers and commits look like those of a lost ZooKeeper."""
     contradicted = recovery.needed(stored.view, snapshot.world_of(stored.view.topic)) is not None
     return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
@@ -403,11 +403,11 @@ def _loaded(c: Coordinator, names: Collection[str]) -> tuple[list[Stored], dict[
 
 def _together(
     c: Coordinator,
-    snapshot: Snapshot,
+    snapshot: Observation,
     views: Collection[TopicView],
     problems: Collection[str],
     always: frozenset[str] = frozenset(),
-) -> Snapshot:
+) -> Observation:
     """Return the snapshot with the joint plan of all topics, computed when a topic needs it."""
     effective = [_effective(c, view) for view in views]
     elsewhere = snapshot.of_unread(problems)
@@ -432,7 +432,7 @@ def _effective(c: Coordinator, view: TopicView) -> TopicView:
 
 
 def _decide(
-    c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
+    c: Coordinator, stored: Stored, snapshot: Observation, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
     """The decision, without a plan that waits for a person; all other steps proceed."""
     found = _judged(c, stored, snapshot, steps, actor)
@@ -445,7 +445,7 @@ def _decide(
 
 
 def _judged(
-    c: Coordinator, stored: Stored, snapshot: Snapshot, steps: frozenset[Step], actor: Actor = _PREVIEW
+    c: Coordinator, stored: Stored, snapshot: Observation, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
     view, world = _effective(c, stored.view), snapshot.world_of(stored.view.topic)
     return approvals.held_for_approval(c, view, world, decide(view, world, c.policy, actor, steps))
@@ -454,40 +454,40 @@ def _judged(
 def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:
     sentences: dict[str, str] = {}
     waiting: dict[str, tuple[str, ...]] = {}
-    found: dict[str, Waiting] = {}
+    found: dict[str, AwaitedTopic] = {}
     fields: dict[str, dict[str, object]] = {}
 
-    def check(stored: Stored, snapshot: Snapshot) -> TopicReport:
+    def check(stored: Stored, snapshot: Observation) -> TopicReport:
         view = stored.view
         if view.state is None or view.state.state is not state:
             return _report(stored, Decision(Verdict.NOTHING, "nothing to wait for"))
         report = _report(stored, _decide(c, stored, snapshot, steps))
         sentences[view.topic], waiting[view.topic] = report.reason, report.blockers
         fields[view.topic] = _fields(c, view)
-        if report.outcome is Outcome.WRITTEN:
-            found[view.topic] = Waiting.CONFIRMED
+        if report.outcome is TopicOutcome.WRITTEN:
+            found[view.topic] = AwaitedTopic.CONFIRMED
         elif _decide(c, stored, snapshot, frozenset({Step.PLAN})).verdict is Verdict.WRITE:
-            found[view.topic] = Waiting.REPLAN
+            found[view.topic] = AwaitedTopic.REPLAN
         else:
             stuck = snapshot.world.now - view.state.since_at >= c.policy.stuck_after_s
-            found[view.topic] = Waiting.BLOCKED if stuck else Waiting.PENDING
+            found[view.topic] = AwaitedTopic.BLOCKED if stuck else AwaitedTopic.PENDING
         _nudge(c, stored, snapshot)
         return report
 
     for report in _each(c, names, check, planning=False, alone=True):
-        if report.outcome is Outcome.HELD and report.topic not in sentences:
+        if report.outcome is TopicOutcome.HELD and report.topic not in sentences:
             sentences[report.topic] = report.reason
             if report.before is state:
-                found[report.topic] = Waiting.PENDING
-    pending = tuple(sorted(topic for topic, kind in found.items() if kind is not Waiting.CONFIRMED))
-    confirmed = tuple(topic for topic, kind in found.items() if kind is Waiting.CONFIRMED)
-    order = (Waiting.REPLAN, Waiting.PENDING, Waiting.BLOCKED)
-    overall = next((kind for kind in order if kind in found.values()), Waiting.CONFIRMED)
+                found[report.topic] = AwaitedTopic.PENDING
+    pending = tuple(sorted(topic for topic, kind in found.items() if kind is not AwaitedTopic.CONFIRMED))
+    confirmed = tuple(topic for topic, kind in found.items() if kind is AwaitedTopic.CONFIRMED)
+    order = (AwaitedTopic.REPLAN, AwaitedTopic.PENDING, AwaitedTopic.BLOCKED)
+    overall = next((kind for kind in order if kind in found.values()), AwaitedTopic.CONFIRMED)
     kept = {topic: waiting[topic] for topic in pending if waiting.get(topic)}
     return WaitReport(overall, sentences, kept, confirmed, pending, fields)
 
 
-def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
+def _nudge(c: Coordinator, stored: Stored, snapshot: Observation) -> None:
     """Send the topic node to detached consumers that must act: without ZooKeeper the node is unreadable for them."""
     node, world = stored.view.node, snapshot.world
     if node is None:
@@ -501,10 +501,10 @@ def _nudge(c: Coordinator, stored: Stored, snapshot: Snapshot) -> None:
 
 
 _OUTCOMES = {
-    Verdict.WRITE: Outcome.WRITTEN,
-    Verdict.NOTHING: Outcome.UNCHANGED,
-    Verdict.WAIT: Outcome.WAITING,
-    Verdict.HOLD: Outcome.HELD,
+    Verdict.WRITE: TopicOutcome.WRITTEN,
+    Verdict.NOTHING: TopicOutcome.UNCHANGED,
+    Verdict.WAIT: TopicOutcome.WAITING,
+    Verdict.HOLD: TopicOutcome.HELD,
 }
 
 

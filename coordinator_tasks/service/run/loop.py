@@ -16,7 +16,7 @@ from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import idle_consumers
 from coordinator_tasks.service.plan import pauses, transitions
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from coordinator_tasks.service.run import upkeep
 from coordinator_tasks.service.watch import lag_moments
 
@@ -55,7 +55,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
             held = ""
         said = _say(reports, said)
         for report in reports:
-            if report.outcome is Outcome.WRITTEN and show is not None:
+            if report.outcome is TopicOutcome.WRITTEN and show is not None:
                 show(report)
         _pause(stop, wake, min(_pause_s(reports), measures.pause_s if measures.until else QUIET_S))
 
@@ -100,7 +100,7 @@ class _Measures:
 
     def do(self, c: Coordinator, reports: Collection[TopicReport]) -> None:
         now = c.clock.monotonic()
-        ended = [one.topic for one in reports if one.outcome is Outcome.WRITTEN and one.after is State.STABLE]
+        ended = [one.topic for one in reports if one.outcome is TopicOutcome.WRITTEN and one.after is State.STABLE]
         if ended:
             self.until.update(dict.fromkeys(ended, now + MEASURE_S))
             self.at, self.pause_s = now, pauses.AGAIN_S
@@ -115,7 +115,7 @@ def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
     held: dict[str, list[TopicReport]] = {}
     left_out: dict[str, list[TopicReport]] = {}
     for report in reports:
-        if report.outcome is Outcome.HELD:
+        if report.outcome is TopicOutcome.HELD:
             held.setdefault(report.reason, []).append(report)
         for one in report.left_out:
             left_out.setdefault(f"left out: {one}", []).append(report)
@@ -134,14 +134,14 @@ def _fields(reports: Sequence[TopicReport]) -> dict[str, object]:
 
 def _pause_s(reports: Collection[TopicReport]) -> float:
     """Seconds until the next look, if no watch fires."""
-    busy = [r for r in reports if r.outcome in (Outcome.WRITTEN, Outcome.WAITING, Outcome.OVERTAKEN)]
+    busy = [r for r in reports if r.outcome in (TopicOutcome.WRITTEN, TopicOutcome.WAITING, TopicOutcome.OVERTAKEN)]
     if not busy:
         return QUIET_S
     return HANDOFF_S if all(map(_is_among_consumers, busy)) else BUSY_S
 
 
 def _is_among_consumers(report: TopicReport) -> bool:
-    moves = report.moves if report.outcome is Outcome.WRITTEN else ()
+    moves = report.moves if report.outcome is TopicOutcome.WRITTEN else ()
     return bool(moves) and all(move.kind in AMONG_THEM for move in moves)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, NoAccess, Refused
 from coordinator_tasks.core.machine import audit as rules
-from coordinator_tasks.core.machine.audit import Committer, Finding, Kind, Trace
+from coordinator_tasks.core.machine.audit import Committer, Finding, FindingKind, Trace
 from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import Committed
 from coordinator_tasks.core.text.partition_text import counted
@@ -40,11 +40,11 @@ class Audit:
     def counts(self) -> dict[str, int]:
         """Every kind in a word → how many findings."""
         found = Counter(one.code for one in self.findings)
-        return {kind.word: found[kind] for kind in Kind}
+        return {kind.word: found[kind] for kind in FindingKind}
 
 
 @dataclass(slots=True)
-class Look:
+class AuditLook:
     """Findings of one look, for `compared`."""
 
     traces: dict[str, set[Trace]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BET
     return compared(first, look(c, again), between_s)
 
 
-def compared(first: Look, second: Look | None = None, between_s: float = 0.0) -> Audit:
+def compared(first: AuditLook, second: AuditLook | None = None, between_s: float = 0.0) -> Audit:
     """Combine two looks taken `between_s` apart; without a second look, keep only the certain findings."""
     found = list(first.findings)
     who: list[Committer] = []
@@ -85,9 +85,9 @@ def compared(first: Look, second: Look | None = None, between_s: float = 0.0) ->
     return Audit(tuple(found), tuple(who), tuple(problems), between_s)
 
 
-def look(c: Coordinator, names: Collection[str] = ()) -> Look:
+def look(c: Coordinator, names: Collection[str] = ()) -> AuditLook:
     """Look once at these topics (empty = all), without removed topics. Raises as `audit`."""
-    found, views = Look(), list[TopicView]()
+    found, views = AuditLook(), list[TopicView]()
     c.zk.sync()
     for name in sorted(set(names or transitions.topics(c))):
         try:
@@ -117,7 +117,7 @@ def look(c: Coordinator, names: Collection[str] = ()) -> Look:
     return found
 
 
-def _offsets(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, Mapping[int, Committed]]:
+def _offsets(c: Coordinator, views: Collection[TopicView], told: AuditLook) -> dict[str, Mapping[int, Committed]]:
     """Return topic → committed offsets; without an answer the topic is audited without offsets."""
     found: dict[str, Mapping[int, Committed]] = {}
     try:
@@ -134,7 +134,7 @@ def _offsets(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[s
     return found
 
 
-def _subscribers(c: Coordinator, views: Collection[TopicView], told: Look) -> dict[str, tuple[str, ...]]:
+def _subscribers(c: Coordinator, views: Collection[TopicView], told: AuditLook) -> dict[str, tuple[str, ...]]:
     """Return group → its members in Kafka; with any member, Kafka refuses all our commits."""
     found: dict[str, tuple[str, ...]] = {}
     waited_s, groups = 0.0, sorted({view.config.group_id for view in views})

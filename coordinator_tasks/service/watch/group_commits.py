@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 
 from coordinator_tasks.core.errors import KafkaUnavailable, Refused
-from coordinator_tasks.core.measure.lag_moments import Seen
+from coordinator_tasks.core.measure.lag_moments import PartitionMoment
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 from coordinator_tasks.core.text.partition_text import leaderless
@@ -14,7 +14,7 @@ SILENT_S = 20.0
 """Seconds to wait in vain for Kafka, over all groups: while Kafka is down each group costs a full time-out."""
 
 
-def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[Seen]:
+def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[PartitionMoment]:
     """Yield committed offsets by group and topic; `unknown` gets groups without an answer, and why.
 
     A topic that is removed, or missing in Kafka, has no offsets. A topic without access does not hide the other topics
@@ -42,7 +42,7 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
             for partition, entry in sorted(committed.items()):
                 if partition in ends:
                     owner, end = owners[topic].get(partition, ""), ends[partition][1]
-                    yield Seen(group, topic, partition, owner, entry.offset, end)
+                    yield PartitionMoment(group, topic, partition, owner, entry.offset, end)
 
 
 def _wanted(c: Coordinator, topics: Collection[TopicFigures]) -> dict[str, dict[str, tuple[int, ...]]]:

@@ -15,7 +15,7 @@ from coordinator_tasks.core.measure.lag_moments import (
     JUDGED_BY,
     KEPT,
     LagMoment,
-    Seen,
+    PartitionMoment,
     judged,
     slot_of,
     stand,
@@ -80,7 +80,7 @@ def newest(c: Coordinator) -> LagMoment | None:
     return next((one for one in reversed(read(c, now, 3)) if one.at > now - FRESH_S), None)
 
 
-def _told(c: Coordinator, standing: Collection[Seen]) -> set[tuple[str, int]]:
+def _told(c: Coordinator, standing: Collection[PartitionMoment]) -> set[tuple[str, int]]:
     """Return the given partitions that their owner reports as running; only owners are asked."""
     unclear: dict[str, str] = {}
     owners = sorted({one.owner for one in standing if one.owner})

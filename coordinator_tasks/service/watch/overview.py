@@ -291,7 +291,7 @@ def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClusterLook:
     """A look at a cluster: the topics' nodes, all consumers with answers, and the fleets' consumers.
 
     `held`: consumer → largest granted incarnation; `wanted`: consumer of a fleet → why not launched; `kept`: consumer →
@@ -306,7 +306,7 @@ class Look:
     kept: Mapping[str, str] = field(default_factory=dict)
 
 
-def look(c: Coordinator) -> Look:
+def look(c: Coordinator) -> ClusterLook:
     """Read all nodes, and ask each consumer's interface once. Raises the `Unavailable` kinds."""
     nodes, unclear = store.load_nodes(c.zk, c.paths, transitions.topics(c)), dict[str, str]()
     directives = load_directives(c, unclear)
@@ -324,7 +324,7 @@ def look(c: Coordinator) -> Look:
     answers = c.statuses.ask(interfaces(everybody, members, claims), known(nodes, members, claims))
     unclear |= unasked(answers)
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
-    return Look(nodes, world, tuple(everybody), held, wanted, dict(_kept(c, every, nodes)))
+    return ClusterLook(nodes, world, tuple(everybody), held, wanted, dict(_kept(c, every, nodes)))
 
 
 def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -350,7 +350,7 @@ def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
     return {str(one): counted[one] for one in PRESENCES}
 
 
-def consumers(c: Coordinator, seen: Look | None = None) -> list[ConsumerOverview]:
+def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerOverview]:
     """Return the consumers that are registered, hold partitions, are in a fleet, or have a directive; sorted by id.
 
     `seen`: an existing look. Raises the `Unavailable` kinds.

@@ -17,7 +17,7 @@ from coordinator_tasks.core.codecs.history_codec import decode_record, encode_re
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
 from coordinator_tasks.core.errors import UNREADABLE, Malformed, Refused, UnknownVersion
-from coordinator_tasks.core.machine.what_if import MAX_PARTITIONS, Site
+from coordinator_tasks.core.machine.what_if import MAX_PARTITIONS, ClusterMoment
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
     Actor,
@@ -52,18 +52,18 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """`history`: topic → newest records, the newest first. `left_out`: unreadable topics, and why."""
 
     cluster: str
     taken_at: float
     policy: Policy
-    site: Site
+    site: ClusterMoment
     history: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def take(c: Coordinator) -> Snapshot:
+def take(c: Coordinator) -> ClusterSnapshot:
     """Return the cluster's present state. Writes nothing. Raises the `Unavailable` kinds."""
     site, left_out = site_of(c)
     records: dict[str, tuple[Record, ...]] = {}
@@ -72,7 +72,7 @@ def take(c: Coordinator) -> Snapshot:
             records[topic] = _records_within(c, topic, HISTORY_BYTES // len(site.topics))
         except UNREADABLE as error:
             left_out[topic] = f"its history cannot be read: {error}"
-    return Snapshot(c.paths.cluster, c.clock.now(), c.policy, site, records, left_out)
+    return ClusterSnapshot(c.paths.cluster, c.clock.now(), c.policy, site, records, left_out)
 
 
 def _records_within(c: Coordinator, topic: str, room: int) -> tuple[Record, ...]:
@@ -89,7 +89,7 @@ def _records_within(c: Coordinator, topic: str, room: int) -> tuple[Record, ...]
 # Writing -------------------------------------------------------------------------------------------------------------
 
 
-def encode(snapshot: Snapshot) -> bytes:
+def encode(snapshot: ClusterSnapshot) -> bytes:
     """The bytes of the file."""
     world, site = snapshot.site.world, snapshot.site
     body = {
@@ -181,7 +181,7 @@ def _answer_body(answer: Answer) -> dict[str, Any]:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def decode(path: str, raw: bytes) -> Snapshot:
+def decode(path: str, raw: bytes) -> ClusterSnapshot:
     """Read a file written by `encode`. Raises `Refused` with the file, the problem and the remedy."""
     try:
         return _decoded(path, raw)
@@ -193,7 +193,7 @@ def decode(path: str, raw: bytes) -> Snapshot:
         ) from error
 
 
-def _decoded(path: str, raw: bytes) -> Snapshot:
+def _decoded(path: str, raw: bytes) -> ClusterSnapshot:
     whole = Fields.parse(path, raw, VERSION, MAX_BYTES, once=True)
     if whole.data.get("kind") != KIND:
         raise whole.bad("kind", f"is not {KIND!r}")
@@ -213,7 +213,7 @@ def _decoded(path: str, raw: bytes) -> Snapshot:
         answers={name: _answer(one) for name, one in _objects(whole, "answers", is_consumer)},
         unclear=dict.fromkeys(whole.texts("unclear"), "its nodes could not be read when the snapshot was taken"),
     )
-    return Snapshot(cluster, world.now, _policy(whole.nested("policy")), Site(world, topics), records)
+    return ClusterSnapshot(cluster, world.now, _policy(whole.nested("policy")), ClusterMoment(world, topics), records)
 
 
 def _objects(whole: Fields, name: str, allowed: Callable[[str], bool]) -> list[tuple[str, Fields]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import Malformed, NoAccess
-from coordinator_tasks.core.fleet.growth import Decision
+from coordinator_tasks.core.fleet.growth import GrowthDecision
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.measure.buckets import PAUSE_S, Buckets
 from coordinator_tasks.core.measure.lag import EndPoints, LagStatus
@@ -37,7 +37,7 @@ AUDIT_EVERY_S = 30.0
 
 
 @dataclass(slots=True)
-class Happened:
+class TopicEvents:
     """Events of a topic since the first look.
 
     `unasked`: rebalances without a request of a person; `moves`: by kind; `pauses`: the totals of moved partitions with
@@ -88,12 +88,12 @@ class Survey:
     topics: tuple[TopicFigures, ...]
     consumers: tuple[ConsumerOverview, ...]
     wanted: int
-    happened: Mapping[str, Happened]
+    happened: Mapping[str, TopicEvents]
     oldest_unowned_s: Mapping[str, float]
     lags: tuple[PartitionLag, ...]
     groups: Mapping[str, LagStatus | None]
     unknown: Mapping[str, str]
-    desired: Mapping[str, Decision] = field(default_factory=dict)
+    desired: Mapping[str, GrowthDecision] = field(default_factory=dict)
     audited: Audit = field(default_factory=Audit)
     audited_at: float = 0.0
     broken: frozenset[str] = frozenset()
@@ -114,7 +114,7 @@ class Surveyor:
     def look(self) -> Survey:
         """Look once. Raises `StoreUnavailable` and `DiscoveryUnavailable`; without Kafka the lags are unknown."""
         c = self._c
-        looked: list[overview.Look] = []
+        looked: list[overview.ClusterLook] = []
 
         def world() -> World:
             looked.append(overview.look(c))
@@ -207,7 +207,7 @@ class _Events:
     """Counts the records of a topic, and completed pauses."""
 
     def __init__(self, c: Coordinator, topic: str) -> None:
-        self.happened = Happened()
+        self.happened = TopicEvents()
         self._c = c
         self._topic = topic
         self._changes: int | None = None  # how often a record was added or pruned
@@ -271,7 +271,7 @@ class _Open:
         self._counted: set[int] = set()
         self._stall_counted = False
 
-    def count(self, found: Pauses, happened: Happened) -> bool:
+    def count(self, found: Pauses, happened: TopicEvents) -> bool:
         """Count the new pauses; return whether all pauses are known."""
         for one in found.measured:
             if one.partition in self._counted:

@@ -11,7 +11,7 @@ from coordinator_tasks.core.model import RunningPartition, State, topic_status
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import store
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.watch.overview import Look
+from coordinator_tasks.service.watch.overview import ClusterLook
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class TopicLag:
     """Age in seconds of the oldest unread record, assuming that records arrived evenly; the maximum over partitions."""
 
 
-def lags(seen: Look) -> dict[str, TopicLag]:
+def lags(seen: ClusterLook) -> dict[str, TopicLag]:
     """Return topic → lag."""
     found: dict[str, TopicLag] = {}
     for topic, node in seen.nodes.items():
@@ -61,7 +61,7 @@ def lags(seen: Look) -> dict[str, TopicLag]:
     return found
 
 
-def _owned(seen: Look, topic: str) -> Iterator[RunningPartition]:
+def _owned(seen: ClusterLook, topic: str) -> Iterator[RunningPartition]:
     """Yield the owners' reports of their own partitions."""
     for partition, owner in seen.nodes[topic].assignments.items():
         said = topic_status(seen.world.answers.get(owner), topic)

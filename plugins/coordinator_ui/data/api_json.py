@@ -8,7 +8,7 @@ from coordinator_tasks.core.model import Actor, Pause
 from coordinator_tasks.core.text import cause_text
 from coordinator_tasks.service.watch.consumer_pages import ConsumerPages
 from coordinator_ui.data.rebalance_search import Sides
-from coordinator_ui.data.timeline import Span
+from coordinator_ui.data.timeline import TaskSpan
 from coordinator_ui.texts import words
 from coordinator_ui.texts.rebalance_text import Story
 
@@ -34,7 +34,7 @@ def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
 
 
 def rebalance_whole(
-    cluster: str, story: Story, sides: Sides, tasks: Sequence[Span], pages: Mapping[str, ConsumerPages]
+    cluster: str, story: Story, sides: Sides, tasks: Sequence[TaskSpan], pages: Mapping[str, ConsumerPages]
 ) -> dict[str, Any]:
     """Return a rebalance with all known facts."""
     reasons = [

@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import Request
 
 from coordinator_tasks.core.errors import NodeMissing
-from coordinator_tasks.core.machine.audit import Committer, Finding, Kind
+from coordinator_tasks.core.machine.audit import Committer, Finding, FindingKind
 from coordinator_tasks.core.text.partition_text import first
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.watch import audit as service
-from coordinator_tasks.service.watch.audit import Audit, Look
+from coordinator_tasks.service.watch.audit import Audit, AuditLook
 from coordinator_ui.access import ReadableCluster
 
 BETWEEN_S = service.BETWEEN_S
@@ -58,11 +58,11 @@ async def audited(request: Request, cluster: ReadableCluster, topic: str) -> Aud
     """Return the audit of a cluster, or of a topic. Raises the `Unavailable` kinds."""
     state = request.app.state
 
-    def read(c: Coordinator) -> Look:
+    def read(c: Coordinator) -> AuditLook:
         try:
             return service.look(c, [topic] if topic else ())
         except NodeMissing:  # the cluster was never used
-            return Look()
+            return AuditLook()
 
     async def make() -> Audited:
         begun = await state.reader.read(cluster, read)
@@ -88,7 +88,7 @@ def audit_data(cluster: str, topic: str, found: Audited) -> dict[str, Any]:
         "findings": [
             {
                 "code": str(one.code),
-                "kind": Kind(one.code).word,
+                "kind": FindingKind(one.code).word,
                 "topic": one.topic,
                 "partitions": list(one.partitions),
                 "who": one.who,

@@ -17,9 +17,9 @@ from coordinator_tasks.core.text.partition_text import agreed, counted, ranges, 
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
-from coordinator_tasks.service.watch.overview import ConsumerOverview, Look
+from coordinator_tasks.service.watch.overview import ClusterLook, ConsumerOverview
 from coordinator_ui.data.topic_summary import TopicSummary, summaries
-from coordinator_ui.data.trends import Standing, Trend, Trends
+from coordinator_ui.data.trends import PartitionNow, Trend, Trends
 from coordinator_ui.texts import words
 
 MOST_PARTITIONS = 20_000
@@ -48,7 +48,7 @@ class Now:
 
 def now(c: Coordinator, topic: str = "") -> Now:
     """Look once, at a single topic if given. Raises `StoreUnavailable`."""
-    looked: list[Look] = []
+    looked: list[ClusterLook] = []
 
     def world() -> World:
         if not looked:
@@ -69,7 +69,7 @@ def now(c: Coordinator, topic: str = "") -> Now:
     return Now(c.clock.now(), c.paths.cluster, found, consumers, seen, wanted, problem)
 
 
-def standings(seen: Now) -> list[Standing]:
+def standings(seen: Now) -> list[PartitionNow]:
     """Return every partition of every topic, as reported by its present owner."""
     found = []
     for one in seen.topics:
@@ -79,11 +79,11 @@ def standings(seen: Now) -> list[Standing]:
             who = owners.get(partition, "")
             running = said[who].get(partition) if who else None
             if running is None:
-                found.append(Standing(one.topic, partition, who))
+                found.append(PartitionNow(one.topic, partition, who))
                 continue
             lag, rate = running.lag_records, running.rate
             found.append(
-                Standing(
+                PartitionNow(
                     one.topic,
                     partition,
                     who,
@@ -107,11 +107,11 @@ def look(c: Coordinator, topic: str, trends: Trends) -> tuple[Now, dict[str, Any
     return seen, data(seen, every, trend, trends.speeds(c, trend, every, whole=not topic))
 
 
-def data(seen: Now, every: Sequence[Standing], trend: Trend, speeds: Speeds) -> dict[str, Any]:
+def data(seen: Now, every: Sequence[PartitionNow], trend: Trend, speeds: Speeds) -> dict[str, Any]:
     """The answer of the data API. At most `MOST_PARTITIONS` partitions, the rest is counted."""
     statuses = trend.statuses()
-    by_topic: dict[str, list[Standing]] = {}
-    by_owner: dict[str, list[Standing]] = {}
+    by_topic: dict[str, list[PartitionNow]] = {}
+    by_owner: dict[str, list[PartitionNow]] = {}
     for one in every:
         by_topic.setdefault(one.topic, []).append(one)
         by_owner.setdefault(one.owner, []).append(one)
@@ -142,7 +142,7 @@ def data(seen: Now, every: Sequence[Standing], trend: Trend, speeds: Speeds) -> 
 
 def _topic(
     one: TopicSummary,
-    standing: Sequence[Standing],
+    standing: Sequence[PartitionNow],
     speeds: Speeds,
     statuses: Statuses,
 ) -> dict[str, Any]:
@@ -165,12 +165,12 @@ def _topic(
     }
 
 
-def _unknown(standing: Iterable[Standing]) -> int:
+def _unknown(standing: Iterable[PartitionNow]) -> int:
     """Return the number of partitions with unknown lag: the owner does not report it, or is missing."""
     return sum(math.isnan(one.lag) for one in standing)
 
 
-def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, float]:
+def _sums(standing: Iterable[PartitionNow], speeds: Speeds) -> tuple[float, float, float]:
     """Return lag, rate and speed of these partitions together, as far as known.
 
     The speed is NaN unless known for all partitions with a known lag: a part's reads must not be compared with all
@@ -182,7 +182,7 @@ def _sums(standing: Iterable[Standing], speeds: Speeds) -> tuple[float, float, f
     return _sum(lag for lag, _, _ in found), _sum(rate for _, rate, _ in found), read
 
 
-def _figures(standing: Iterable[Standing], lag: float, rate: float, speed: float) -> dict[str, Any]:
+def _figures(standing: Iterable[PartitionNow], lag: float, rate: float, speed: float) -> dict[str, Any]:
     """How far behind, in records and in seconds; records written and read per second; and the time until nothing is left."""
     unknown = _unknown(standing)
     return {
@@ -241,7 +241,7 @@ def _is_kept_up(lag: float, rate: float) -> bool:
 
 def advice(
     one: TopicSummary,
-    standing: Sequence[Standing],
+    standing: Sequence[PartitionNow],
     lag: float,
     rate: float,
     speed: float,
@@ -274,7 +274,7 @@ def advice(
     return f"Another consumer would shorten it: the lag is gone in {words.duration(left)} as it is."
 
 
-def _why_it_stands(one: TopicSummary, standing: Sequence[Standing], lag: float, statuses: Statuses) -> str:
+def _why_it_stands(one: TopicSummary, standing: Sequence[PartitionNow], lag: float, statuses: Statuses) -> str:
     """Return why most of the lag is in partitions without a reader, as a sentence; empty if it is not."""
     paused = [s.lag for s in standing if s.partition in one.paused]
     if _sum(paused) > lag / 2:
@@ -305,7 +305,7 @@ def _advice_of_unknown(unknown: int) -> str:
 
 def _columns(
     seen: Now,
-    every: Sequence[Standing],
+    every: Sequence[PartitionNow],
     speeds: Speeds,
     statuses: Statuses,
     names: Sequence[str],
@@ -363,7 +363,7 @@ def _states(one: TopicSummary, seen: Now, paused: Iterable[int]) -> dict[int, in
     return found | {p: CLOSING for numbers in one.closing.values() for p in numbers}
 
 
-def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[Standing], speeds: Speeds) -> dict[str, Any]:
+def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[PartitionNow], speeds: Speeds) -> dict[str, Any]:
     member = seen.world.members.get(one.consumer)
     claim = seen.world.claims.get(one.consumer)
     absent = claim.absence if claim is not None and member is None else None

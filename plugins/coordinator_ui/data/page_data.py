@@ -114,7 +114,7 @@ class RunPage:
 def cluster_page(c: Coordinator) -> ClusterPage:
     """The overview of a cluster."""
     found = summaries(c, transitions.topics(c))
-    recent = rebalance_search.rebalances(c, rebalance_search.Wanted(), RECENT, of=_moved_last(found))
+    recent = rebalance_search.rebalances(c, rebalance_search.RebalanceFilter(), RECENT, of=_moved_last(found))
     return ClusterPage(c.clock.now(), found, _consumers(c), recent.found, joined(recent.problems))
 
 

@@ -66,10 +66,10 @@ async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[st
     return found
 
 
-class Shared:
+class SharedAnswers:
     """Answers shared by several viewers: a cluster with many consumers is not asked anew by each browser.
 
-    Failures are not kept: `Reader` remembers them. Nor are stale answers: an answer may be as large as its cluster.
+    Failures are not kept: `ClusterReader` remembers them. Nor are stale answers: an answer may be as large as its cluster.
     """
 
     def __init__(self, fresh_s: float = SHARE_S) -> None:
@@ -91,7 +91,7 @@ class Shared:
             return cast("T", self._kept[key][1])
 
 
-class Reader:
+class ClusterReader:
     """Runs reading functions, each with the cluster's coordinator."""
 
     def __init__(

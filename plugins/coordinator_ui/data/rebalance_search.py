@@ -34,7 +34,7 @@ Key = tuple[float, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RebalanceFilter:
     """A filter; an empty text or 0 = any. Texts are found anywhere, in upper or lower case; times are those of the first record."""
 
     topic: str = ""
@@ -57,7 +57,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RebalancePage:
     """Rebalances, newest first; `rest` = everything before this key has not been looked at (`None` = there is no more)."""
 
     found: tuple[Rebalance, ...] = ()
@@ -66,8 +66,8 @@ class Page:
 
 
 def rebalances(
-    c: Coordinator, wanted: Wanted, limit: int, since: Key | None = None, of: Collection[str] | None = None
-) -> Page:
+    c: Coordinator, wanted: RebalanceFilter, limit: int, since: Key | None = None, of: Collection[str] | None = None
+) -> RebalancePage:
     """Return at most `limit` rebalances after `since` in the order. An unreadable history is a sentence in `problems`.
 
     `of`: the only topics whose histories are opened.
@@ -86,8 +86,8 @@ def rebalances(
         if wanted.takes(one):
             found.append(one)
         if len(found) == limit or read >= MOST_READ:
-            return Page(tuple(found), key, tuple(problems))
-    return Page(tuple(found), None, tuple(problems))
+            return RebalancePage(tuple(found), key, tuple(problems))
+    return RebalancePage(tuple(found), None, tuple(problems))
 
 
 def _merged(c: Coordinator, topics: Sequence[str], before_at: float, problems: list[str]) -> Iterator[Rebalance]:

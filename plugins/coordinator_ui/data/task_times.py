@@ -7,13 +7,13 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from coordinator_tasks.core.model import Actor
-from coordinator_ui.data.timeline import Span
+from coordinator_ui.data.timeline import TaskSpan
 
 MOST_TASKS = 200
 MOST_RUNS = 50
 
 
-def task_spans(dag_id: str, actors: Collection[Actor]) -> tuple[Span, ...]:
+def task_spans(dag_id: str, actors: Collection[Actor]) -> tuple[TaskSpan, ...]:
     """Return the task instances of the actors' runs, of this DAG alone, in order of begin; at most `MOST_TASKS`."""
     runs = sorted({one.run for one in actors if one.kind == "airflow" and one.dag == dag_id})[:MOST_RUNS]
     if not runs:
@@ -28,7 +28,7 @@ def task_spans(dag_id: str, actors: Collection[Actor]) -> tuple[Span, ...]:
     with create_session() as session:
         rows = session.execute(asked).all()
     return tuple(
-        Span(
+        TaskSpan(
             Actor("airflow", "", dag_id, run, task, attempt),
             begin.timestamp(),
             end.timestamp() if end else 0.0,

@@ -22,7 +22,7 @@ TaskKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TaskSpan:
     """A task instance of Airflow; `end_at` 0 = running."""
 
     actor: Actor
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LaneMark:
     """A moment in a lane."""
 
     kind: str
@@ -56,7 +56,7 @@ class Lane:
 
     label: str
     parts: tuple[Part, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[LaneMark, ...] = ()
     path: str = ""
 
 
@@ -66,8 +66,8 @@ class Chart:
 
     bands: tuple[Lane, ...]
     lanes: tuple[Lane, ...]
-    lines: tuple[Mark, ...]
-    ticks: tuple[Mark, ...]
+    lines: tuple[LaneMark, ...]
+    ticks: tuple[LaneMark, ...]
     left_out: int = 0
 
 
@@ -84,7 +84,7 @@ class _Axis:
         return end_at >= self.begin_at and begin_at <= self.end_at
 
 
-def whole(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
+def whole(story: Story, tasks: Sequence[TaskSpan], now: float) -> Chart | None:
     """From the plan until Stable: when each move was confirmed. `None` = nothing moved."""
     if not story.rows:
         return None
@@ -94,7 +94,7 @@ def whole(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
     return Chart(_bands(tasks, axis, now), lanes, _lines(story, axis), _ticks(story, axis), len(story.rows) - len(rows))
 
 
-def handoffs(story: Story, tasks: Sequence[Span], now: float) -> Chart | None:
+def handoffs(story: Story, tasks: Sequence[TaskSpan], now: float) -> Chart | None:
     """Return the times between the givers' last and the takers' first records, by ZooKeeper's time.
 
     `None` = not measured.
@@ -126,18 +126,18 @@ def _paused(one: Pause, row: MoveRow | None, axis: _Axis, began_at: float) -> La
     if one.last_at is not None:
         parts.append(_part("gives", axis, axis.begin_at, one.last_at, f"{giver} reads"))
         marks.append(
-            Mark("last", axis.place(one.last_at), f"{giver}'s last record passed the sink: {said(one.last_at)}")
+            LaneMark("last", axis.place(one.last_at), f"{giver}'s last record passed the sink: {said(one.last_at)}")
         )
     if one.released_at is not None:
         marks.append(
-            Mark("released", axis.place(one.released_at), f"{giver} wrote its release: {said(one.released_at)}")
+            LaneMark("released", axis.place(one.released_at), f"{giver} wrote its release: {said(one.released_at)}")
         )
     if one.first_at is not None:
         begin_at = _begin_at(one)
         if begin_at is not None and begin_at < one.first_at:
             parts += _stands(one, axis, begin_at, one.first_at)
         marks.append(
-            Mark("first", axis.place(one.first_at), f"{taker}'s first record passed the sink: {said(one.first_at)}")
+            LaneMark("first", axis.place(one.first_at), f"{taker}'s first record passed the sink: {said(one.first_at)}")
         )
         parts.append(_part("takes", axis, one.first_at, axis.end_at, f"{taker} reads"))
     return Lane(f"{one.partition}: {_short(giver)} → {_short(taker)}", tuple(parts), tuple(marks))
@@ -199,8 +199,8 @@ def _part(kind: str, axis: _Axis, begin_at: float, end_at: float, text: str) -> 
     return Part(kind, left, max(1.0, round(axis.place(end_at) - left, 2)), text)
 
 
-def _bands(tasks: Iterable[Span], axis: _Axis, now: float) -> tuple[Lane, ...]:
-    lanes: dict[TaskKey, list[Span]] = {}
+def _bands(tasks: Iterable[TaskSpan], axis: _Axis, now: float) -> tuple[Lane, ...]:
+    lanes: dict[TaskKey, list[TaskSpan]] = {}
     for one in sorted(tasks, key=lambda span: span.begin_at):
         if one.begin_at and axis.shows(one.begin_at, one.end_at or now):
             lanes.setdefault((one.actor.run, one.actor.task), []).append(one)
@@ -220,7 +220,7 @@ def _bands(tasks: Iterable[Span], axis: _Axis, now: float) -> tuple[Lane, ...]:
     return tuple(found)
 
 
-def _lines(story: Story, axis: _Axis) -> tuple[Mark, ...]:
+def _lines(story: Story, axis: _Axis) -> tuple[LaneMark, ...]:
     names = {State.CLOSING: "plan", State.STARTING: "start", State.STABLE: "settle"}
     found = []
     for step in story.steps:
@@ -228,7 +228,7 @@ def _lines(story: Story, axis: _Axis) -> tuple[Mark, ...]:
         name = "plan" if record.moves and record.source is not State.CLOSING else names.get(record.target, "write")
         if axis.shows(record.at, record.at):
             found.append(
-                Mark(
+                LaneMark(
                     str(record.target),
                     axis.place(record.at),
                     f"{name}: {record.source} → {record.target}, {words.clock(record.at)} UTC",
@@ -237,7 +237,7 @@ def _lines(story: Story, axis: _Axis) -> tuple[Mark, ...]:
     return tuple(found)
 
 
-def _ticks(story: Story, axis: _Axis) -> tuple[Mark, ...]:
+def _ticks(story: Story, axis: _Axis) -> tuple[LaneMark, ...]:
     """Round times after the plan."""
     begin_s, end_s = axis.begin_at - story.began_at, axis.end_at - story.began_at
     rough = (end_s - begin_s) / MOST_TICKS
@@ -245,7 +245,7 @@ def _ticks(story: Story, axis: _Axis) -> tuple[Mark, ...]:
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
     first = math.ceil(begin_s / step)
     numbers = range(first, math.floor(end_s / step) + 1)
-    return tuple(Mark("tick", axis.place(story.began_at + n * step), words.signed(n * step)) for n in numbers)
+    return tuple(LaneMark("tick", axis.place(story.began_at + n * step), words.signed(n * step)) for n in numbers)
 
 
 def _short(name: str) -> str:

@@ -32,7 +32,7 @@ MOST_TOTALS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PartitionNow:
     """One partition now; `owner` empty = no owner; unknown figures are NaN."""
 
     topic: str
@@ -203,7 +203,7 @@ class Trends:
         return trend
 
     def speeds(
-        self, c: Coordinator, trend: Trend, standings: Sequence[Standing], *, whole: bool
+        self, c: Coordinator, trend: Trend, standings: Sequence[PartitionNow], *, whole: bool
     ) -> Mapping[tuple[str, int], float]:
         """Return (topic, partition) → records per second read by its present owner.
 

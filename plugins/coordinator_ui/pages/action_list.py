@@ -12,13 +12,13 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.model import Asked
+from coordinator_tasks.core.model import ActionRecord
 from coordinator_tasks.core.names import is_cluster, number_of, spelled
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import action_log
 from coordinator_ui.access import ReadableCluster
 from coordinator_ui.data.api_json import actor_data
-from coordinator_ui.data.reading import Reader, each
+from coordinator_ui.data.reading import ClusterReader, each
 from coordinator_ui.pages.rebalance_list import Text, moment
 from coordinator_ui.texts import words
 
@@ -33,7 +33,7 @@ Rest = Annotated[str, Query(max_length=MOST_REST)]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ActionFilter:
     """A filter; an empty text or 0 = any. Texts are found anywhere, in upper or lower case."""
 
     about: str = ""
@@ -42,7 +42,7 @@ class Wanted:
     after_at: float = 0.0
     before_at: float = 0.0
 
-    def takes(self, one: Asked) -> bool:
+    def takes(self, one: ActionRecord) -> bool:
         """Return whether the record matches."""
         if one.at < self.after_at or (self.before_at and one.at >= self.before_at):
             return False
@@ -52,19 +52,19 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ActionPage:
     """A page of one cluster, newest first; `rest` = records before this number are unread (`None` = none left)."""
 
-    found: tuple[Asked, ...] = ()
+    found: tuple[ActionRecord, ...] = ()
     rest: int | None = None
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedActions:
     """Cluster and record, newest first; `rest` is the start of the next page (empty = no next page)."""
 
-    found: tuple[tuple[str, Asked], ...] = ()
+    found: tuple[tuple[str, ActionRecord], ...] = ()
     rest: str = ""
     problems: tuple[str, ...] = ()
 
@@ -74,36 +74,38 @@ def _flat(action: str) -> str:
     return action.replace("-", "_").replace(" ", "_")
 
 
-def wanted_of(about: Text = "", action: Text = "", actor: Text = "", after: Text = "", before: Text = "") -> Wanted:
+def wanted_of(
+    about: Text = "", action: Text = "", actor: Text = "", after: Text = "", before: Text = ""
+) -> ActionFilter:
     """Return the filter of a request; raises `Refused` for an invalid time."""
-    return Wanted(about.strip(), action.strip(), actor.strip(), moment(after), moment(before))
+    return ActionFilter(about.strip(), action.strip(), actor.strip(), moment(after), moment(before))
 
 
 async def listed(
-    request: Request, clusters: Collection[ReadableCluster], wanted: Wanted, limit: int, rest: str = ""
-) -> Listed:
+    request: Request, clusters: Collection[ReadableCluster], wanted: ActionFilter, limit: int, rest: str = ""
+) -> ListedActions:
     """A page of the list. A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`."""
     places = places_of(rest)
-    reader: Reader = request.app.state.reader
+    reader: ClusterReader = request.app.state.reader
     names = [name for name in clusters if places.get(name) != _ENDED]
     answers = await each(names, (reader.read(name, _reading(wanted, limit, places.get(name))) for name in names))
     # The next page retries unreadable records at the same place.
     problems = [f"cluster {name}: {one.told}" for name, one in answers.items() if isinstance(one, CoordinatorError)]
-    found = merged({name: one for name, one in answers.items() if isinstance(one, Page)}, limit, places)
+    found = merged({name: one for name, one in answers.items() if isinstance(one, ActionPage)}, limit, places)
     return replace(found, problems=(*problems, *found.problems))
 
 
-def _reading(wanted: Wanted, limit: int, before: int | None) -> Callable[[Coordinator], Page]:
+def _reading(wanted: ActionFilter, limit: int, before: int | None) -> Callable[[Coordinator], ActionPage]:
     return lambda c: page_of(c, wanted, limit, before)
 
 
-def page_of(c: Coordinator, wanted: Wanted, limit: int, before: int | None = None) -> Page:
+def page_of(c: Coordinator, wanted: ActionFilter, limit: int, before: int | None = None) -> ActionPage:
     """Return at most `limit` records of a cluster before this number.
 
     An unreadable record is a sentence, and counts too.
     """
     names = [name for name in action_log.names(c) if before is None or int(name) < before]
-    found: list[Asked] = []
+    found: list[ActionRecord] = []
     problems: list[str] = []
     for looked, (name, one) in enumerate(action_log.newest(c, names), 1):
         if isinstance(one, CoordinatorError):
@@ -113,17 +115,17 @@ def page_of(c: Coordinator, wanted: Wanted, limit: int, before: int | None = Non
         elif wanted.takes(one):
             found.append(one)
         if (len(found) + len(problems) == limit or looked >= MOST_READ) and name != names[0]:
-            return Page(tuple(found), int(name), tuple(problems))
-    return Page(tuple(found), None, tuple(problems))
+            return ActionPage(tuple(found), int(name), tuple(problems))
+    return ActionPage(tuple(found), None, tuple(problems))
 
 
-def merged(pages: Mapping[str, Page], limit: int, before: Mapping[str, int]) -> Listed:
+def merged(pages: Mapping[str, ActionPage], limit: int, before: Mapping[str, int]) -> ListedActions:
     """Return the pages of all clusters as one. Records older than the end of an unfinished page wait for the next page.
 
     `before`: where these pages began; unchanged for clusters without a page.
     """
     left = {name: list(page.found) for name, page in pages.items()}
-    chosen: list[tuple[str, Asked]] = []
+    chosen: list[tuple[str, ActionRecord]] = []
     while len(chosen) < limit and not any(not left[name] and page.rest is not None for name, page in pages.items()):
         heads = [(-rows[0].at, name) for name, rows in left.items() if rows]
         if not heads:
@@ -135,7 +137,7 @@ def merged(pages: Mapping[str, Page], limit: int, before: Mapping[str, int]) -> 
     places = sorted({**before, **ends}.items())
     more = any(place != _ENDED for _, place in places)
     rest = ",".join(f"{name}:{place}" for name, place in places) if more else ""
-    return Listed(tuple(chosen), rest, tuple(text for page in pages.values() for text in page.problems))
+    return ListedActions(tuple(chosen), rest, tuple(text for page in pages.values() for text in page.problems))
 
 
 def places_of(rest: str) -> dict[str, int]:
@@ -150,7 +152,7 @@ def places_of(rest: str) -> dict[str, int]:
     return found
 
 
-def asked_row(cluster: str, one: Asked) -> dict[str, Any]:
+def asked_row(cluster: str, one: ActionRecord) -> dict[str, Any]:
     """Return a record as JSON."""
     return {
         "cluster": cluster,

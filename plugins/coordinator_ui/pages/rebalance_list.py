@@ -13,15 +13,15 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.service.nodes.history import key_of
 from coordinator_ui.access import ReadableCluster
 from coordinator_ui.data import rebalance_search
-from coordinator_ui.data.reading import Reader, each
-from coordinator_ui.data.rebalance_search import MOST_TEXT, Key, Page, Wanted
+from coordinator_ui.data.reading import ClusterReader, each
+from coordinator_ui.data.rebalance_search import MOST_TEXT, Key, RebalanceFilter, RebalancePage
 from coordinator_ui.texts.rebalance_text import Story, tell
 
 Text = Annotated[str, Query(max_length=MOST_TEXT)]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRebalances:
     """Cluster and rebalance, newest first; `rest` is the start of the next page (empty = no next page)."""
 
     found: tuple[tuple[str, Story], ...]
@@ -31,9 +31,9 @@ class Listed:
 
 def wanted_of(
     topic: Text = "", consumer: Text = "", cause: Text = "", actor: Text = "", after: Text = "", before: Text = ""
-) -> Wanted:
+) -> RebalanceFilter:
     """Return the filter of a request; raises `Refused` for an invalid time."""
-    return Wanted(
+    return RebalanceFilter(
         topic.strip(),
         consumer.strip(),
         cause.strip(),
@@ -55,20 +55,25 @@ def moment(text: str) -> float:
 
 
 async def listed(
-    request: Request, clusters: Collection[ReadableCluster], wanted: Wanted, limit: int, now: float, rest: str = ""
-) -> Listed:
+    request: Request,
+    clusters: Collection[ReadableCluster],
+    wanted: RebalanceFilter,
+    limit: int,
+    now: float,
+    rest: str = "",
+) -> ListedRebalances:
     """A page of the list. A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`."""
     since = _place(rest) if rest else None
-    reader: Reader = request.app.state.reader
+    reader: ClusterReader = request.app.state.reader
     reads = [reader.read(name, lambda c: rebalance_search.rebalances(c, wanted, limit, since)) for name in clusters]
     pages = {
-        name: Page(problems=(f"cluster {name}: {one.told}",)) if isinstance(one, CoordinatorError) else one
+        name: RebalancePage(problems=(f"cluster {name}: {one.told}",)) if isinstance(one, CoordinatorError) else one
         for name, one in (await each(clusters, reads)).items()
     }
     return merged(pages, limit, now)
 
 
-def merged(pages: Mapping[str, Page], limit: int, now: float) -> Listed:
+def merged(pages: Mapping[str, RebalancePage], limit: int, now: float) -> ListedRebalances:
     """Return the pages of all clusters as one. Rebalances beyond the furthest common place wait for the next page."""
     reached = min((page.rest for page in pages.values() if page.rest is not None), default=None)
     every = [(key_of(one), name, one) for name, page in pages.items() for one in page.found]
@@ -80,7 +85,7 @@ def merged(pages: Mapping[str, Page], limit: int, now: float) -> Listed:
         chosen = [each for each in chosen if each[0] <= reached]
     problems = tuple(text for page in pages.values() for text in page.problems)
     found = tuple((name, tell(one, now)) for _, name, one in chosen)
-    return Listed(found, "" if reached is None else f"{-reached[0]!r}:{reached[1]}", problems)
+    return ListedRebalances(found, "" if reached is None else f"{-reached[0]!r}:{reached[1]}", problems)
 
 
 def _place(text: str) -> Key:

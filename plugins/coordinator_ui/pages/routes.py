@@ -44,10 +44,10 @@ from coordinator_ui.data import live, page_data, rebalance_search, timeline
 from coordinator_ui.data.api_json import rebalance_row, rebalance_whole
 from coordinator_ui.data.audits import FRESH_S, audit_data, audited
 from coordinator_ui.data.health import health, rows
-from coordinator_ui.data.reading import Reader, Shared, each
-from coordinator_ui.data.rebalance_search import Sides, Wanted
+from coordinator_ui.data.reading import ClusterReader, SharedAnswers, each
+from coordinator_ui.data.rebalance_search import RebalanceFilter, Sides
 from coordinator_ui.data.task_times import task_spans
-from coordinator_ui.data.timeline import Span
+from coordinator_ui.data.timeline import TaskSpan
 from coordinator_ui.data.trends import Point, Trend, Trends
 from coordinator_ui.pages import action_list
 from coordinator_ui.pages.choices import choices
@@ -88,16 +88,16 @@ Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 Topic = Annotated[str, Query(max_length=rebalance_search.MOST_TEXT + 49)]
 Rest = Annotated[str, Query(alias="rest", max_length=400)]
-Filter = Annotated[Wanted, Depends(wanted_of)]
-AskedFilter = Annotated[action_list.Wanted, Depends(action_list.wanted_of)]
+Filter = Annotated[RebalanceFilter, Depends(wanted_of)]
+AskedFilter = Annotated[action_list.ActionFilter, Depends(action_list.wanted_of)]
 
 
-def make_app(reader: Reader | None = None) -> FastAPI:
+def make_app(reader: ClusterReader | None = None) -> FastAPI:
     """Return the application, without the pages of its own documentation, which would be open to anyone."""
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.reader = reader or Reader()
+    app.state.reader = reader or ClusterReader()
     app.state.task_spans = task_spans
-    app.state.trends, app.state.shared, app.state.audits = Trends(), Shared(), Shared(FRESH_S)
+    app.state.trends, app.state.shared, app.state.audits = Trends(), SharedAnswers(), SharedAnswers(FRESH_S)
     app.include_router(router)
     app.include_router(data_router)
     app.include_router(code_router)
@@ -133,7 +133,7 @@ class Whole:
     cluster: str
     story: Story
     sides: Sides
-    tasks: tuple[Span, ...]
+    tasks: tuple[TaskSpan, ...]
     pages: Mapping[str, ConsumerPages]
 
 
@@ -331,7 +331,7 @@ async def _live(request: Request, cluster: ReadableCluster, topic: str) -> tuple
     async def make() -> tuple[live.Now, dict[str, Any]]:
         return await _read(request, cluster, lambda c: live.look(c, topic, state.trends))
 
-    shared: Shared = state.shared
+    shared: SharedAnswers = state.shared
     return await shared.get(f"{cluster} {topic}", make)
 
 
@@ -346,7 +346,7 @@ def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, flo
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """The lines of an action's run; `over` = it has ended, `ok` = without an error.
 
     `done`: its first task, which runs the action, has ended without an error. `conf`: the run's parameters.
@@ -360,7 +360,7 @@ class Result:
     conf: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
+def run_result(dag_id: str, run_id: str, session: SessionDep) -> RunResult | None:
     """The result of a run of an action's DAG; `None` = this is no such run. Asks Airflow's database for nothing else."""
     action = action_of_dag(dag_id)
     if action is None:
@@ -383,10 +383,10 @@ def run_result(dag_id: str, run_id: str, session: SessionDep) -> Result | None:
     dry_run, done = conf.get("dry_run", True) is not False, lines is not None
     # Half of a pair of surrogates, possible in JSON but not in a page.
     shown = (str(line).encode(errors="backslashreplace").decode() for line in lines or ())
-    return Result(tuple(shown), dry_run, over, ok, done, conf)
+    return RunResult(tuple(shown), dry_run, over, ok, done, conf)
 
 
-ActionResult = Annotated[Result | None, Depends(run_result)]
+ActionResult = Annotated[RunResult | None, Depends(run_result)]
 
 
 def cluster_of_run(dag_id: str, result: ActionResult, access: UserAccess) -> ReadableCluster | None:
@@ -435,7 +435,7 @@ async def run(
 
 
 def _action_page(
-    request: Request, dag_id: str, run_id: str, cluster: ReadableCluster | None, result: Result
+    request: Request, dag_id: str, run_id: str, cluster: ReadableCluster | None, result: RunResult
 ) -> HTMLResponse:
     action = ACTIONS[action_of_dag(dag_id) or ""]
     query = query_of(action.name, result.conf) if cluster else ""
@@ -455,7 +455,7 @@ def _action_page(
 
 
 async def _read(request: Request, cluster: ReadableCluster, read: Callable[[Coordinator], T]) -> T:
-    reader: Reader = request.app.state.reader
+    reader: ClusterReader = request.app.state.reader
     return await reader.read(cluster, read)
 
 

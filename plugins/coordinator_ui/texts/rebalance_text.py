@@ -59,7 +59,7 @@ class StoryStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class BarPart:
     """A part of the time bar: a state, its duration, and its place in per cent of the whole."""
 
     state: State
@@ -96,7 +96,7 @@ class Story:
     states: tuple[State, ...]
     rows: tuple[MoveRow, ...]
     steps: tuple[StoryStep, ...]
-    phases: tuple[Phase, ...]
+    phases: tuple[BarPart, ...]
     pauses: Pauses | None = None
 
     @property
@@ -274,16 +274,16 @@ def _closing_words(record: Record) -> str:
     return ""
 
 
-def _phases(one: Rebalance, lasted_s: float) -> tuple[Phase, ...]:
+def _phases(one: Rebalance, lasted_s: float) -> tuple[BarPart, ...]:
     """The states between the first record and the end, by the times of the records."""
     ends = [record.at for record in one.records[1:]]
     if not one.ended_at or one.given_up:
         ends.append(one.began_at + lasted_s)
-    found: list[Phase] = []
+    found: list[BarPart] = []
     for record, end in zip(one.records, ends, strict=False):
         lasted = max(0.0, end - record.at)
         left = 100 * (record.at - one.began_at) / lasted_s if lasted_s else 0.0
         found.append(
-            Phase(record.target, lasted, round(left, 2), round(100 * lasted / lasted_s, 2) if lasted_s else 0.0)
+            BarPart(record.target, lasted, round(left, 2), round(100 * lasted / lasted_s, 2) if lasted_s else 0.0)
         )
     return tuple(found)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from coordinator_tasks.core.machine.audit import Kind
+from coordinator_tasks.core.machine.audit import FindingKind
 from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.model import Actor, Cause, CauseKind, Ending, State
@@ -129,7 +129,7 @@ def meaning(state: State) -> str:
 
 def kind(code: str) -> str:
     """The kind of a finding of the ownership audit: `two owners`."""
-    return Kind(code).word.replace("_", " ")
+    return FindingKind(code).word.replace("_", " ")
 
 
 def actor_words(one: Actor) -> str:

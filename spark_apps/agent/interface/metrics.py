@@ -9,7 +9,7 @@ topic count all partitions.
 from coordinator_tasks.core.measure.lag import furthest_s
 from coordinator_tasks.core.model import Condition
 from coordinator_tasks.exposition import Families
-from spark_apps.agent.ownership.figures import ConsumerFigures, TopicFigures
+from spark_apps.agent.ownership.figures import ConsumerFigures, OwnedFigures
 
 MAX_PARTITIONS = 2_000
 MAX_TOPICS = 300
@@ -47,7 +47,7 @@ def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
     return found.text()
 
 
-def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigures) -> None:
+def _add_topic(found: Families, mine: dict[str, str], topic: str, one: OwnedFigures) -> None:
     labels = {**mine, "group": one.group, "topic": topic}
     lags = [partition.lag for partition in one.partitions.values() if partition.lag is not None]
     late_s = furthest_s((p.lag, p.lag_s) for p in one.partitions.values() if p.lag is not None)
@@ -85,7 +85,7 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: TopicFigu
     )
 
 
-def _add_partition(found: Families, mine: dict[str, str], topic: str, one: TopicFigures, partition: int) -> None:
+def _add_partition(found: Families, mine: dict[str, str], topic: str, one: OwnedFigures, partition: int) -> None:
     figures = one.partitions[partition]
     cluster, number = mine["cluster_name"], str(partition)
     labels = {

@@ -12,7 +12,7 @@ from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
-from spark_apps.delivery import Standing, Step
+from spark_apps.delivery import SinkEntry, SinkStep
 from spark_apps.records.batches import Range
 
 
@@ -135,7 +135,7 @@ class Batches:
         if self.outstanding is not None and not self.outstanding[1]:
             self.drop()
 
-    def refuse(self, refused: Mapping[int, Standing]) -> None:
+    def refuse(self, refused: Mapping[int, SinkEntry]) -> None:
         """The sink has left out these partitions of the batch: it holds another owner's token."""
         for partition in refused.keys() & self._holdings.held.keys():
             self._grants.refused(partition, refused[partition])
@@ -148,10 +148,10 @@ class Batches:
         for held in self._holdings.held.values():
             held.discard()
 
-    def adds(self) -> dict[int, Step]:
+    def adds(self) -> dict[int, SinkStep]:
         """Return the step of each partition in the batch under way."""
         held, ranges = self._holdings.held, self.outstanding[1] if self.outstanding is not None else ()
-        return {p.partition: Step(held[p.partition].token, p.start, p.end) for p in ranges if p.partition in held}
+        return {p.partition: SinkStep(held[p.partition].token, p.start, p.end) for p in ranges if p.partition in held}
 
     def waits(self, partitions: Iterable[int]) -> None:
         """Records of these partitions wait for a larger batch: the partitions are not stalled."""

@@ -20,7 +20,7 @@ class PartitionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFigures:
+class OwnedFigures:
     """Figures of a topic.
 
     `held`: number of held partitions; `partitions`: read or paused partitions; `failing`: number of partitions failing
@@ -55,4 +55,4 @@ class ConsumerFigures:
     condition: Condition
     registered: bool
     reports: int
-    topics: Mapping[str, TopicFigures] = field(default_factory=dict)
+    topics: Mapping[str, OwnedFigures] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from spark_apps.agent.ownership.owned_partition import shown
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
-from spark_apps.delivery import Standing
+from spark_apps.delivery import SinkEntry
 
 
 class Grants:
@@ -117,7 +117,7 @@ class Grants:
         self._holdings.group = group
         self._changed()
 
-    def refused(self, partition: int, standing: Standing) -> None:
+    def refused(self, partition: int, standing: SinkEntry) -> None:
         """The sink has another owner's token: ours is over."""
         self._holdings.fence(self._holdings.held[partition], standing.token)
         where = (

@@ -9,7 +9,7 @@ from coordinator_tasks.core.protocol.fence import Judgement
 from coordinator_tasks.core.protocol.holding import Grant
 from spark_apps.agent.ownership.log_end import LogEnd
 from spark_apps.agent.ownership.passes import Passes
-from spark_apps.agent.ownership.phases import TRANSITIONS, Event, Phase
+from spark_apps.agent.ownership.phases import TRANSITIONS, Phase, PhaseEvent
 
 
 class Listened(StrEnum):
@@ -26,7 +26,7 @@ _COMMITTING = (Phase.STARTING, Phase.GUARDING, Phase.READY)
 
 
 @dataclass(slots=True)
-class Start:
+class StartInputs:
     """Facts that decide where a partition begins."""
 
     shown: tuple[Token, int] | None = None  # the newest token of any entry or release so far, and its offset
@@ -66,7 +66,7 @@ class OwnedPartition:
     topic_id: str
     born: int
     phase: Phase = Phase.FETCHING
-    start: Start = field(default_factory=Start)
+    start: StartInputs = field(default_factory=StartInputs)
     listened: Listened = Listened.NOTHING
     position: int = 0
     passed: int = 0
@@ -130,11 +130,11 @@ class OwnedPartition:
         """Return the offsets between the passed offset and the log's end."""
         return None if self.log.offset is None else max(0, self.log.offset - self.passed)
 
-    def advance(self, event: Event) -> None:
+    def advance(self, event: PhaseEvent) -> None:
         """To the next phase, by the table."""
         self.phase = TRANSITIONS[self.phase][event]
 
-    def place(self, offset: int, event: Event) -> None:
+    def place(self, offset: int, event: PhaseEvent) -> None:
         """The start position is known."""
         self.position = self.passed = offset
         self.advance(event)
@@ -150,14 +150,14 @@ class OwnedPartition:
         self.commits.rewrite = False
         self.commits.failing_at = None
         if self.phase is Phase.STARTING:
-            self.advance(Event.COMMITTED_GUARDED if guarded else Event.COMMITTED)
+            self.advance(PhaseEvent.COMMITTED_GUARDED if guarded else PhaseEvent.COMMITTED)
             self.progressed_at = now
 
     def guard(self, verdict: Judgement, entry: Committed | None, now: float, guard_s: float) -> None:
         """Take a fetch during a guarded start: ready after `guard_s` undisturbed, else commit the larger offset again."""
         if verdict is Judgement.OURS:
             if now - self.commits.acknowledged_at > guard_s:
-                self.advance(Event.UNDISTURBED)
+                self.advance(PhaseEvent.UNDISTURBED)
             return
         known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
         if known and entry is not None and entry.token is not None and entry.token.epoch >= self.start.sought:
@@ -167,7 +167,7 @@ class OwnedPartition:
 
     def told(self, start: int | None) -> None:
         """The listener knows of the begin, and may want to begin at `start` instead."""
-        self.advance(Event.TOLD)
+        self.advance(PhaseEvent.TOLD)
         if start is not None:
             self.position = self.passed = start
             self.start.given = True
@@ -203,12 +203,12 @@ class OwnedPartition:
         """The log no longer has our position: begin at `offset`, possibly an earlier offset."""
         self.commits.acknowledged = self.log.ahead_since = self.log.handed_from = None
         self.start.given = True
-        self.place(offset, Event.NOT_IN_LOG)
+        self.place(offset, PhaseEvent.NOT_IN_LOG)
 
     def claim_again(self) -> None:
         """The sink keeps the position and has failed: the position may have moved."""
         self.commits.acknowledged = None
-        self.advance(Event.SINK_FAILED)
+        self.advance(PhaseEvent.SINK_FAILED)
 
     def status(self, alive: bool, paused: bool, now: float) -> RunningPartition:
         """A paused partition counts as started: no batch could prove a start."""

@@ -20,7 +20,7 @@ class Phase(StrEnum):
     READY = "ready"
 
 
-class Event(StrEnum):
+class PhaseEvent(StrEnum):
     """Events that lead to the next phase; the labels of the diagram."""
 
     NOT_IN_SINK = "the sink has no position"
@@ -35,14 +35,14 @@ class Event(StrEnum):
     SINK_FAILED = "the sink that keeps the position has failed"
 
 
-_START = {Event.START_KNOWN: Phase.STARTING, Event.START_TO_TELL: Phase.ASSIGNING}
+_START = {PhaseEvent.START_KNOWN: Phase.STARTING, PhaseEvent.START_TO_TELL: Phase.ASSIGNING}
 
-TRANSITIONS: Mapping[Phase, Mapping[Event, Phase]] = {
-    Phase.CLAIMING: {Event.NOT_IN_SINK: Phase.FETCHING, **_START},
-    Phase.FETCHING: {Event.NOT_COMMITTED: Phase.LISTING, **_START},
+TRANSITIONS: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
+    Phase.CLAIMING: {PhaseEvent.NOT_IN_SINK: Phase.FETCHING, **_START},
+    Phase.FETCHING: {PhaseEvent.NOT_COMMITTED: Phase.LISTING, **_START},
     Phase.LISTING: _START,
-    Phase.ASSIGNING: {Event.TOLD: Phase.STARTING},
-    Phase.STARTING: {**_START, Event.COMMITTED: Phase.READY, Event.COMMITTED_GUARDED: Phase.GUARDING},
-    Phase.GUARDING: {Event.UNDISTURBED: Phase.READY},
-    Phase.READY: {Event.NOT_IN_LOG: Phase.STARTING, Event.SINK_FAILED: Phase.CLAIMING},
+    Phase.ASSIGNING: {PhaseEvent.TOLD: Phase.STARTING},
+    Phase.STARTING: {**_START, PhaseEvent.COMMITTED: Phase.READY, PhaseEvent.COMMITTED_GUARDED: Phase.GUARDING},
+    Phase.GUARDING: {PhaseEvent.UNDISTURBED: Phase.READY},
+    Phase.READY: {PhaseEvent.NOT_IN_LOG: Phase.STARTING, PhaseEvent.SINK_FAILED: Phase.CLAIMING},
 }

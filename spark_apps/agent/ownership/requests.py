@@ -33,11 +33,11 @@ from spark_apps.agent.ownership.bounds import misplaced, overtaken
 from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.holdings import Holdings, OwedRelease
 from spark_apps.agent.ownership.owned_partition import Listened, OwnedPartition, shown
-from spark_apps.agent.ownership.phases import Event, Phase
+from spark_apps.agent.ownership.phases import Phase, PhaseEvent
 from spark_apps.agent.ownership.schedule import Schedule
 from spark_apps.agent.ownership.work import (
     Commit,
-    Done,
+    CommitDone,
     Failed,
     FetchedOffsets,
     ListBounds,
@@ -52,7 +52,7 @@ from spark_apps.agent.ownership.work import (
 )
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity, Timing
-from spark_apps.delivery import Standing
+from spark_apps.delivery import SinkEntry
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Requests:
         match work, result:
             case OffsetFetch() as fetch, FetchedOffsets() as fetched:
                 self._fetched(fetch, fetched, now)
-            case Commit(offsets, number), Done() as done:
+            case Commit(offsets, number), CommitDone() as done:
                 self._committed(offsets, number, done, now)
             case ListBounds(partitions, number), ListedBounds() as listed:
                 self._bounds_listed(partitions, number, listed)
@@ -283,7 +283,7 @@ class Requests:
             # A start found in the log stays: with slow brokers, a search at each fetch would prevent its commit for
             # ever.
             if held.phase is Phase.FETCHING:
-                held.advance(Event.NOT_COMMITTED)
+                held.advance(PhaseEvent.NOT_COMMITTED)
             return
         start = self._start(partition, entry, held.grant.release, Bounds(0, 0))
         stands = held.grant.release if start.source == "release" else entry
@@ -295,9 +295,9 @@ class Requests:
 
     def _begin(self, held: OwnedPartition, offset: int) -> None:
         to_tell = self._holdings.terms.listening and held.listened is Listened.NOTHING
-        held.place(offset, Event.START_TO_TELL if to_tell else Event.START_KNOWN)
+        held.place(offset, PhaseEvent.START_TO_TELL if to_tell else PhaseEvent.START_KNOWN)
 
-    def _claimed(self, claim: SinkClaim, found: Mapping[int, Standing]) -> None:
+    def _claimed(self, claim: SinkClaim, found: Mapping[int, SinkEntry]) -> None:
         """Begin at the sink's positions. A partition missing in the answer is requested again."""
         self._claims_failed = None
         for partition, held in self._holdings.of_request(claim.tokens, claim.number):
@@ -307,7 +307,7 @@ class Requests:
             if standing.refuses(held.token, self._identity.consumer):
                 self._grants.refused(partition, standing)
             elif standing.offset is None:
-                held.advance(Event.NOT_IN_SINK)
+                held.advance(PhaseEvent.NOT_IN_SINK)
             else:
                 self._begin(held, standing.offset)
                 held.start.given = True
@@ -347,7 +347,7 @@ class Requests:
             raise NoStart("held without a topic node")
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
-    def _committed(self, offsets: Mapping[int, Committed], number: int, done: Done, now: float) -> None:
+    def _committed(self, offsets: Mapping[int, Committed], number: int, done: CommitDone, now: float) -> None:
         # The sink takes no rows under an older token, or the broker no commit: then there is no commit to await.
         refused = done.alone or self._holdings.terms.claims
         for partition, held in self._holdings.of_request(offsets, number):

@@ -12,7 +12,7 @@ from coordinator_tasks.core.model import TopicStatus
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.failing import Failing
-from spark_apps.agent.ownership.figures import PartitionFigures, TopicFigures
+from spark_apps.agent.ownership.figures import OwnedFigures, PartitionFigures
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.holdings import Holdings
@@ -109,11 +109,11 @@ class TopicOwnership:
             stalls=self.batches.stalls(),
         )
 
-    def figures(self) -> TopicFigures:
+    def figures(self) -> OwnedFigures:
         """Return this topic's figures for the metrics."""
         accepted, now = self.holdings.accepted, self._clock.monotonic()
         owned = {p: h for p, h in sorted(self.holdings.held.items()) if h.phase is Phase.READY}
-        return TopicFigures(
+        return OwnedFigures(
             group=accepted.group_id if accepted is not None else "",
             acted_epoch=accepted.epoch if accepted is not None else 0,
             held=len(self.holdings.held),

@@ -15,7 +15,7 @@ from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import GroupOffsets
 from coordinator_tasks.core.protocol.fence import Bounds
 from spark_apps.agent.settings import Identity
-from spark_apps.delivery import SinkUnavailable, Standing, TransactionalSink, Writer
+from spark_apps.delivery import SinkEntry, SinkUnavailable, TransactionalSink, Writer
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class FetchedOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommitDone:
     """The commit is acknowledged. `alone`: Kafka takes no further commit of former owners.
 
     `failed`: partition → why not committed; the outcome is unknown.
@@ -127,7 +127,7 @@ class ListedOffsets:
 class SinkClaimed:
     """The sink's token and position of each partition."""
 
-    found: Mapping[int, Standing]
+    found: Mapping[int, SinkEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Failed:
     away: bool = False
 
 
-Result: TypeAlias = FetchedOffsets | Done | ListedBounds | ListedOffsets | SinkClaimed | Failed
+Result: TypeAlias = FetchedOffsets | CommitDone | ListedBounds | ListedOffsets | SinkClaimed | Failed
 
 
 def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSink | None = None) -> Result:
@@ -158,7 +158,7 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
                 return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None, unheld)
             case Commit(offsets=entries):
                 failed = offsets.commit(topic, entries)
-                return Done(offsets.fences, failed)
+                return CommitDone(offsets.fences, failed)
             case ListBounds(partitions=partitions, times_ms=times_ms):
                 first, end = offsets.beginnings(topic, partitions), offsets.ends(topic, partitions)
                 bounds = {p: Bounds(first[p], end[p]) for p in first.keys() & end.keys()}

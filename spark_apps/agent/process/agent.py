@@ -34,7 +34,7 @@ from coordinator_tasks.core.protocol import claims
 from coordinator_tasks.core.protocol.znodes import put
 from spark_apps.agent.ownership.figures import ConsumerFigures
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.process.journal import Standing
+from spark_apps.agent.process.journal import TopicAccount
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.topics import Topics
@@ -169,10 +169,10 @@ class Agent:
             topics={topic: self._topics.edit(topic, TopicOwnership.figures) for topic in names},
         )
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, TopicAccount]:
         """Return the facts for the log by topic, and the consumer's own under an empty name."""
         found = {topic: self._topics.edit(topic, _standing) for topic in sorted(self._topics.names())}
-        return {"": Standing(self.reports.all()), **found}
+        return {"": TopicAccount(self.reports.all()), **found}
 
     def condition(self) -> Condition:
         """Return the condition for load balancers and metrics."""
@@ -401,7 +401,7 @@ class Agent:
         return True
 
 
-def _standing(ownership: TopicOwnership) -> Standing:
+def _standing(ownership: TopicOwnership) -> TopicAccount:
     accepted = ownership.holdings.accepted
     epoch = accepted.epoch if accepted is not None else 0
-    return Standing(ownership.said(), frozenset(ownership.holdings.held), epoch)
+    return TopicAccount(ownership.said(), frozenset(ownership.holdings.held), epoch)

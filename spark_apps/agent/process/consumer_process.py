@@ -32,7 +32,7 @@ from spark_apps.agent.process.agent import Agent, AgentTiming
 from spark_apps.agent.process.journal import Journal
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.threads.topics import Topics
-from spark_apps.delivery.lineage import Reader, opened
+from spark_apps.delivery.lineage import RunFacts, opened
 from spark_apps.records.options import ISOLATION
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -120,7 +120,7 @@ class Process:
         self._requests = LeaveRequests()
         self._said: str | None = None
         self._spark_ui = self._application_id = ""
-        self.lineage = opened(Reader(settings.site.cluster, settings.consumer, incarnation))
+        self.lineage = opened(RunFacts(settings.site.cluster, settings.consumer, incarnation))
         self.agent: Agent | None = None
 
     def wake(self) -> None:

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TopicAccount:
     """One topic, or the consumer itself: reports, held partitions, and the epoch in force."""
 
     reports: tuple[str, ...] = ()
@@ -23,14 +23,14 @@ class Standing:
 class Journal:
     """`standing`: topic → its facts; an empty name = the consumer itself. For one thread, except `epoch_of`."""
 
-    def __init__(self, standing: Callable[[], Mapping[str, Standing]]) -> None:
+    def __init__(self, standing: Callable[[], Mapping[str, TopicAccount]]) -> None:
         self._standing = standing
-        self._known: Mapping[str, Standing] = {}
+        self._known: Mapping[str, TopicAccount] = {}
         self._at = 0.0
 
     def epoch_of(self, topic: str) -> int:
         """Return the topic's epoch at the last look; 0 = none."""
-        return self._known.get(topic, Standing()).epoch
+        return self._known.get(topic, TopicAccount()).epoch
 
     def look(self, now: float) -> None:
         """Log changes, at most every `EVERY_S` by this clock."""
@@ -39,9 +39,9 @@ class Journal:
         self._at = now + EVERY_S
         before, self._known = self._known, self._standing()
         for topic, one in self._known.items():
-            self._say(topic, before.get(topic, Standing()), one)
+            self._say(topic, before.get(topic, TopicAccount()), one)
 
-    def _say(self, topic: str, before: Standing, now: Standing) -> None:
+    def _say(self, topic: str, before: TopicAccount, now: TopicAccount) -> None:
         about = {"topic": topic} if topic else {}
         for sentence in _new(now.reports, before.reports):
             log.warning("%s", sentence, extra=about)

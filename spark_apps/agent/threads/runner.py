@@ -18,7 +18,7 @@ from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.ownership.work import Commit, Done, Failed, Result, Work, perform
+from spark_apps.agent.ownership.work import Commit, CommitDone, Failed, Result, Work, perform
 from spark_apps.agent.settings import Identity, Pacing, Terms, Timing
 from spark_apps.agent.threads.callbacks import Callbacks
 from spark_apps.delivery import Delivery, TransactionalSink
@@ -153,7 +153,7 @@ class TopicRunner:
                 return
         result = self._perform(offsets, work)
         self.edit(lambda ownership: ownership.requests.answer(result))
-        if self._callbacks is not None and isinstance(work, Commit) and isinstance(result, Done):
+        if self._callbacks is not None and isinstance(work, Commit) and isinstance(result, CommitDone):
             taken = {p: one.offset for p, one in work.offsets.items() if p not in result.failed}
             if taken:
                 self._callbacks.committed(taken)

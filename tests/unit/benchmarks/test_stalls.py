@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from benchmarks.stalls import Flow, Span, Window, course, fewest_moves, impact
-from coordinator_tasks.devstack.demo.stalls import Stall
+from coordinator_tasks.devstack.demo.stalls import MeasuredStall
 
 TICKS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 FLOW = Flow(100, TICKS)
@@ -27,7 +27,7 @@ def test_a_partition_that_stays_and_is_prompt_stalls_as_in_the_control() -> None
 def test_a_moved_partition_stalls_from_its_first_waiting_record_to_its_next_processing() -> None:
     late = Span(4.7, "b", 102, 104)
     one = course(FLOW, [*prompt("a", 100, 102), late, *prompt("b", 104, 106)])
-    assert Stall(3.0, 4.7) in one.stalls
+    assert MeasuredStall(3.0, 4.7) in one.stalls
     assert [one.owner_at(at) for at in (1.0, 3.0, 5.0)] == ["", "a", "b"]
     found = impact({0: one}, EVENT, CONTROL, ALL, 1)
     assert found.moved[0] == pytest.approx((1.7, 0.1))
@@ -65,7 +65,7 @@ def test_what_is_processed_again_is_a_duplicate_and_ends_no_stall() -> None:
     again = Span(3.5, "b", 101, 102)
     one = course(FLOW, [*prompt("a", 100, 102), again, Span(4.5, "b", 102, 104), *prompt("b", 104, 106)])
     assert list(one.duplicated) == [3.5]
-    assert Stall(3.0, 4.5) in one.stalls
+    assert MeasuredStall(3.0, 4.5) in one.stalls
     assert impact({0: one}, EVENT, CONTROL, Window(2.0, 5.0), 1).duplicated == 1
     assert impact({0: one}, EVENT, CONTROL, Window(5.0, 9.0), 1).duplicated == 0
 

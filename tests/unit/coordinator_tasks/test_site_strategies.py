@@ -46,7 +46,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def with_strategy(call: Call, *consumers: str, **more: Any) -> Scene:
     """A topic that was Stable under `balanced`, and is given the site's strategy `mine`."""
     scene = stable(*consumers, **more)
-    known = {**ASSIGNORS, "mine": site_strategies.Site("mine", "site_rules:mine", call)}
+    known = {**ASSIGNORS, "mine": site_strategies.SiteStrategy("mine", "site_rules:mine", call)}
     scene.policy = replace(scene.policy, strategies=Strategies(known))
     scene.config = replace(scene.config, strategy="mine")
     return scene
@@ -69,7 +69,7 @@ def test_a_strategy_registered_as_an_entry_point_is_there_and_a_built_in_name_st
 
     monkeypatch.setattr(site_strategies, "entry_points", registered)
     found = strategies_of("by-tier", {"a": "b"}, {"both": "site_rules:Holder.nested"})
-    assert isinstance(found.known["by-tier"], site_strategies.Site)
+    assert isinstance(found.known["by-tier"], site_strategies.SiteStrategy)
     assert found.known["balanced"] is ASSIGNORS["balanced"]
     assert found.known["both"].source == "site_rules:Holder.nested"  # type: ignore[attr-defined]
     assert (found.default, found.parameters) == ("by-tier", {"a": "b"})
@@ -141,7 +141,7 @@ def test_what_a_strategy_does_wrong_is_one_line_that_holds_the_topic_and_loses_n
     assert "'mine'" in decision.reason
     assert "\n" not in decision.reason
     assert scene.node is node
-    scene.policy = replace(scene.policy, strategies=Strategies({**ASSIGNORS, "mine": site_strategies.Site("mine", "", lambda p: dict.fromkeys(p.partitions, "a"))}))  # fmt: skip
+    scene.policy = replace(scene.policy, strategies=Strategies({**ASSIGNORS, "mine": site_strategies.SiteStrategy("mine", "", lambda p: dict.fromkeys(p.partitions, "a"))}))  # fmt: skip
     scene.settles()
     assert scene.counts() == {"a": 4}
 

@@ -16,7 +16,7 @@ from coordinator_tasks.cli.actions import add
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service.actions import parameters
-from coordinator_tasks.service.actions.action import Action, Done, Given
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from dags.actions import build
@@ -36,9 +36,9 @@ def done() -> list[tuple[Given, Actor]]:
 def rewind(done: list[tuple[Given, Actor]]) -> Action:
     """A throwaway action, as one would add it."""
 
-    def do(_: Coordinator, given: Given, actor: Actor) -> Done:
+    def do(_: Coordinator, given: Given, actor: Actor) -> ActionResult:
         done.append((given, actor))
-        return Done({"topic": given["topic"]}, "orders is rewound", ("orders: rewound",))
+        return ActionResult({"topic": given["topic"]}, "orders is rewound", ("orders: rewound",))
 
     return Action(
         "rewind_topic",
@@ -46,7 +46,9 @@ def rewind(done: list[tuple[Given, Actor]]) -> Action:
         "Rewind a topic to where it was.",
         (parameters.TOPIC, parameters.PARTITIONS, parameters.WHY, parameters.DRY_RUN, parameters.BY),
         do=do,
-        preview=lambda _, given: Done(None, "orders would be rewound", (f"{given['topic']}: would be rewound",)),
+        preview=lambda _, given: ActionResult(
+            None, "orders would be rewound", (f"{given['topic']}: would be rewound",)
+        ),
         before=lambda _, given: [f"{given['topic']} has 4 partitions"],
     )
 

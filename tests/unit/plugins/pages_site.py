@@ -10,9 +10,9 @@ import pytest
 from coordinator_plugin.pages_address import PREFIX
 from coordinator_ui import access
 from coordinator_ui.access import Access, access_of
-from coordinator_ui.data.reading import Reader
-from coordinator_ui.data.timeline import Span
-from coordinator_ui.pages.routes import Result, make_app, run_result, run_times
+from coordinator_ui.data.reading import ClusterReader
+from coordinator_ui.data.timeline import TaskSpan
+from coordinator_ui.pages.routes import RunResult, make_app, run_result, run_times
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
@@ -68,8 +68,8 @@ def pages_of(
     cluster: Cluster | Callable[[str], Any],
     *,
     allowed: bool = True,
-    result: Result | None = None,
-    tasks: Iterable[Span] = (),
+    result: RunResult | None = None,
+    tasks: Iterable[TaskSpan] = (),
     **reader: Any,
 ) -> TestClient:
     """A client of the pages; `allowed` = Airflow's own checks are passed."""
@@ -77,7 +77,7 @@ def pages_of(
     def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
         return name, lambda: nullcontext(cluster.coordinator)  # type: ignore[union-attr]
 
-    app = make_app(Reader(connect if isinstance(cluster, Cluster) else cluster, **reader))
+    app = make_app(ClusterReader(connect if isinstance(cluster, Cluster) else cluster, **reader))
     if allowed:
         app.dependency_overrides[access_of] = everything
         app.dependency_overrides[run_times] = lambda: (900_000.0, 900_010.0)

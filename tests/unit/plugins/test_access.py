@@ -10,8 +10,8 @@ import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from coordinator_ui.access import access_of
 from coordinator_ui.data import audits
-from coordinator_ui.data.reading import Reader
-from coordinator_ui.pages.routes import Result, make_app, run_result
+from coordinator_ui.data.reading import ClusterReader
+from coordinator_ui.pages.routes import RunResult, make_app, run_result
 from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_dependant
 from fastapi.routing import APIRoute
@@ -67,7 +67,7 @@ def busy(name: str) -> Cluster:
 
 
 def routes() -> list[Any]:
-    return list(make_app(Reader()).routes)
+    return list(make_app(ClusterReader()).routes)
 
 
 def uses(dependant: Dependant, call: object) -> bool:
@@ -134,7 +134,7 @@ def asked(client: TestClient, route: APIRoute, mine: str, other: str) -> Iterato
     """The address, whether the other cluster is named, and the answer."""
     for path, query, conf, named in requests(route, mine, other):
         line = f"{topic_of(str(conf.get('cluster', next(iter(CLUSTERS)))))} is paused"
-        result = Result((line,), False, True, True, done=True, conf=conf) if "/runs/pause/" in path else None
+        result = RunResult((line,), False, True, True, done=True, conf=conf) if "/runs/pause/" in path else None
         client.app.dependency_overrides[run_result] = lambda result=result: result  # type: ignore[attr-defined]
         answer = client.get(path, params=query)
         yield f"{path} {query} {conf}", named, answer.status_code, answer.text

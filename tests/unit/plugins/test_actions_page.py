@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from coordinator_ui.pages import action_list
-from coordinator_ui.pages.action_list import Page, merged
+from coordinator_ui.pages.action_list import ActionPage, merged
 
 from coordinator_tasks.core.codecs.history_codec import encode_asked
 from coordinator_tasks.core.errors import StoreUnavailable
-from coordinator_tasks.core.model import Actor, Asked, Change
+from coordinator_tasks.core.model import ActionRecord, Actor, FieldChange
 from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.actions.declarations import ACTIONS
@@ -27,9 +27,9 @@ START = 900_000.0
 
 def ask(shop: Cluster, number: int, actor: Actor = ADA, **more: Any) -> None:
     values = {"action": "pause", "about": f"topic-{number}", "why": f"reason {number}", **more}
-    change = Change(f"config/topic-{number}", "paused", "[]", "[1]")
+    change = FieldChange(f"config/topic-{number}", "paused", "[]", "[1]")
     shop.zk.ensure(shop.paths.asked)
-    one = Asked(actor=actor, at=START + 100 * number, changes=(change,), **values)
+    one = ActionRecord(actor=actor, at=START + 100 * number, changes=(change,), **values)
     shop.zk.transact([Create(f"{shop.paths.asked}/", encode_asked(one), sequence=True)])
 
 
@@ -169,16 +169,16 @@ def test_many_records_that_cannot_be_read_are_named_page_by_page(shop: Cluster) 
     assert (named, len(answer["actions"])) == (450, 1)
 
 
-def record(at: float, sequence: int) -> Asked:
-    return Asked("pause", "orders", ADA, at, sequence=sequence)
+def record(at: float, sequence: int) -> ActionRecord:
+    return ActionRecord("pause", "orders", ADA, at, sequence=sequence)
 
 
 def test_clusters_are_one_list_by_time_and_each_goes_on_where_it_was() -> None:
     eu, us = (record(50, 9), record(30, 8)), (record(40, 3), record(20, 2))
-    found = merged({"eu": Page(eu), "us": Page(us)}, 3, {})
+    found = merged({"eu": ActionPage(eu), "us": ActionPage(us)}, 3, {})
     assert [(name, one.at) for name, one in found.found] == [("eu", 50), ("us", 40), ("eu", 30)]
     assert found.rest == "eu:0,us:3"
-    assert merged({"us": Page(us[1:])}, 3, {"eu": 0, "us": 3}).rest == ""
+    assert merged({"us": ActionPage(us[1:])}, 3, {"eu": 0, "us": 3}).rest == ""
 
 
 def test_a_cluster_that_does_not_answer_hides_no_other_and_keeps_its_place(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from coordinator_ui.data import live
 from coordinator_ui.data.live import advice, drain_s
-from coordinator_ui.data.reading import Shared
+from coordinator_ui.data.reading import SharedAnswers
 from coordinator_ui.data.topic_summary import TopicSummary
-from coordinator_ui.data.trends import LOOK_S, Standing, Trend, Trends
+from coordinator_ui.data.trends import LOOK_S, PartitionNow, Trend, Trends
 from coordinator_ui.pages import render
 
 from coordinator_tasks.core.measure.lag import WINDOW, LagStatus
@@ -132,7 +132,7 @@ def test_an_answer_that_is_too_old_to_be_shared_is_not_kept() -> None:
         return Look()
 
     async def looks(fresh_s: float) -> Look | None:
-        shared = Shared(fresh_s)
+        shared = SharedAnswers(fresh_s)
         found = weakref.ref(await shared.get("shop orders", look))
         await shared.get("shop bills", look)
         return found()
@@ -268,12 +268,12 @@ def test_a_former_owners_series_ends_with_the_move(shop: Cluster) -> None:
 
 def test_a_partition_that_moved_has_no_speed_yet(shop: Cluster) -> None:
     trends, trend = Trends(), Trend()
-    before = [Standing("orders", 0, "a", 50.0), Standing("orders", 1, "a", 50.0)]
+    before = [PartitionNow("orders", 0, "a", 50.0), PartitionNow("orders", 1, "a", 50.0)]
     assert trends.speeds(shop.coordinator, trend, before, whole=True) == {}
     shop.clock.sleep(10)
-    part = [Standing("others", 0, "a", 7.0)]
+    part = [PartitionNow("others", 0, "a", 7.0)]
     assert trends.speeds(shop.coordinator, trend, part, whole=False) == {}
-    moved = [Standing("orders", 0, "b", 90.0), Standing("orders", 1, "a", 150.0)]
+    moved = [PartitionNow("orders", 0, "b", 90.0), PartitionNow("orders", 1, "a", 150.0)]
     assert trends.speeds(shop.coordinator, trend, moved, whole=True) == {("orders", 1): 10.0}
 
 
@@ -407,7 +407,7 @@ def test_whether_one_consumer_more_would_help(
 ) -> None:
     one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2, 3), owners=owners)
     by = {p: who for who, numbers in owners.items() for p in numbers}
-    standing = [Standing("orders", p, by[p], 0.0, float(lag)) for p, lag in enumerate(lags)]
+    standing = [PartitionNow("orders", p, by[p], 0.0, float(lag)) for p, lag in enumerate(lags)]
     assert said in advice(one, standing, float(sum(lags)), 10.0, speed, {})
 
 
@@ -422,7 +422,7 @@ def test_whether_one_consumer_more_would_help(
 def test_where_the_lag_stands_still_a_consumer_more_is_no_answer(stalled: tuple[int, ...], said: str) -> None:
     one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2, 3), owners={"a": (0, 1), "b": (2, 3)})
     lags = (100.0, 100.0, 100.0, 310.0 if stalled == (3,) else 100.0)
-    standing = [Standing("orders", p, "ab"[p // 2], 0.0, lag) for p, lag in enumerate(lags)]
+    standing = [PartitionNow("orders", p, "ab"[p // 2], 0.0, lag) for p, lag in enumerate(lags)]
     statuses = {("orders", p): LagStatus.STALL if p in stalled else LagStatus.WARN for p in range(4)}
     assert advice(one, standing, sum(lags), 10.0, 5.0, statuses).startswith(said)
 
@@ -455,7 +455,11 @@ def test_of_a_paused_or_removed_topic_another_consumer_is_not_said_to_help(shop:
 
 def test_where_an_owner_says_nothing_consumers_are_not_said_to_keep_up() -> None:
     one = TopicSummary("orders", State.STABLE, partitions=(0, 1, 2), owners={"a": (0,), "b": (1, 2)})
-    standing = [Standing("orders", 0, "a", 0.0, 0.0, 5.0), Standing("orders", 1, "b"), Standing("orders", 2, "b")]
+    standing = [
+        PartitionNow("orders", 0, "a", 0.0, 0.0, 5.0),
+        PartitionNow("orders", 1, "b"),
+        PartitionNow("orders", 2, "b"),
+    ]
     told = live._topic(one, standing, {}, {})
     assert (told["lag"], told["lag_unknown"]) == (0, 2)
     assert told["advice"] == (

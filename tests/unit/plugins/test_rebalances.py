@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from coordinator_ui.data import rebalance_search
-from coordinator_ui.data.rebalance_search import Wanted
-from coordinator_ui.data.timeline import WIDTH, Chart, Span, handoffs, whole
+from coordinator_ui.data.rebalance_search import RebalanceFilter
+from coordinator_ui.data.timeline import WIDTH, Chart, TaskSpan, handoffs, whole
 from coordinator_ui.texts.rebalance_text import tell
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
@@ -143,7 +143,7 @@ def test_a_long_history_is_read_only_as_far_as_the_page_needs_it(
     for number in range(400):
         rebalance(shop, "orders", number, 900_000.0 + 10 * number)
     asked = paths_read(shop.zk, monkeypatch)
-    page = rebalance_search.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 3)
+    page = rebalance_search.rebalances(shop.coordinator, RebalanceFilter(before_at=900_505.0), 3)
     assert [one.rebalance for one in page.found] == ["50-orders", "49-orders", "48-orders"]
     assert len(asked) < 300
 
@@ -156,7 +156,7 @@ def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
         for topic in five:
             rebalance(shop, topic, number, 900_000.0 + 10 * number)
     read = finds_of(shop, monkeypatch)
-    page = rebalance_search.rebalances(shop.coordinator, Wanted(before_at=900_505.0), 5)
+    page = rebalance_search.rebalances(shop.coordinator, RebalanceFilter(before_at=900_505.0), 5)
     assert [(one.topic, one.rebalance) for one in page.found] == [(topic, f"50-{topic}") for topic in five]
     assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
 
@@ -165,7 +165,7 @@ def test_the_newest_record_of_each_topic_leaves_a_page_its_rebalances(
     many: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebalance_search, "MOST_READ", 7)
-    assert len(rebalance_search.rebalances(many.coordinator, Wanted(), 3).found) == 3
+    assert len(rebalance_search.rebalances(many.coordinator, RebalanceFilter(), 3).found) == 3
 
 
 def test_a_record_that_cannot_be_read_is_named_and_hides_no_other_topic(busy: Cluster) -> None:
@@ -336,7 +336,10 @@ def at(chart: Chart, lane: int) -> list[tuple[str, float]]:
 def test_marks_stand_where_their_times_are_on_the_axis(shop: Cluster) -> None:
     measured(shop)
     story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
-    tasks = (Span(task("plan"), 899_999.0, 900_000.4, "success"), Span(task("start"), 900_001.0, 900_001.4, "success"))
+    tasks = (
+        TaskSpan(task("plan"), 899_999.0, 900_000.4, "success"),
+        TaskSpan(task("start"), 900_001.0, 900_001.4, "success"),
+    )
     chart = handoffs(story, tasks, 900_010.0)
     assert chart is not None
     begin_s, end_s = 0.25 - 0.02, 0.523 + 0.02
@@ -369,7 +372,7 @@ def test_a_crash_has_a_bar_of_what_is_certain_and_before_it_of_what_is_possible(
 
 def test_the_page_draws_the_chart_and_leads_to_the_tasks(shop: Cluster) -> None:
     measured(shop)
-    tasks = [Span(task("plan"), 899_999.0, 900_000.4, "success")]
+    tasks = [TaskSpan(task("plan"), 899_999.0, 900_000.4, "success")]
     page = pages_of(shop, tasks=tasks).get("/clusters/shop/topics/orders/rebalances/2-abc").text
     assert "a&#39;s last record passed the sink: 10:00:00.500 UTC, +500 ms after the plan" in page
     assert 'href="/airflow/dags/rebalance/runs/run%201%2Fx/tasks/plan?try_number=2"' in page
@@ -396,7 +399,7 @@ def test_a_rebalance_under_way_is_drawn_up_to_now(shop: Cluster) -> None:
     story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
     chart = whole(
         story,
-        (Span(Actor("airflow", "", "rebalance", "r", "confirm_closed", 1), 900_001.0, 0.0, "running"),),
+        (TaskSpan(Actor("airflow", "", "rebalance", "r", "confirm_closed", 1), 900_001.0, 0.0, "running"),),
         900_010.0,
     )
     assert chart is not None

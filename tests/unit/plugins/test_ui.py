@@ -14,10 +14,10 @@ import pytest
 from coordinator_plugin.pages_address import PREFIX
 from coordinator_ui.access import ReadableCluster
 from coordinator_ui.data import page_data
-from coordinator_ui.data.reading import THREADS, Reader
+from coordinator_ui.data.reading import THREADS, ClusterReader
 from coordinator_ui.data.topic_summary import summaries
 from coordinator_ui.pages.render import MOST_IN_CELL
-from coordinator_ui.pages.routes import Result, run_result
+from coordinator_ui.pages.routes import RunResult, run_result
 from coordinator_ui.registration import EXTERNAL_VIEWS, FASTAPI_APPS
 from coordinator_ui.texts import words
 from coordinator_ui.texts.rebalance_text import tell
@@ -382,26 +382,26 @@ def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypat
     ("result", "says"),
     [
         (
-            Result(("a <b>gives</b> 3",), True, True, True, done=True),
+            RunResult(("a <b>gives</b> 3",), True, True, True, done=True),
             "Dry run: nothing was changed This is what drain would do.",
         ),
-        (Result(("a <b>gives</b> 3",), False, True, True, done=True), "drain is done a &lt;b&gt;gives&lt;/b&gt; 3"),
+        (RunResult(("a <b>gives</b> 3",), False, True, True, done=True), "drain is done a &lt;b&gt;gives&lt;/b&gt; 3"),
         (
-            Result((), False, True, True),
+            RunResult((), False, True, True),
             "drain has ended without a result Airflow has no result of its task, as after a person has marked it as success. "
             "The history says whether anything was changed.",
         ),
-        (Result((), True, True, True), "as after a person has marked it as success. Nothing was changed."),
+        (RunResult((), True, True, True), "as after a person has marked it as success. Nothing was changed."),
         (
-            Result((), False, True, False),
+            RunResult((), False, True, False),
             "drain has failed A part may have been done before the error, and stays: the history says what was changed.",
         ),
-        (Result((), True, True, False), "drain has failed It was a dry run: nothing was changed."),
+        (RunResult((), True, True, False), "drain has failed It was a dry run: nothing was changed."),
         (
-            Result(("a <b>gives</b> 3",), False, True, False, done=True),
+            RunResult(("a <b>gives</b> 3",), False, True, False, done=True),
             "drain has failed What is asked for here was done by the task drain. A later task has failed: its log begins",
         ),
-        (Result((), False, False, False), "drain is under way"),
+        (RunResult((), False, False, False), "drain is under way"),
     ],
     ids=[
         "a dry run",
@@ -415,7 +415,7 @@ def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypat
     ],
 )
 def test_the_tab_of_an_actions_run_says_first_whether_anything_was_changed(
-    shop: Cluster, result: Result, says: str
+    shop: Cluster, result: RunResult, says: str
 ) -> None:
     html = pages_of(shop, result=result).get("/runs/drain/run 1").text
     assert says in text_of(html)
@@ -463,13 +463,13 @@ def test_an_action_is_done_once_its_task_has_returned_whatever_follows(
 ) -> None:
     session: Any = OneRun(stored)
     found = run_result("drain", "run 1", session)
-    assert found == Result(lines, False, True, False, done, {"dry_run": False, "topic": "orders"})
+    assert found == RunResult(lines, False, True, False, done, {"dry_run": False, "topic": "orders"})
     assert run_result("rebalance", "run 1", session) is None
 
 
 def form_after(shop: Cluster, dag_id: str, conf: dict[str, Any]) -> str:
     """The form that the result of a dry run links to; empty = it links to Airflow's own."""
-    client = pages_of(shop, result=Result(("a line",), True, True, True, done=True, conf=conf))
+    client = pages_of(shop, result=RunResult(("a line",), True, True, True, done=True, conf=conf))
     page = client.get(f"/runs/{dag_id}/run 1").text
     found = re.search(r'href="/airflow/coordinator([^"]*/ask/[^"]*)"', page)
     assert (found is None) == (f'href="/airflow/dags/{dag_id}"' in page)
@@ -750,7 +750,7 @@ def test_a_store_that_hangs_keeps_no_page_of_another_cluster_waiting(shop: Clust
         free.wait(10)
 
     async def looks() -> None:
-        reader = Reader(lambda name: (name, lambda: nullcontext(shop.coordinator)))
+        reader = ClusterReader(lambda name: (name, lambda: nullcontext(shop.coordinator)))
         hanging = [asyncio.ensure_future(reader.read(ReadableCluster("far"), wait)) for _ in range(THREADS)]
         assert await asyncio.wait_for(reader.read(ReadableCluster("shop"), lambda c: c), 2.0) is shop.coordinator
         free.set()
@@ -770,7 +770,7 @@ def test_pages_that_wait_for_a_thread_share_the_failure_of_their_store() -> None
         raise StoreUnavailable("away")
 
     async def looks() -> list[object]:
-        reader = Reader(lambda name: (name, opener), threads=1)
+        reader = ClusterReader(lambda name: (name, opener), threads=1)
         return await asyncio.gather(
             *(reader.read(ReadableCluster("shop"), lambda c: c) for _ in range(3)), return_exceptions=True
         )
@@ -787,7 +787,7 @@ def test_what_a_form_no_longer_waits_for_is_not_begun(shop: Cluster) -> None:
         free.wait(10)
 
     async def looks() -> None:
-        reader = Reader(lambda name: (name, lambda: nullcontext(shop.coordinator)), threads=1)
+        reader = ClusterReader(lambda name: (name, lambda: nullcontext(shop.coordinator)), threads=1)
         first = asyncio.ensure_future(reader.read(ReadableCluster("shop"), slow))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(ReadableCluster("shop"), lambda _: begun.append("form")), 0.05)

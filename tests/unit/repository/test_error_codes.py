@@ -6,7 +6,7 @@ from collections import Counter
 
 from coordinator_tasks.cli import USAGE_CODE
 from coordinator_tasks.core.errors import Malformed, NotManaged
-from coordinator_tasks.core.machine.audit import MEND, Kind
+from coordinator_tasks.core.machine.audit import MEND, FindingKind
 from tests.reference.errors import PAGE, codes, kinds
 
 
@@ -14,15 +14,15 @@ def test_each_kind_has_a_code_that_no_other_has() -> None:
     found = kinds()
     assert len(found) > 30
     assert {kind.__name__ for kind in found if "code" not in vars(kind)} == set()
-    codes = Counter([*(kind.code for kind in found), *Kind])
-    assert MEND.keys() == set(Kind)
+    codes = Counter([*(kind.code for kind in found), *FindingKind])
+    assert MEND.keys() == set(FindingKind)
     assert [code for code, times in codes.items() if times > 1] == []
     assert all(re.fullmatch(r"KPC-\d{3}", code) for code in codes)
 
 
 def test_each_code_has_one_row_with_meaning_and_remedy() -> None:
     rows = codes()
-    assert [row.code for row in rows] == sorted({kind.code for kind in kinds()} | {USAGE_CODE} | set(Kind))
+    assert [row.code for row in rows] == sorted({kind.code for kind in kinds()} | {USAGE_CODE} | set(FindingKind))
     assert all(row.meaning and row.remedy for row in rows)
     without_remedy = [kind.__name__ for kind in kinds() if "\n\nRemedy: " not in (inspect.getdoc(kind) or "")]
     assert without_remedy == []

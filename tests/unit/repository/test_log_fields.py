@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from coordinator_tasks import logs
 from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import transitions
-from spark_apps.agent.process.journal import Journal, Standing
+from spark_apps.agent.process.journal import Journal, TopicAccount
 from tests.fakes.cluster import PERSON
 from tests.world.site import Site, stable_site
 
@@ -112,7 +112,7 @@ def test_a_line_about_who_is_waited_for_has_those_that_are_waited_for(site: Site
 
 
 def test_what_a_consumer_takes_up_has_its_incarnation_and_the_epoch(said: Callable[[], Lines]) -> None:
-    journal = Journal(lambda: {"orders": Standing((), frozenset({0, 1}), 7)})
+    journal = Journal(lambda: {"orders": TopicAccount((), frozenset({0, 1}), 7)})
     logs.know(cluster="shop", consumer="a", incarnation=12, epoch_of=journal.epoch_of)
     journal.look(1.0)
     (line,) = said()

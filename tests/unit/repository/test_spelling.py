@@ -5,7 +5,7 @@ import re
 import pytest
 
 from coordinator_tasks import show
-from coordinator_tasks.core.model import Actor, Asked
+from coordinator_tasks.core.model import ActionRecord, Actor
 from coordinator_tasks.core.names import spelled
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from dags.actions import build
@@ -56,6 +56,6 @@ def test_the_dag_of_a_run_is_named_as_airflow_shows_it(actor: Actor, shown: str)
 
 
 def test_what_was_asked_for_has_the_spelling_in_both_forms() -> None:
-    one = Asked("set_fleet", "billing", RUN, 0.0)
+    one = ActionRecord("set_fleet", "billing", RUN, 0.0)
     assert "set-fleet billing, by ada (kafka_set-fleet/manual__1)" in show.asked([one])
     assert not STORED.search(str(show.asked_rows([one])))

@@ -19,7 +19,7 @@ from spark_apps import plain
 from spark_apps.agent.ownership.work import perform
 from spark_apps.agent.settings import Identity, Timing
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.delivery import Delivery, Standing, Step, Writer
+from spark_apps.delivery import Delivery, SinkEntry, SinkStep, Writer
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka, perform_due
 
@@ -534,14 +534,16 @@ class Store:
     """A transactional store that refuses one partition."""
 
     def __init__(self) -> None:
-        self.steps: dict[int, Step] = {}
+        self.steps: dict[int, SinkStep] = {}
         self.offsets: list[int] = []
-        self.refuses: dict[int, Standing] = {}
+        self.refuses: dict[int, SinkEntry] = {}
 
-    def claim(self, _writer: Writer, tokens: Mapping[int, Token], _forget: Mapping[int, int]) -> Mapping[int, Standing]:
-        return {p: Standing(token, "a", 3) for p, token in tokens.items()}
+    def claim(
+        self, _writer: Writer, tokens: Mapping[int, Token], _forget: Mapping[int, int]
+    ) -> Mapping[int, SinkEntry]:
+        return {p: SinkEntry(token, "a", 3) for p, token in tokens.items()}
 
-    def write(self, _writer: Writer, steps: Mapping[int, Step], rows: pa.Table) -> Mapping[int, Standing]:
+    def write(self, _writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> Mapping[int, SinkEntry]:
         self.steps |= steps
         self.offsets += rows["offset"].to_pylist()
         return self.refuses
@@ -560,10 +562,10 @@ def test_a_transactional_store_is_given_the_rows_with_the_positions_and_what_it_
             stage.runner.ownership.requests.answer(perform(stage.offsets, "t", work, store))
         stage.topic._follow()
     stage.process(*stage.client.consume(0, 0.0))
-    assert store.steps == {0: Step(Token(2, 1), 3, 10)}
+    assert store.steps == {0: SinkStep(Token(2, 1), 3, 10)}
     assert store.offsets == list(range(3, 10))
     stage.kafka.append("t", 0, 1)
-    store.refuses = {0: Standing(Token(9, 1), "b", 10)}
+    store.refuses = {0: SinkEntry(Token(9, 1), "b", 10)}
     stage.process(*stage.client.consume(0, 0.0))
     assert stage.runner.status().running == {}
     assert stage.reported("stands in the sink under b")

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.weighted.parameters import Rules, Zones
 from coordinator_tasks.core.assignors.weighted.partitions_by_weight import PartitionsByWeight
-from coordinator_tasks.core.assignors.weighted.table import NOBODY, Table
+from coordinator_tasks.core.assignors.weighted.table import NOBODY, PartitionTable
 
 _READ_AT_ONCE = 64
 SLACK = 1e-9  # of a load: the rounding error of a sum
@@ -34,7 +34,7 @@ class LoadAccount:
         self.seats = tuple(sorted(m for m, one in problem.members.items() if one.capacity > 0 and m not in banned))
         self.capacity = {m: problem.members[m].capacity for m in self.seats}
         self.limit = {m: rules.limit_of(m) for m in self.seats}
-        self._table = Table(problem, rules, self.seats)
+        self._table = PartitionTable(problem, rules, self.seats)
         self.placed, self._carried = self._table.placed, self._table.carried
         self.count = Counter(self._table.counts())
         self.load = self._table.loads()

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 V = TypeVar("V")
 
 
-class Table:
+class PartitionTable:
     """One row per partition, in numerical order.
 
     - `placed`: partition → member or `NOBODY`; a member without a seat only for a fixed partition.

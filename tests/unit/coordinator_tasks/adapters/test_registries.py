@@ -23,7 +23,7 @@ from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, StoreUnavailable
 from coordinator_tasks.core.model import Absence, Ending, IdClaim, Member
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Check, Create, Delete
+from coordinator_tasks.core.ports import Create, Delete, VersionCheck
 from coordinator_tasks.core.protocol.claims import ended
 from tests.fakes.clock import FakeClock
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
@@ -77,7 +77,7 @@ def test_a_registration_breaks_every_guard_on_the_claim(server: FakeZooKeeperSer
     noted = read_claim(session, PATHS, "a")
     registry(server.connect()).register(A1)
     with pytest.raises(LookAgain):
-        session.transact([Check(PATHS.id("a"), noted.version), Create("/given-away")])
+        session.transact([VersionCheck(PATHS.id("a"), noted.version), Create("/given-away")])
     claim = read_claim(session, PATHS, "a")
     assert (claim.absence, claim.ended, claim.address, claim.registrations) == (None, {}, "http://h:1", (500.0,))
     member, claimed = (session.get(path).stat for path in (PATHS.member("a"), PATHS.id("a")))

@@ -341,14 +341,14 @@ def test_long_answers_share_a_bound_that_takes_nothing_from_owners_nor_from_shor
     long = encode_status(STATUS)[:-1] + b" " * 300_000 + b"}"
     interface.body = long
     monkeypatch.setattr(look_budget, "SHARED_BYTES", 100_000)
-    monkeypatch.setattr(status_module, "Shared", lambda: look_budget.Shared(100_000))
+    monkeypatch.setattr(status_module, "Shared", lambda: look_budget.SharedBytes(100_000))
     assert unasked(client.ask([interface.member])) == {"a"}, "300 KB, and 116 KB are left"
     assert client.ask([interface.member], {"a": 100}) == {"a": STATUS}, "356 KB of its own"
     interface.body = long[:40] + long[300_040 - 60_000 :]
     assert unasked(client.ask([interface.member])) == set()
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n" + b" " * 90_000) as hostile:
         assert client.ask([hostile, interface.member])["a"] != STATUS
-    shared = look_budget.Shared(10)
+    shared = look_budget.SharedBytes(10)
     allowance = look_budget.Allowance(shared, None)
     allowance.take(look_budget.OTHER_BYTES + 10)
     with pytest.raises(look_budget.NoBudget):

@@ -13,9 +13,9 @@ import pytest
 
 from coordinator_tasks import http_connections
 from coordinator_tasks.cli import metrics, metrics_text
-from coordinator_tasks.cli.metrics import Page, keep_looking, serving
+from coordinator_tasks.cli.metrics import MetricsPage, keep_looking, serving
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.fleet.growth import Decision, Kind
+from coordinator_tasks.core.fleet.growth import GrowthDecision, GrowthKind
 from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.model import Silence, State
 from coordinator_tasks.service.fleets import autoscale
@@ -41,8 +41,8 @@ def lag(partition: int, *, told: bool = False, lag_s: float | None = 2.0) -> Par
 
 
 @contextmanager
-def served(token: str = "", page: Page | None = None, listen: str = "127.0.0.1:0") -> Iterator[str]:
-    with serving(page or Page("shop"), listen, StatusTokens(token)) as address:
+def served(token: str = "", page: MetricsPage | None = None, listen: str = "127.0.0.1:0") -> Iterator[str]:
+    with serving(page or MetricsPage("shop"), listen, StatusTokens(token)) as address:
         yield address.removeprefix("http://")
 
 
@@ -56,9 +56,9 @@ def ask(address: str, path: str, **headers: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def look(site: Site) -> Page:
+def look(site: Site) -> MetricsPage:
     """One look of the command."""
-    page, stop = Page(site.name), threading.Event()
+    page, stop = MetricsPage(site.name), threading.Event()
     stop.set()
     keep_looking(site.coordinator, page, 10.0, stop)
     return page
@@ -135,7 +135,7 @@ def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted(monkeyp
         topics=tuple(TopicFigures(f"t{number}") for number in range(5)),
         consumers=tuple(ConsumerOverview(f"c{number}", "live") for number in range(4)),
         lags=tuple(lag(number) for number in range(3)),
-        desired={f"f{number}": Decision(Kind.HOLD, 5.0, 2, 3) for number in range(6)},
+        desired={f"f{number}": GrowthDecision(GrowthKind.HOLD, 5.0, 2, 3) for number in range(6)},
         groups={f"g{number}": LagStatus.OK for number in range(6, 0, -1)},
         unknown={"g1": "the brokers do not answer", "g0": "the brokers do not answer"},
     )
@@ -232,7 +232,7 @@ def test_looks_follow_each_other_until_the_command_ends(monkeypatch: pytest.Monk
         return seen[-1]
 
     monkeypatch.setattr(Surveyor, "look", counted)
-    keep_looking(site.coordinator, Page(site.name), 0.001, stop)
+    keep_looking(site.coordinator, MetricsPage(site.name), 0.001, stop)
     assert len(seen) == 3
 
 

@@ -17,7 +17,7 @@ import pytest
 from typer.main import get_command
 
 from coordinator_tasks.cli import app, main
-from coordinator_tasks.cli.progress import Waiting
+from coordinator_tasks.cli.progress import ProgressLine
 from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.nodes.topics import configuration
 from tests.world.shop import Shop
@@ -241,7 +241,7 @@ def test_a_long_command_says_so_and_takes_it_back(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("coordinator_tasks.cli.progress.AFTER_S", 0.01)
     monkeypatch.setattr("coordinator_tasks.cli.progress.EACH_S", 0.01)
     terminal = Terminal()
-    shown = Waiting(terminal)
+    shown = ProgressLine(terminal)
     with shown.shown("plan"):
         assert terminal.written.wait(10)
         shown.stop()

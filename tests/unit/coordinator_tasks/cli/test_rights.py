@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator_tasks.cli import main, rights
-from coordinator_tasks.doctor import Finding
+from coordinator_tasks.doctor import DoctorFinding
 from coordinator_tasks.settings import Settings
 
 SETTINGS = '{"cluster": "shop", "zookeeper": "zk:2181", "kafka": {"bootstrap.servers": "broker:9092"%s}}'
@@ -18,7 +18,7 @@ SETTINGS = '{"cluster": "shop", "zookeeper": "zk:2181", "kafka": {"bootstrap.ser
 def test_kafkas_library_prints_nothing_beside_what_the_doctor_finds(
     given: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found(settings: Settings, *_: object) -> Iterator[Finding]:
+    def found(settings: Settings, *_: object) -> Iterator[DoctorFinding]:
         seen.append(settings)
         yield from ()
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from coordinator_tasks.core.errors import BadSettings
-from coordinator_tasks.doctor import Finding, Result
-from coordinator_tasks.doctor.airflow import PASSWORD, TOKEN, USER, Api, Site, examine
+from coordinator_tasks.doctor import CheckResult, DoctorFinding
+from coordinator_tasks.doctor.airflow import PASSWORD, TOKEN, USER, Api, ClusterFacts, examine
 
 Answers = dict[str, Any]
 HEALTHY = {"status": "healthy"}
@@ -69,7 +69,7 @@ def asked(
     needed: tuple[str, ...] = (),
     changed: dict[str, float] | None = None,
     behind_s: float = 0.0,
-) -> tuple[list[Finding], list[httpx.Request]]:
+) -> tuple[list[DoctorFinding], list[httpx.Request]]:
     requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -82,7 +82,7 @@ def asked(
         return httpx.Response(200, content=body, headers=headers)
 
     api = Api("http://airflow:8080/", environ or {USER: "ada", PASSWORD: "pw"}, httpx.MockTransport(answer))
-    return list(examine(api, "main", lambda: Site(needed, changed or {}))), requests
+    return list(examine(api, "main", lambda: ClusterFacts(needed, changed or {}))), requests
 
 
 def with_dags(*dags: Any) -> Answers:
@@ -93,14 +93,14 @@ def with_dags(*dags: Any) -> Answers:
     return answers | {f"/api/v2/dags/{name}/tasks": {"tasks": [{"pool": "default_pool"}]} for name in names}
 
 
-def of(found: list[Finding], check: str) -> Finding:
+def of(found: list[DoctorFinding], check: str) -> DoctorFinding:
     (one,) = [one for one in found if one.check == check]
     return one
 
 
 def test_a_healthy_airflow_is_ok_in_every_check_and_is_only_read() -> None:
     found, requests = asked(healthy())
-    assert {one.result for one in found} == {Result.OK}, [one for one in found if one.result is not Result.OK]
+    assert {one.result for one in found} == {CheckResult.OK}, [one for one in found if one.result is not CheckResult.OK]
     assert of(found, "Airflow").says == "http://airflow:8080 answers; version 3.3.2"
     assert [(one.method, one.url.path) for one in requests if one.method != "GET"] == [("POST", "/auth/token")]
     (dags,) = [one for one in requests if one.url.path == "/api/v2/dags"]
@@ -114,76 +114,76 @@ def test_a_token_needs_no_password() -> None:
     assert requests[-1].headers["authorization"] == "Bearer given"
 
 
-CASES: dict[str, tuple[Callable[[Answers], Any], str, Result, str]] = {
+CASES: dict[str, tuple[Callable[[Answers], Any], str, CheckResult, str]] = {
     "no triggerer": (
         lambda a: a["/api/v2/monitor/health"].update(triggerer={"status": None}),
-        "Airflow triggerer", Result.FAILED, "waits, questions and the watcher of ZooKeeper stand still",
+        "Airflow triggerer", CheckResult.FAILED, "waits, questions and the watcher of ZooKeeper stand still",
     ),
     "sick scheduler": (
         lambda a: a["/api/v2/monitor/health"].update(scheduler={"status": "unhealthy"}),
-        "Airflow scheduler", Result.FAILED, "airflow scheduler",
+        "Airflow scheduler", CheckResult.FAILED, "airflow scheduler",
     ),
-    "no plugin": (lambda a: a["/api/v2/plugins"].update(plugins=[]), "Airflow plugin", Result.FAILED, "plugins folder"),
+    "no plugin": (lambda a: a["/api/v2/plugins"].update(plugins=[]), "Airflow plugin", CheckResult.FAILED, "plugins folder"),
     "broken DAG file": (
         lambda a: a["/api/v2/importErrors"].update(import_errors=[{"filename": "reconcile.py"}]),
-        "Airflow DAG files", Result.WARNING, "error",
+        "Airflow DAG files", CheckResult.WARNING, "error",
     ),
     "paused reconcile": (
         lambda a: a["/api/v2/dags"]["dags"][1].update(is_paused=True),
-        "Airflow DAG reconcile", Result.FAILED, "airflow dags unpause reconcile",
+        "Airflow DAG reconcile", CheckResult.FAILED, "airflow dags unpause reconcile",
     ),
     "paused stuck_topic": (
         lambda a: a["/api/v2/dags"]["dags"][3].update(is_paused=True),
-        "Airflow DAG stuck_topic", Result.WARNING, "airflow dags unpause stuck_topic",
+        "Airflow DAG stuck_topic", CheckResult.WARNING, "airflow dags unpause stuck_topic",
     ),
     "no DAG": (
         lambda a: a["/api/v2/dags"].update(dags=[dag("rebalance__eu", "eu")]),
-        "Airflow DAG rebalance", Result.FAILED, "COORDINATOR_CLUSTERS",
+        "Airflow DAG rebalance", CheckResult.FAILED, "COORDINATOR_CLUSTERS",
     ),
     "failed reconcile": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[run("failed", 5), run("success", 70)]),
-        "Airflow reconcile", Result.FAILED, "see the log of its task",
+        "Airflow reconcile", CheckResult.FAILED, "see the log of its task",
     ),
     "old reconcile": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[run("success", 900)]),
-        "Airflow reconcile", Result.FAILED, "free slots",
+        "Airflow reconcile", CheckResult.FAILED, "free slots",
     ),
     "a run of reconcile that is queued for a later day": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[ahead("queued", "run_after"), run("success", 20)]),
-        "Airflow reconcile", Result.FAILED, "mark that run as failed",
+        "Airflow reconcile", CheckResult.FAILED, "mark that run as failed",
     ),
     "a run of reconcile whose logical date is in the future": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[ahead("running", "logical_date")]),
-        "Airflow reconcile", Result.FAILED, "mark that run as failed",
+        "Airflow reconcile", CheckResult.FAILED, "mark that run as failed",
     ),
     "a run of consumers whose logical date is in the future": (
         lambda a: a["/api/v2/dags/consumers/dagRuns"].update(dag_runs=[ahead("running", "logical_date")]),
-        "Airflow consumers", Result.WARNING, "mark that run as failed",
+        "Airflow consumers", CheckResult.WARNING, "mark that run as failed",
     ),
     "no run yet": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[]),
-        "Airflow reconcile", Result.WARNING, "wait a minute",
+        "Airflow reconcile", CheckResult.WARNING, "wait a minute",
     ),
     "no watcher": (
         lambda a: a["/api/v2/assets"]["assets"][0].update(watchers=[]),
-        "Airflow watcher of topics", Result.FAILED, "restart the dag-processor",
+        "Airflow watcher of topics", CheckResult.FAILED, "restart the dag-processor",
     ),
-    "no asset": (lambda a: a["/api/v2/assets"].update(assets=[]), "Airflow watcher of fleet", Result.FAILED, "reconcile"),
+    "no asset": (lambda a: a["/api/v2/assets"].update(assets=[]), "Airflow watcher of fleet", CheckResult.FAILED, "reconcile"),
     "missing pool": (
         lambda a: a["/api/v2/dags/consumers/tasks"].update(tasks=[{"pool": "launches"}]),
-        "Airflow pool launches", Result.FAILED, "airflow pools set launches",
+        "Airflow pool launches", CheckResult.FAILED, "airflow pools set launches",
     ),
     "empty pool": (
-        lambda a: a["/api/v2/pools/default_pool"].update(slots=0), "Airflow pool default_pool", Result.FAILED, "slots",
+        lambda a: a["/api/v2/pools/default_pool"].update(slots=0), "Airflow pool default_pool", CheckResult.FAILED, "slots",
     ),
     "slow scheduler": (
         lambda a: a["/api/v2/config"]["sections"][0]["options"][0].update(value="1"),
-        "Airflow setting scheduler_idle_sleep_time", Result.WARNING, "set it to 0.1",
+        "Airflow setting scheduler_idle_sleep_time", CheckResult.WARNING, "set it to 0.1",
     ),
-    "hidden settings": (lambda a: a.update({"/api/v2/config": 403}), "Airflow settings", Result.WARNING, "expose_config"),
-    "plugins not allowed": (lambda a: a.update({"/api/v2/plugins": 403}), "Airflow plugin", Result.WARNING, ""),
-    "not this API": (lambda a: a.update({"/api/v2/dags": []}), "Airflow DAGs", Result.FAILED, "from 3.2 on"),
-    "error of the server": (lambda a: a.update({"/api/v2/assets": 500}), "Airflow watcher", Result.FAILED, ""),
+    "hidden settings": (lambda a: a.update({"/api/v2/config": 403}), "Airflow settings", CheckResult.WARNING, "expose_config"),
+    "plugins not allowed": (lambda a: a.update({"/api/v2/plugins": 403}), "Airflow plugin", CheckResult.WARNING, ""),
+    "not this API": (lambda a: a.update({"/api/v2/dags": []}), "Airflow DAGs", CheckResult.FAILED, "from 3.2 on"),
+    "error of the server": (lambda a: a.update({"/api/v2/assets": 500}), "Airflow watcher", CheckResult.FAILED, ""),
 }  # fmt: skip
 
 
@@ -196,23 +196,25 @@ def test_what_is_wrong_is_named_with_what_to_do_and_stops_no_other_check(case: s
     one = of(found, check)
     assert one.result is result
     assert mend in one.mend
-    assert of(found, "Airflow").result is Result.OK
+    assert of(found, "Airflow").result is CheckResult.OK
     assert any(other.check.startswith("Airflow setting") for other in found), "the last check is made"
 
 
 def test_dags_for_a_budget_and_for_growth_are_asked_for_only_where_they_are_needed() -> None:
     needed = ("approve_plan", "autoscale")
     off = with_dags(dag("approve_plan", paused=True), dag("autoscale", paused=True))
-    assert {one.result for one in asked(off)[0]} == {Result.OK}
+    assert {one.result for one in asked(off)[0]} == {CheckResult.OK}
     found, _ = asked(off, needed=needed)
     told = {name: of(found, f"Airflow DAG {name}") for name in needed}
-    assert {one.result for one in told.values()} == {Result.WARNING}
+    assert {one.result for one in told.values()} == {CheckResult.WARNING}
     assert told["approve_plan"].says == (
         "approve_plan is paused: nobody is asked about plans that exceed the budget, so they wait"
     )
     assert told["autoscale"].says == "autoscale is paused: no fleet with limits of growth is looked at"
     assert told["autoscale"].mend == "`airflow dags unpause autoscale`"
-    (missing,) = [one for one in asked(with_dags(dag("autoscale")), needed=needed)[0] if one.result is not Result.OK]
+    (missing,) = [
+        one for one in asked(with_dags(dag("autoscale")), needed=needed)[0] if one.result is not CheckResult.OK
+    ]
     assert missing.says.startswith("no DAG of it for cluster main: nobody is asked")
 
 
@@ -220,8 +222,8 @@ def test_a_run_for_later_that_keeps_no_other_one_waiting_is_not_named() -> None:
     answers = with_dags(dag("autoscale"))
     blocking = {"dag_runs": [ahead("queued", "run_after"), run("success", 20)]}
     answers["/api/v2/dags/consumers/dagRuns"] = answers["/api/v2/dags/autoscale/dagRuns"] = blocking
-    (one,) = [one for one in asked(answers, needed=("autoscale",))[0] if one.result is not Result.OK]
-    assert (one.check, one.result) == ("Airflow autoscale", Result.WARNING)
+    (one,) = [one for one in asked(answers, needed=("autoscale",))[0] if one.result is not CheckResult.OK]
+    assert (one.check, one.result) == ("Airflow autoscale", CheckResult.WARNING)
     assert "Airflow starts no other one meanwhile" in one.says
     answers["/api/v2/dags"]["dags"][-1]["is_paused"] = True
     assert "Airflow autoscale" not in {one.check for one in asked(answers, needed=("autoscale",))[0]}
@@ -238,15 +240,15 @@ def told(ago_s: float | None) -> Answers:
 @pytest.mark.parametrize(
     ("told_ago_s", "changed_ago_s", "result"),
     [
-        (100.0, 101.0, Result.OK),
-        (2 * 86_400.0, 3 * 86_400.0, Result.OK),
-        (600.0, 300.0, Result.FAILED),
-        (305.0, 300.0, Result.FAILED),
-        (301.0, 300.0, Result.OK),
-        (None, 300.0, Result.FAILED),
-        (600.0, 20.0, Result.OK),
-        (None, 20.0, Result.OK),
-        (None, 2 * 86_400.0, Result.OK),
+        (100.0, 101.0, CheckResult.OK),
+        (2 * 86_400.0, 3 * 86_400.0, CheckResult.OK),
+        (600.0, 300.0, CheckResult.FAILED),
+        (305.0, 300.0, CheckResult.FAILED),
+        (301.0, 300.0, CheckResult.OK),
+        (None, 300.0, CheckResult.FAILED),
+        (600.0, 20.0, CheckResult.OK),
+        (None, 20.0, CheckResult.OK),
+        (None, 2 * 86_400.0, CheckResult.OK),
     ],
     ids=[
         "told",
@@ -261,13 +263,13 @@ def told(ago_s: float | None) -> Answers:
     ],
 )
 def test_a_watcher_that_has_not_told_a_change_does_not_run(
-    told_ago_s: float | None, changed_ago_s: float, result: Result
+    told_ago_s: float | None, changed_ago_s: float, result: CheckResult
 ) -> None:
     found, _ = asked(told(told_ago_s), changed={"topics": time.time() - changed_ago_s})
     one = of(found, "Airflow watcher of topics")
     assert one.result is result
-    assert of(found, "Airflow watcher of fleet").result is Result.OK
-    if result is Result.FAILED:
+    assert of(found, "Airflow watcher of fleet").result is CheckResult.OK
+    if result is CheckResult.FAILED:
         assert "it has not told what changed in ZooKeeper 300 s ago" in one.says
         assert "restart the triggerer" in one.mend
 
@@ -275,13 +277,13 @@ def test_a_watcher_that_has_not_told_a_change_does_not_run(
 @pytest.mark.parametrize(
     ("executor", "value", "result"),
     [
-        ("CeleryExecutor", "600.0", Result.WARNING),
-        ("CeleryExecutor", "90", Result.OK),
-        ("LocalExecutor", "600.0", Result.OK),
+        ("CeleryExecutor", "600.0", CheckResult.WARNING),
+        ("CeleryExecutor", "90", CheckResult.OK),
+        ("LocalExecutor", "600.0", CheckResult.OK),
     ],
 )
 def test_a_task_that_a_dead_celery_worker_had_taken_does_not_wait_for_ten_minutes(
-    executor: str, value: str, result: Result
+    executor: str, value: str, result: CheckResult
 ) -> None:
     answers = healthy()
     answers["/api/v2/config"]["sections"] += [
@@ -296,16 +298,16 @@ def test_connections_may_stand_elsewhere_than_in_the_database() -> None:
     answers = healthy()
     del answers["/api/v2/connections/kafka_default"]
     one = of(asked(answers)[0], "Airflow connection kafka_default")
-    assert one.result is Result.OK
+    assert one.result is CheckResult.OK
     assert "it may be in the environment or in a secrets backend" in one.says
 
 
 def test_an_airflow_that_does_not_answer_or_refuses_the_log_in_is_one_finding() -> None:
     (one,) = asked({})[0]
-    assert (one.check, one.result) == ("Airflow", Result.FAILED)
+    assert (one.check, one.result) == ("Airflow", CheckResult.FAILED)
     *health, refused = asked(healthy() | {"/auth/token": 401})[0]
     assert len(health) == 4
-    assert (refused.check, refused.result) == ("Airflow", Result.FAILED)
+    assert (refused.check, refused.result) == ("Airflow", CheckResult.FAILED)
     assert "correct the log-in" in refused.says
 
 
@@ -313,8 +315,8 @@ def test_an_answer_of_any_size_is_not_read_to_its_end() -> None:
     endless = iter(lambda: b"[" * 65_536, None)
     found, _ = asked(healthy() | {"/api/v2/plugins": endless})
     unread = next(one for one in found if "has more than 16777216 bytes" in one.says)
-    assert unread.result is not Result.OK
-    assert of(found, "Airflow connection zookeeper_default").result is Result.OK
+    assert unread.result is not CheckResult.OK
+    assert of(found, "Airflow connection zookeeper_default").result is CheckResult.OK
 
 
 def test_an_answer_that_drips_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.doctor import Result, airflow_site, examination
+from coordinator_tasks.doctor import CheckResult, airflow_site, examination
 from coordinator_tasks.doctor.findings import broken
 from coordinator_tasks.installed import Installed
 from coordinator_tasks.java import ADVICE, JavaUnavailable
@@ -62,19 +62,19 @@ def test_the_last_change_of_each_scope_is_zookeepers(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("packages", "result"),
     [
-        ({"pyspark": "4.3.0", "kazoo": "2.10"}, Result.OK),
-        ({"pyspark": "4.2.0", "apache-airflow": "3.10.1"}, Result.OK),
-        ({"kazoo": "2.10"}, Result.OK),
-        ({"pyspark": "4.1.1", "apache-airflow": "3.3.2"}, Result.FAILED),
-        ({"apache-airflow": "2.11.0"}, Result.FAILED),
-        ({"pyspark": "4.2.0.dev1"}, Result.OK),
-        ({"pyspark": "unknown"}, Result.FAILED),
+        ({"pyspark": "4.3.0", "kazoo": "2.10"}, CheckResult.OK),
+        ({"pyspark": "4.2.0", "apache-airflow": "3.10.1"}, CheckResult.OK),
+        ({"kazoo": "2.10"}, CheckResult.OK),
+        ({"pyspark": "4.1.1", "apache-airflow": "3.3.2"}, CheckResult.FAILED),
+        ({"apache-airflow": "2.11.0"}, CheckResult.FAILED),
+        ({"pyspark": "4.2.0.dev1"}, CheckResult.OK),
+        ({"pyspark": "unknown"}, CheckResult.FAILED),
     ],
 )
-def test_a_package_that_is_too_old_for_us_is_named(packages: dict[str, str], result: Result) -> None:
+def test_a_package_that_is_too_old_for_us_is_named(packages: dict[str, str], result: CheckResult) -> None:
     (one,) = examination._clients(Installed("0.3.0", "3.11", packages, 1, ()))
     assert one.result is result
-    if result is Result.FAILED:
+    if result is CheckResult.FAILED:
         name = "pyspark" if "pyspark" in packages else "apache-airflow"
         assert f"{name} {packages[name]} cannot run what we need" in one.says
         assert f"install {name} {examination.OLDEST[name]} or newer" in one.mend
@@ -106,4 +106,4 @@ def test_without_java_it_is_said_what_needs_one_and_what_to_install(monkeypatch:
 )
 def test_a_check_that_cannot_be_made_says_what_to_do(text: str, says: str, mend: str) -> None:
     one = broken("ZooKeeper", StoreUnavailable(text))
-    assert (one.result, one.says, one.mend) == (Result.FAILED, says, mend)
+    assert (one.result, one.says, one.mend) == (CheckResult.FAILED, says, mend)

@@ -6,13 +6,13 @@ import pytest
 
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, NoAccess
 from coordinator_tasks.core.protocol.kafka_rights import Side
-from coordinator_tasks.doctor import Finding, Result, kafka
+from coordinator_tasks.doctor import CheckResult, DoctorFinding, kafka
 from coordinator_tasks.wiring import Settings
 
 SETTINGS = Settings("shop", "zk:2181", {"bootstrap.servers": "broker:9092"})
 
 
-def groups(monkeypatch: pytest.MonkeyPatch, answer: object) -> list[Finding]:
+def groups(monkeypatch: pytest.MonkeyPatch, answer: object) -> list[DoctorFinding]:
     class Admin:
         def __init__(self, *_: object) -> None: ...
 
@@ -27,32 +27,34 @@ def groups(monkeypatch: pytest.MonkeyPatch, answer: object) -> list[Finding]:
 
 def test_another_client_of_a_group_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     (one,) = groups(monkeypatch, ())
-    assert (one.check, one.result) == ("Kafka: members of group g", Result.OK)
+    assert (one.check, one.result) == ("Kafka: members of group g", CheckResult.OK)
     (one,) = groups(monkeypatch, ("tool at 10.0.0.7",))
-    assert one.result is Result.FAILED
+    assert one.result is CheckResult.FAILED
     assert one.says.startswith("tool at 10.0.0.7 subscribes with it")
     (one,) = groups(monkeypatch, KafkaUnavailable("no answer"))
-    assert (one.result, one.says) == (Result.FAILED, "no answer")
+    assert (one.result, one.says) == (CheckResult.FAILED, "no answer")
     assert groups(monkeypatch, NoAccess("denied")) == [], "the right is a check of its own"
 
 
 @pytest.mark.parametrize(
     ("kept_s", "result", "says"),
     [
-        (7 * 24 * 3600.0, Result.OK, "for 168 h"),
-        (None, Result.OK, "not told"),
-        (5 * 3600.0, Result.WARNING, "begins at its start rule"),
-        (3600.0, Result.FAILED, "once an hour"),
+        (7 * 24 * 3600.0, CheckResult.OK, "for 168 h"),
+        (None, CheckResult.OK, "not told"),
+        (5 * 3600.0, CheckResult.WARNING, "begins at its start rule"),
+        (3600.0, CheckResult.FAILED, "once an hour"),
     ],
 )
-def test_offsets_have_to_outlive_an_idle_topic(kept_s: float | None, result: Result, says: str) -> None:
+def test_offsets_have_to_outlive_an_idle_topic(kept_s: float | None, result: CheckResult, says: str) -> None:
     (one,) = retention(kept_s)
     assert one.result is result
     assert says in one.says
-    assert bool(one.mend) is (result is not Result.OK)
+    assert bool(one.mend) is (result is not CheckResult.OK)
 
 
-def retention(kept_s: float | None, down: dict[str, CoordinatorError] | None = None, **idle: float) -> list[Finding]:
+def retention(
+    kept_s: float | None, down: dict[str, CoordinatorError] | None = None, **idle: float
+) -> list[DoctorFinding]:
     class Rights:
         def offsets_kept_s(self, problems: dict[str, CoordinatorError]) -> float | None:
             problems |= down or {}
@@ -64,8 +66,8 @@ def retention(kept_s: float | None, down: dict[str, CoordinatorError] | None = N
 def test_a_broker_that_does_not_say_how_long_it_keeps_offsets_is_a_finding_beside_the_others() -> None:
     down: dict[str, CoordinatorError] = {"down:9092": KafkaUnavailable("no answer; try again")}
     first, then = retention(7 * 24 * 3600.0, down)
-    assert (first.check, first.result) == ("Kafka: expiry of offsets of down:9092", Result.FAILED)
-    assert (then.check, then.result) == ("Kafka: expiry of offsets", Result.OK)
+    assert (first.check, first.result) == ("Kafka: expiry of offsets of down:9092", CheckResult.FAILED)
+    assert (then.check, then.result) == ("Kafka: expiry of offsets", CheckResult.OK)
     assert [one.check for one in retention(None, down)] == [first.check]
 
 
@@ -73,7 +75,7 @@ def test_a_topic_that_nobody_owns_is_named_before_its_offsets_expire() -> None:
     day_s = 86_400.0
     (_,) = retention(7 * day_s, orders=day_s)
     _, one = retention(7 * day_s, orders=6.5 * day_s, bills=8 * day_s, parcels=3 * day_s)
-    assert one.result is Result.WARNING
+    assert one.result is CheckResult.WARNING
     assert one.says.endswith("expire at the latest: bills by now, orders in 12.0 h")
     assert "start a consumer" in one.mend
     assert len(retention(None, orders=6.5 * day_s)) == 1
@@ -104,7 +106,7 @@ def test_a_topic_that_kafka_does_not_describe_is_a_finding_and_hides_no_other(mo
     monkeypatch.setattr(kafka, "kafka_versions", lambda *_: {"broker:9092": "4.3"})
     monkeypatch.setattr(kafka, "_groups", lambda *_: [])
     found = {one.check: one for one in kafka.examine(SETTINGS, Side.COORDINATOR, {"orders": "g", "bills": "g"})}
-    assert (found["topic orders"].result, found["topic orders"].says) == (Result.FAILED, "no answer")
+    assert (found["topic orders"].result, found["topic orders"].says) == (CheckResult.FAILED, "no answer")
     (recreated,) = [
         one
         for one in kafka.examine(SETTINGS, Side.COORDINATOR, {"parcels": "g"}, ids={"parcels": "old-id"})
@@ -116,7 +118,7 @@ def test_a_topic_that_kafka_does_not_describe_is_a_finding_and_hides_no_other(mo
     ]
     assert rights.says == "not checked: ZooKeeper does not say which topics are managed"
     assert found["topic bills"].says == "Kafka has no such topic"
-    assert found["Kafka: expiry of offsets"].result is Result.OK
+    assert found["Kafka: expiry of offsets"].result is CheckResult.OK
 
 
 def test_a_managed_topic_that_was_recreated_is_named_with_the_remedy() -> None:
@@ -126,11 +128,11 @@ def test_a_managed_topic_that_was_recreated_is_named_with_the_remedy() -> None:
                 raise NoAccess("denied")
             return "new-id" if topic == "orders" else "id"
 
-    def found(topic: str, managed: str = "id") -> list[Finding]:
+    def found(topic: str, managed: str = "id") -> list[DoctorFinding]:
         return list(kafka._recreated(cast(Any, Rights()), topic, managed))
 
     (one,) = found("orders")
-    assert (one.check, one.result, one.mend) == ("topic orders", Result.FAILED, "remove it here and add it again")
+    assert (one.check, one.result, one.mend) == ("topic orders", CheckResult.FAILED, "remove it here and add it again")
     assert one.says.startswith("topic orders was recreated in Kafka (id new-id, managed is id): ")
     assert "partitions are stopped" in one.says
     assert found("bills") == found("denied") == [], "the right to describe a topic is a check of its own"

@@ -19,7 +19,7 @@ from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.nodes import directives, fleet, observe
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.service.watch import audit, lag_moments, overview
 from tests.world.site import LOOP, Site, stable_site
 
@@ -83,7 +83,7 @@ def test_a_node_of_one_consumer_that_cannot_be_read_is_named_and_stops_nobody(ki
     assert site.counts()["c"] >= 1, "everybody else is planned"
     assert of_b(site) == before, "its partitions stay with it"
     (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
-    assert report.outcome is not Outcome.HELD
+    assert report.outcome is not TopicOutcome.HELD
     assert any(path in sentence for sentence in report.left_out)
     assert path in overview.topics(site.coordinator)[0].reason
     assert {one.consumer: path in one.problem for one in overview.consumers(site.coordinator)}["b"]
@@ -129,7 +129,7 @@ def test_a_missing_right_on_a_node_of_one_topic_holds_that_topic_alone(kind: str
     assert "orders has 2 new partitions" in lines
     assert any(path in line for line in lines)
     orders, payments = transitions.step(c, ["orders", "payments"], LOOP)
-    assert (orders.outcome, payments.outcome) == (Outcome.WRITTEN, Outcome.HELD)
+    assert (orders.outcome, payments.outcome) == (TopicOutcome.WRITTEN, TopicOutcome.HELD)
     assert path in payments.reason
     everything_else(site)
     list(lag_moments.keep(c, ["orders", "payments"]))

@@ -59,7 +59,7 @@ def test_partitions_wait_for_the_restart_and_nobody_else_is_touched(how: Ending)
         "b's incarnation 1 is away: its partitions wait for it, back within 10 min, asked by ada: new kernel"
     )
     site.clock.advance(WITHIN_S - 1)
-    assert step(site).outcome is transitions.Outcome.UNCHANGED
+    assert step(site).outcome is transitions.TopicOutcome.UNCHANGED
     assert site.node().epoch == epoch
     site.starts("b")
     site.settles()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.model import State
 from coordinator_tasks.service.nodes.directives import drain
 from coordinator_tasks.service.nodes.topics import change_config
@@ -106,7 +106,7 @@ def test_two_that_plan_from_different_looks_end_in_one_plan() -> None:
 
 def test_a_plan_is_what_its_preview_and_what_explain_say() -> None:
     site = stable_site("a", "b", partitions=1, names=SMALL)
-    told = {one.topic: one for one in preview(site.coordinator, Change(join=1))}
+    told = {one.topic: one for one in preview(site.coordinator, SiteChange(join=1))}
     site.starts("c")
     site.clock.advance(2)
     shown = {one.topic: one.moves for one in transitions.preview(site.coordinator, SMALL)}

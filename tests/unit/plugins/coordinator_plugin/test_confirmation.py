@@ -3,36 +3,36 @@
 from coordinator_plugin.confirmation import Patience, WaitKind, confirmations
 
 from coordinator_tasks.service.plan import overrides, transitions
-from coordinator_tasks.service.plan.transitions import Waiting, WaitReport
+from coordinator_tasks.service.plan.transitions import AwaitedTopic, WaitReport
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.site import stable_site
 
 
-def waiting(kind: Waiting, confirmed: tuple[str, ...] = (), pending: tuple[str, ...] = ()) -> WaitReport:
+def waiting(kind: AwaitedTopic, confirmed: tuple[str, ...] = (), pending: tuple[str, ...] = ()) -> WaitReport:
     return WaitReport(kind, dict.fromkeys(pending, "waits"), dict.fromkeys(pending, ("a",)), confirmed, pending)
 
 
 def test_a_wait_ends_as_soon_as_all_is_confirmed_or_a_new_plan_is_due() -> None:
-    assert Patience(0.0, 60.0).judge(waiting(Waiting.CONFIRMED), False, 0.1) is not None
-    ended = Patience(0.0, 60.0).judge(waiting(Waiting.REPLAN, pending=("x",)), False, 0.1)
+    assert Patience(0.0, 60.0).judge(waiting(AwaitedTopic.CONFIRMED), False, 0.1) is not None
+    ended = Patience(0.0, 60.0).judge(waiting(AwaitedTopic.REPLAN, pending=("x",)), False, 0.1)
     assert ended is not None
-    assert ended.waiting is Waiting.REPLAN
+    assert ended.waiting is AwaitedTopic.REPLAN
 
 
 def test_a_stuck_topic_holds_up_no_other() -> None:
     patience = Patience(0.0, 60.0, patience_s=2.0)
-    report = waiting(Waiting.PENDING, confirmed=("y",), pending=("x",))
+    report = waiting(AwaitedTopic.PENDING, confirmed=("y",), pending=("x",))
     assert patience.judge(report, False, 1.0) is None
     assert patience.judge(report, False, 2.9) is None
     ended = patience.judge(report, False, 3.1)
     assert ended is not None
-    assert ended.waiting is Waiting.CONFIRMED
+    assert ended.waiting is AwaitedTopic.CONFIRMED
 
 
 def test_a_wait_with_nothing_confirmed_ends_blocked_at_its_limit() -> None:
     patience = Patience(0.0, 5.0, patience_s=2.0)
-    assert patience.judge(waiting(Waiting.BLOCKED, pending=("x",)), False, 4.0) is None
-    ended = patience.judge(waiting(Waiting.BLOCKED, pending=("x",)), False, 5.0)
+    assert patience.judge(waiting(AwaitedTopic.BLOCKED, pending=("x",)), False, 4.0) is None
+    ended = patience.judge(waiting(AwaitedTopic.BLOCKED, pending=("x",)), False, 5.0)
     assert ended is not None
     assert ended.plain() == {"waiting": "blocked", "topics": {"x": "waits"}, "blockers": {"x": ["a"]}, "waited_s": 5.0}
 

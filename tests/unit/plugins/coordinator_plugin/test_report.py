@@ -5,12 +5,12 @@ import json
 from coordinator_plugin import report
 
 from coordinator_tasks.core.model import Explanation, Move, MoveKind, Reason, State
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 
 
 def test_a_report_reads_as_sentences() -> None:
     moves = (Move(1, "a", "b", MoveKind.HANDOFF), Move(4, "a", "b", MoveKind.HANDOFF), Move(2, "", "c", MoveKind.START))
-    done = TopicReport("orders", State.STABLE, State.CLOSING, Outcome.WRITTEN, "joined: b", moves, ("a",), 7, "r1")
+    done = TopicReport("orders", State.STABLE, State.CLOSING, TopicOutcome.WRITTEN, "joined: b", moves, ("a",), 7, "r1")
     assert list(report.lines([done])) == [
         "orders: Stable -> Closing, written at epoch 7: joined: b",
         "orders:   1 partition starts on c: 2",

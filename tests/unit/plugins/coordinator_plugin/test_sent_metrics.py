@@ -17,7 +17,7 @@ from coordinator_plugin.upkeep import ReconcileOperator
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Move, MoveKind, Pause, Pauses, State, Unmoved
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from tests.airflow_process import said_by_airflow
 from tests.statsd_server import StatsdServer
 from tests.world.site import stable_site
@@ -49,7 +49,7 @@ def one_turn() -> None:
     context: Any = {"ti": ti, "prev_start_date_success": before, "dag_run": run}
     ReconcileOperator(task_id="look", dag_ids=names).execute(context)
     moves = (Move(0, "a", "b", MoveKind.HANDOFF), Move(1, "a", "b", MoveKind.HANDOFF))
-    ended = TopicReport("orders.eu", State.STARTING, State.STABLE, Outcome.WRITTEN, "", moves)
+    ended = TopicReport("orders.eu", State.STARTING, State.STABLE, TopicOutcome.WRITTEN, "", moves)
     stats.tell_reports("shop", [ended])
     found = Pauses((Pause(0, wait_s=0.023, records=4),), unmoved=Unmoved(2, 0.012, 3, "a", 0.01))
     stats.pauses_told("shop")("orders.eu", found)

@@ -14,7 +14,7 @@ from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.operators import SettleOperator
 from coordinator_plugin.reconcile import reconcile
 
-from coordinator_tasks.core.machine.audit import Kind
+from coordinator_tasks.core.machine.audit import FindingKind
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -28,7 +28,7 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.service.fleets import autoscale
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from tests.fakes.cluster import PERSON
 from tests.unit.coordinator_tasks.service.fleets.test_autoscale import BUSY, fleet_site
 from tests.world.site import Site, stable_site
@@ -80,7 +80,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
 
 
-def report(outcome: Outcome = Outcome.WRITTEN, after: State = State.STABLE) -> TopicReport:
+def report(outcome: TopicOutcome = TopicOutcome.WRITTEN, after: State = State.STABLE) -> TopicReport:
     moves = (Move(0, "a", "b", MoveKind.HANDOFF), Move(1, "a", "b", MoveKind.HANDOFF), Move(2, "", "b", MoveKind.START))
     return TopicReport("orders.eu", State.STARTING, after, outcome, "", moves)
 
@@ -176,8 +176,10 @@ def test_the_findings_of_reconciles_audit_are_gauges_by_kind(backend: Backend, m
     names = dict.fromkeys(("rebalance", "consumers", "stuck_topic", "approve_plan"), "dag")
     task = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
     upkeep.ReconcileOperator(task_id="look", dag_ids=names).execute(cast("Any", {"ti": task}))
-    found = {kind.word: backend.of("coordinator.audit.findings", cluster="shop", kind=kind.word) for kind in Kind}
-    assert found == {kind.word: [{"intruder": 1, "old_code": 2}.get(kind.word, 0)] for kind in Kind}
+    found = {
+        kind.word: backend.of("coordinator.audit.findings", cluster="shop", kind=kind.word) for kind in FindingKind
+    }
+    assert found == {kind.word: [{"intruder": 1, "old_code": 2}.get(kind.word, 0)] for kind in FindingKind}
     assert backend.of("coordinator.audit.left_out", cluster="shop") == [0]
 
 

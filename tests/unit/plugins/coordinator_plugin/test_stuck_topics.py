@@ -8,7 +8,7 @@ from coordinator_plugin import question
 from coordinator_plugin.reconcile import reconcile, runs
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, MAX_QUESTIONS, questions_of_audit, sentences
 
-from coordinator_tasks.core.machine.audit import Finding, Kind
+from coordinator_tasks.core.machine.audit import Finding, FindingKind
 from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.plan import plans_to_approve, transitions
 from coordinator_tasks.service.watch.audit import Audit
@@ -82,7 +82,7 @@ def test_the_gravest_questions_are_asked_first_because_only_so_many_are(shop: Cl
 
 def test_plans_that_wait_for_approval_come_up_in_turn(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     many = [f"t{number:02}" for number in range(MAX_QUESTIONS + 5)]
-    plans = {topic: plans_to_approve.Waiting(topic, "d" * 16, "4 of 4 partitions move") for topic in many}
+    plans = {topic: plans_to_approve.WaitingPlan(topic, "d" * 16, "4 of 4 partitions move") for topic in many}
     monkeypatch.setattr(plans_to_approve, "waiting", lambda *_: plans)
     asked: set[str] = set()
     for _ in range(2):
@@ -113,10 +113,16 @@ def test_a_question_that_stands_is_not_asked_again(shop: Cluster) -> None:
 
 
 def test_two_owners_are_asked_about_before_a_stale_token(shop: Cluster) -> None:
-    def finding(code: Kind, topic: str) -> Finding:
+    def finding(code: FindingKind, topic: str) -> Finding:
         return Finding(code, topic, (0,), "a", "says", "mend", alarm=True)
 
-    found = Audit((finding(Kind.STALE, "bills"), finding(Kind.TWO_OWNERS, "orders"), finding(Kind.INTRUDER, "orders")))
+    found = Audit(
+        (
+            finding(FindingKind.STALE, "bills"),
+            finding(FindingKind.TWO_OWNERS, "orders"),
+            finding(FindingKind.INTRUDER, "orders"),
+        )
+    )
     asked = list(questions_of_audit(shop.coordinator, found))
     assert [one.topic for one in asked] == ["orders", "bills"]
 
@@ -124,7 +130,7 @@ def test_two_owners_are_asked_about_before_a_stale_token(shop: Cluster) -> None:
 def test_a_dispute_is_the_same_question_whichever_partitions_it_is_about_now(shop: Cluster) -> None:
     def asked(who: str, *partitions: int, topic: str = "orders") -> str:
         says = f"{who} has committed {partitions}"
-        found = Audit((Finding(Kind.INTRUDER, topic, partitions, who, says, "mend", alarm=True),))
+        found = Audit((Finding(FindingKind.INTRUDER, topic, partitions, who, says, "mend", alarm=True),))
         (one,) = questions_of_audit(shop.coordinator, found)
         assert says in one.sentence
         return one.run_id

@@ -12,7 +12,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from coordinator_plugin import hook
 from coordinator_plugin.upkeep import FOLLOW_S, ReconcileOperator, WatchSensor, active_runs, given_of
 
-from coordinator_tasks.core.fleet.upgrade import Phase
+from coordinator_tasks.core.fleet.upgrade import UpgradePhase
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.service.fleets import upgrades
 from coordinator_tasks.service.nodes import fleet, upgrade_store
@@ -43,7 +43,7 @@ def test_it_does_the_steps_of_an_upgrade_until_it_is_done(site: UpgradingSite) -
         site.turn()
         if sensor.poke(GIVEN):  # type: ignore[arg-type]
             break
-    assert upgrade_store.read(site.coordinator, APP).phase is Phase.DONE
+    assert upgrade_store.read(site.coordinator, APP).phase is UpgradePhase.DONE
 
 
 def test_it_follows_on_when_zookeeper_answers_again(site: UpgradingSite) -> None:

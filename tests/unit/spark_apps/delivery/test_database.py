@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import Delivery, SinkUnavailable, Standing, Step, Writer, sink_is_away
+from spark_apps.delivery import Delivery, SinkEntry, SinkStep, SinkUnavailable, Writer, sink_is_away
 from spark_apps.delivery import database as database_module
 from spark_apps.delivery.audit_sink import AuditSink
 from spark_apps.delivery.database import Cursor, Database, Row, RowSink, borrowed
@@ -254,8 +254,8 @@ def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) ->
     batch = pa.Table.from_pylist([{"topic": "orders", "partition": 0, "offset": 0}])
     for consumer, epoch in (("a", 3), ("b", 5)):
         sink.claim(Writer("shop", "orders", "id-1", consumer), {0: Token(epoch, 1, "g1")}, {})
-    refused = sink.write(Writer("shop", "orders", "id-1", "a"), {0: Step(Token(3, 1, "g1"), 0, 1)}, batch)
-    assert refused == {0: Standing(Token(5, 1, "g1"), "b")}
+    refused = sink.write(Writer("shop", "orders", "id-1", "a"), {0: SinkStep(Token(3, 1, "g1"), 0, 1)}, batch)
+    assert refused == {0: SinkEntry(Token(5, 1, "g1"), "b")}
     with database.transaction() as cursor:
         assert cursor.query('SELECT * FROM "rows"') == []
     sink.close()
@@ -329,9 +329,9 @@ def test_a_claim_does_not_wait_for_long_for_a_writer_that_hangs(
     writer, rows = Writer("c", "orders", "id-1", "a"), pa.table({"partition": pa.array([], pa.int32())})
     sinks[0].claim(writer, {0: old}, {})
     sinks[1].claim(Writer("c", "orders", "id-1", "b"), {1: old}, {})
-    assert sinks[0].write(writer, {0: Step(old, 0, 1)}, rows) == {}
+    assert sinks[0].write(writer, {0: SinkStep(old, 0, 1)}, rows) == {}
     assert took[0] < 2
-    assert sinks[1].claim(Writer("c", "orders", "id-1", "b"), {0: new}, {}) == {0: Standing(new, "b", 1)}
+    assert sinks[1].claim(Writer("c", "orders", "id-1", "b"), {0: new}, {}) == {0: SinkEntry(new, "b", 1)}
     for sink in sinks:
         sink.close()
 

@@ -13,7 +13,7 @@ from spark_apps.delivery import lineage
 from spark_apps.delivery.lineage import (
     Dataset,
     Lineage,
-    Reader,
+    RunFacts,
     file_dataset,
     is_on,
     opened,
@@ -23,7 +23,7 @@ from spark_apps.delivery.lineage import (
     writes_to,
 )
 
-READER = Reader("shop", "a", 7)
+READER = RunFacts("shop", "a", 7)
 TABLE = Dataset("postgres://db:5432", "shop.public.orders")
 
 

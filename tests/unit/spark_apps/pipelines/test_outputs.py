@@ -9,11 +9,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import Delivery, Standing, Step, Writer
+from spark_apps.delivery import Delivery, SinkEntry, SinkStep, Writer
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, outputs
 
-STEPS = {0: Step(Token(1, 1), 0, 2)}
+STEPS = {0: SinkStep(Token(1, 1), 0, 2)}
 WRITER = Writer("c", "orders", "id", "a")
 HOOKS = Hooks()
 
@@ -61,9 +61,9 @@ def test_exactly_once_writes_what_the_batch_under_way_adds_and_says_what_was_ref
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written: list[object] = []
-    rows, refused = pa.table({"partition": [0, 0]}), {0: Standing(Token(2, 1), "b", 0)}
+    rows, refused = pa.table({"partition": [0, 0]}), {0: SinkEntry(Token(2, 1), "b", 0)}
 
-    def write(*given: object) -> dict[int, Standing]:
+    def write(*given: object) -> dict[int, SinkEntry]:
         written.append(given)
         return refused
 

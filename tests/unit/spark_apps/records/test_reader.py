@@ -15,10 +15,10 @@ from spark_apps.errors import DataLost, lost_records
 from spark_apps.records import reader
 from spark_apps.records.batches import Range
 from spark_apps.records.columns import Records
-from spark_apps.records.fetching import Problem
+from spark_apps.records.fetching import FetchError
 from spark_apps.records.reader import Job
 
-Came: TypeAlias = tuple[int, int] | Problem
+Came: TypeAlias = tuple[int, int] | FetchError
 """A record by its partition and its offset, or an error in its place."""
 
 
@@ -27,7 +27,7 @@ class Fetched:
 
     def __init__(self, came: Sequence[Came]) -> None:
         found = [one for one in came if isinstance(one, tuple)]
-        self.problems = [one for one in came if isinstance(one, Problem)]
+        self.problems = [one for one in came if isinstance(one, FetchError)]
         self.partitions = np.array([partition for partition, _ in found], np.int32)
         self.offsets = np.array([offset for _, offset in found], np.int64)
         self.sizes = np.zeros(len(found), np.int64)
@@ -101,7 +101,7 @@ def test_records_behind_an_end_make_no_fetch_wait_for_more_than_there_is(
     assert client.waited == 0
 
 
-UNREADABLE = Problem(KafkaError(KafkaError._BAD_MSG, "MessageSet at offset 2 failed CRC32C check"), 0, 2)
+UNREADABLE = FetchError(KafkaError(KafkaError._BAD_MSG, "MessageSet at offset 2 failed CRC32C check"), 0, 2)
 
 
 def test_records_that_the_client_leaves_out_as_damaged_are_lost_and_not_passed_over(
@@ -125,7 +125,7 @@ def test_damaged_records_are_left_out_where_that_is_wanted_and_elsewhere_they_ar
     assert read(behind, monkeypatch, Range(0, 0, 2, 1), Range(1, 0, 1, 1)) == [(0, 0), (0, 1), (1, 0)]
 
 
-REFUSED = Problem(KafkaError(KafkaError._AUTO_OFFSET_RESET, "Partition log truncation detected"), 0, 2)
+REFUSED = FetchError(KafkaError(KafkaError._AUTO_OFFSET_RESET, "Partition log truncation detected"), 0, 2)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_a_refused_position_is_told_by_what_the_log_has(
     assert lost_records(f"DataLost: {raised.value}") == (0, says)
 
 
-def end_at(partition: int, offset: int) -> Problem:
-    return Problem(KafkaError(KafkaError._PARTITION_EOF), partition, offset)
+def end_at(partition: int, offset: int) -> FetchError:
+    return FetchError(KafkaError(KafkaError._PARTITION_EOF), partition, offset)
 
 
 def cut_at(monkeypatch: pytest.MonkeyPatch, last: int, fail_on_data_loss: bool = True) -> list[tuple[int, int]]:

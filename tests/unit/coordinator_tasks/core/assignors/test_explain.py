@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem
-from coordinator_tasks.core.assignors.explain import Asked, digest, explained, shortened
+from coordinator_tasks.core.assignors.explain import SolvedProblem, digest, explained, shortened
 from coordinator_tasks.core.model import Explanation, Member, Reason, Split
 from coordinator_tasks.core.text.partition_text import numbers
 
@@ -17,7 +17,7 @@ SHARP = {"tolerance": "0.1", "hysteresis": "0", "min.gain": "0", "floor": "0", "
 def asked(
     strategy: str, weights: list[float], members: str, owned: str = "", *, pins: Mapping[int, str] | None = None, idle: str = "",
     **more: Any,
-) -> Asked:  # fmt: skip
+) -> SolvedProblem:  # fmt: skip
     """`owned` names the holder of each partition by one letter, `.` = nobody; `a/r1` of `members` is in a rack.
 
     Those that `idle` names have no capacity.
@@ -36,7 +36,9 @@ def asked(
         **more,
     )
     answer = ASSIGNORS[strategy].assign(problem) if strategy in ASSIGNORS else dict.fromkeys(problem.partitions, "b")
-    return Asked(strategy, problem, answer, holders, pins or {}, getattr(ASSIGNORS.get(strategy), "explainer", None))
+    return SolvedProblem(
+        strategy, problem, answer, holders, pins or {}, getattr(ASSIGNORS.get(strategy), "explainer", None)
+    )
 
 
 def told(found: Explanation) -> list[tuple[int, str]]:
@@ -178,7 +180,7 @@ TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even sha
         ),
     ],
 )  # fmt: skip
-def test_the_sentence(question: Asked, partition: int, said: str) -> None:
+def test_the_sentence(question: SolvedProblem, partition: int, said: str) -> None:
     assert [text for number, text in told(explained(question)) if number == partition] == [said]
 
 
@@ -202,7 +204,7 @@ def test_the_sentence(question: Asked, partition: int, said: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_the_summary(question: Asked, said: str) -> None:
+def test_the_summary(question: SolvedProblem, said: str) -> None:
     assert explained(question).summary == said
 
 

@@ -20,16 +20,15 @@ from coordinator_tasks.core.codecs.history_codec import (
 )
 from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade, encode_upgrade
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.fleet.upgrade import Event, Mark, Outage, Phase, Rule, Upgrade
+from coordinator_tasks.core.fleet.upgrade import Outage, Rule, Upgrade, UpgradeEvent, UpgradeMark, UpgradePhase
 from coordinator_tasks.core.model import (
     Absence,
+    ActionRecord,
     Actor,
     Ago,
     Approval,
-    Asked,
     Cause,
     CauseKind,
-    Change,
     Committed,
     Condition,
     ConsumerStatus,
@@ -40,6 +39,7 @@ from coordinator_tasks.core.model import (
     Ending,
     Explanation,
     Failure,
+    FieldChange,
     Fleet,
     FleetVersion,
     Handoff,
@@ -295,15 +295,15 @@ UPGRADE = Upgrade(
     "prices",
     100.0,
     120.0,
-    Phase.HOLDING,
+    UpgradePhase.HOLDING,
     1,
     {"orders": (45, 46)},
-    Mark(130.0, {"orders": {45: 7}}),
+    UpgradeMark(130.0, {"orders": {45: 7}}),
     {"orders": {45: 2.5}},
     {"c": 3},
     "too slow",
     "by ada",
-    (Event(120.0, "step 1"),),
+    (UpgradeEvent(120.0, "step 1"),),
     4,
 )
 CAUSES = (
@@ -407,8 +407,13 @@ NEXT = {
         ),
     ),
     "asked": Case(
-        Asked(
-            "pause", "orders", Actor("command", "ada"), 5.0, "why", (Change("config/orders", "paused", "[]", "[1]"),)
+        ActionRecord(
+            "pause",
+            "orders",
+            Actor("command", "ada"),
+            5.0,
+            "why",
+            (FieldChange("config/orders", "paused", "[]", "[1]"),),
         ),
         encode_asked,
         lambda raw: decode_asked(PATH, raw, -1),

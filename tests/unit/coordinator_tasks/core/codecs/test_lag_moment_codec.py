@@ -11,7 +11,14 @@ import pytest
 from coordinator_tasks.core.codecs.lag_moment_codec import decode_lag_moment, encode_lag_moment
 from coordinator_tasks.core.codecs.packed import unwrapped, wrapped
 from coordinator_tasks.core.errors import Malformed, UnknownVersion
-from coordinator_tasks.core.measure.lag_moments import MOST_PARTITIONS, LagMoment, Seen, TopicMoment, judged, seconds
+from coordinator_tasks.core.measure.lag_moments import (
+    MOST_PARTITIONS,
+    LagMoment,
+    PartitionMoment,
+    TopicMoment,
+    judged,
+    seconds,
+)
 from coordinator_tasks.core.text.json_fields import MAX_BYTES, MAX_NUMBER, Fields
 
 PATH = "/consumers/shop/history/:lag/07"
@@ -91,7 +98,7 @@ def test_the_largest_moment_fits_into_a_node_also_if_no_number_repeats() -> None
     chance, largest = random.Random(3), 10**18
     owners = [f"{number:064x}"[:64] for number in (chance.getrandbits(256) for _ in range(2_000))]
     seen = [
-        Seen("g", "t" * 249, p, chance.choice(owners), offset, offset + chance.randrange(10**9))
+        PartitionMoment("g", "t" * 249, p, chance.choice(owners), offset, offset + chance.randrange(10**9))
         for p, offset in ((p, chance.randrange(largest)) for p in range(MOST_PARTITIONS + 5))
     ]
     raw = encode_lag_moment(judged(1_000.0, seen, {}, ()))

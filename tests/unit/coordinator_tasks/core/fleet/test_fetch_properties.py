@@ -12,7 +12,7 @@ from coordinator_tasks.core.fleet.fetch_properties import CHOICES, JAVA_NAMES, N
 from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.plan.transitions import TopicOutcome
 from spark_apps import plain
 from spark_apps.records import reader
 from tests.world.site import LOOP, Site, stable_site
@@ -113,7 +113,7 @@ def test_what_an_older_release_let_into_a_configuration_takes_over_no_topic(name
     site.clock.advance(60)
     for _ in range(5):
         site.everybody_acts()
-        assert transitions.step(site.coordinator, ["orders"], LOOP)[0].outcome is Outcome.UNCHANGED
+        assert transitions.step(site.coordinator, ["orders"], LOOP)[0].outcome is TopicOutcome.UNCHANGED
     assert (site.node(), len(site.history())) == (node, records), "it was written again and again"
     topics.change_config(site.coordinator, "orders", lambda one: replace(one, frozen=True))
     assert json.loads(site.zk.get(site.paths.config("orders")).data)["properties"] == {"fetch.min.bytes": "2"}

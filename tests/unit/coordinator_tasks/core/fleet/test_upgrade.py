@@ -6,10 +6,10 @@ import pytest
 
 from coordinator_tasks.core.fleet.upgrade import (
     FOLLOWING,
-    Mark,
-    Phase,
-    Seen,
     TopicSeen,
+    UpgradeMark,
+    UpgradeObservation,
+    UpgradePhase,
     continued,
     entered,
     more,
@@ -18,9 +18,9 @@ from coordinator_tasks.core.fleet.upgrade import (
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import UPGRADE
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_only_the_table_s_transitions_can_be_made(phase: Phase) -> None:
-    for target in Phase:
+@pytest.mark.parametrize("phase", UpgradePhase)
+def test_only_the_table_s_transitions_can_be_made(phase: UpgradePhase) -> None:
+    for target in UpgradePhase:
         before = replace(UPGRADE, phase=phase)
         if target in FOLLOWING[phase]:
             assert entered(before, target, 5.0, "why").phase is target
@@ -30,14 +30,14 @@ def test_only_the_table_s_transitions_can_be_made(phase: Phase) -> None:
 
 
 def test_who_continues_it_begins_what_is_measured_and_waited_for_anew() -> None:
-    waiting = replace(UPGRADE, paused="a rule", mark=Mark(1.0, {}), incarnations={"c": 3}, since_at=1.0)
+    waiting = replace(UPGRADE, paused="a rule", mark=UpgradeMark(1.0, {}), incarnations={"c": 3}, since_at=1.0)
     found = continued(waiting, 50.0, "ada", "mended")
     assert (found.paused, found.mark, found.incarnations, found.since_at) == ("", None, {}, 50.0)
     assert found.events[-1].text == "continued by ada: mended"
 
 
 def chosen(owners: dict[int, str], percent: int, before: tuple[int, ...] = ()) -> tuple[int, ...]:
-    seen = Seen(0.0, {}, frozenset(), {"orders": TopicSeen(owners)})
+    seen = UpgradeObservation(0.0, {}, frozenset(), {"orders": TopicSeen(owners)})
     return more(replace(UPGRADE, chosen={"orders": before}), seen, percent)["orders"]
 
 
@@ -57,6 +57,6 @@ def test_what_was_chosen_stays_chosen_whoever_has_it() -> None:
 
 
 def test_rates_need_both_positions_and_never_go_back() -> None:
-    mark = Mark(10.0, {"orders": {0: 100, 1: 50, 2: 5}})
+    mark = UpgradeMark(10.0, {"orders": {0: 100, 1: 50, 2: 5}})
     assert rates(mark, {"orders": {0: 150, 1: 40, 3: 7}}, 20.0) == {"orders": {0: 5.0, 1: 0.0}}
     assert rates(mark, {"orders": {0: 150}}, 10.0) == {}

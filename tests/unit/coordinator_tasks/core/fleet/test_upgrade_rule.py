@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from coordinator_tasks.core.fleet.upgrade import Mark, Rule, Seen, TopicSeen
+from coordinator_tasks.core.fleet.upgrade import Rule, TopicSeen, UpgradeMark, UpgradeObservation
 from coordinator_tasks.core.fleet.upgrade_rule import Facts, PartitionFacts, facts_of, failures
 from coordinator_tasks.core.model import (
     Answer,
@@ -37,10 +37,12 @@ def facts(said: Mapping[str, Answer], position: int, before: float | None, held_
         hold_s=HELD_S,
         new_consumers=("c",),
         chosen={"orders": (45,)},
-        mark=Mark(0.0, {"orders": {45: 100}}),
+        mark=UpgradeMark(0.0, {"orders": {45: 100}}),
         baseline={"orders": {45: before}} if before is not None else {},
     )
-    seen = Seen(held_s, {"c": 3}, frozenset({"c"}), {"orders": TopicSeen({45: "c"})}, {"orders": {45: position}})
+    seen = UpgradeObservation(
+        held_s, {"c": 3}, frozenset({"c"}), {"orders": TopicSeen({45: "c"})}, {"orders": {45: position}}
+    )
     return facts_of(upgrade, seen, said)
 
 

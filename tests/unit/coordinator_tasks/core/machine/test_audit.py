@@ -9,7 +9,7 @@ from coordinator_tasks.core.machine.audit import (
     ALARMS,
     Committer,
     Finding,
-    Kind,
+    FindingKind,
     committers,
     findings,
     old_code,
@@ -59,8 +59,8 @@ def scene() -> Scene:
     return committing(stable("a", "b"))
 
 
-def kinds(found: list[Finding]) -> list[Kind]:
-    return [Kind(one.code) for one in found]
+def kinds(found: list[Finding]) -> list[FindingKind]:
+    return [FindingKind(one.code) for one in found]
 
 
 def test_two_consumers_that_run_one_partition_are_both_named(scene: Scene) -> None:
@@ -77,8 +77,10 @@ def test_two_consumers_that_run_one_partition_are_both_named(scene: Scene) -> No
     assert one.told.endswith("isolate the consumer that ZooKeeper does not name, and end its process")
 
 
-@pytest.mark.parametrize(("epoch", "kind"), [(1, Kind.STALE), (0, Kind.INTRUDER)])
-def test_an_old_token_that_only_the_owner_has_met_is_found_by_its_word(scene: Scene, epoch: int, kind: Kind) -> None:
+@pytest.mark.parametrize(("epoch", "kind"), [(1, FindingKind.STALE), (0, FindingKind.INTRUDER)])
+def test_an_old_token_that_only_the_owner_has_met_is_found_by_its_word(
+    scene: Scene, epoch: int, kind: FindingKind
+) -> None:
     (mine, *_) = scene.owned["a"]
     clean = committing(stable("a", "b"))
     status = scene.answers["a"].topics[TOPIC].running  # type: ignore[union-attr]
@@ -167,7 +169,7 @@ def test_a_giver_and_a_consumer_that_is_asked_to_close_may_run_what_moves(scene:
     scene.step()
     assert scene.node is not None
     assert scene.node.handoff
-    assert kinds(audited(scene)) == [Kind.NO_WORD, Kind.NO_WORD], "the givers have not read the plan yet"
+    assert kinds(audited(scene)) == [FindingKind.NO_WORD, FindingKind.NO_WORD], "the givers have not read the plan yet"
     for giver in ("a", "b"):
         scene.says(giver, acted_epoch=scene.node.epoch)
     assert audited(scene) == []
@@ -188,23 +190,27 @@ def test_partitions_without_an_owner_are_found_and_those_in_flight_are_not(scene
 @pytest.mark.parametrize(
     ("happens", "kind", "says"),
     [
-        (lambda scene: scene.dies("a"), Kind.NO_OWNER, "a, its owner, has ended"),
-        (lambda scene: scene.vanishes("a"), Kind.NO_OWNER, "a, its owner, is not registered and does not answer"),
-        (lambda scene: scene.is_silent("a"), Kind.NO_WORD, "a, its owner, is registered and does not answer"),
-        (lambda scene: scene.says("a", running={}), Kind.NO_OWNER, "a owns it and does not run it"),
-        (lambda scene: scene.says("a", acted_epoch=0), Kind.NO_WORD, "does not follow ZooKeeper"),
-        (lambda scene: scene.says("a", generation="g0"), Kind.NO_WORD, "does not follow ZooKeeper"),
-        (lambda scene: scene.joins("a"), Kind.NO_WORD, "a, its owner, says nothing of the topic"),
+        (lambda scene: scene.dies("a"), FindingKind.NO_OWNER, "a, its owner, has ended"),
+        (
+            lambda scene: scene.vanishes("a"),
+            FindingKind.NO_OWNER,
+            "a, its owner, is not registered and does not answer",
+        ),
+        (lambda scene: scene.is_silent("a"), FindingKind.NO_WORD, "a, its owner, is registered and does not answer"),
+        (lambda scene: scene.says("a", running={}), FindingKind.NO_OWNER, "a owns it and does not run it"),
+        (lambda scene: scene.says("a", acted_epoch=0), FindingKind.NO_WORD, "does not follow ZooKeeper"),
+        (lambda scene: scene.says("a", generation="g0"), FindingKind.NO_WORD, "does not follow ZooKeeper"),
+        (lambda scene: scene.joins("a"), FindingKind.NO_WORD, "a, its owner, says nothing of the topic"),
     ],
     ids=["ended", "absent", "silent", "does not run", "older epoch", "older generation", "without the topic"],
 )
 def test_an_owner_that_does_not_run_its_partitions_is_named_with_all_of_them(
-    scene: Scene, happens: Any, kind: Kind, says: str
+    scene: Scene, happens: Any, kind: FindingKind, says: str
 ) -> None:
     mine = tuple(scene.owned["a"])
     happens(scene)
     (one,) = audited(scene)
-    assert (Kind(one.code), one.partitions, one.who, one.alarm) == (kind, mine, "a", kind in ALARMS)
+    assert (FindingKind(one.code), one.partitions, one.who, one.alarm) == (kind, mine, "a", kind in ALARMS)
     assert says in one.says
 
 
@@ -213,7 +219,7 @@ def test_a_consumer_that_runs_an_older_holding_than_it_is_granted_is_stale(scene
     (first, *_) = scene.owned["a"]
     scene.node = replace(scene.node, since={**scene.node.since, first: scene.node.since[first] + 1})
     found = [one for one in audited(scene) if one.partitions == (first,)]
-    assert kinds(found) == [Kind.STALE]
+    assert kinds(found) == [FindingKind.STALE]
     assert "a runs it under epoch" in found[0].says
 
 
@@ -222,31 +228,41 @@ def test_a_consumer_that_runs_an_older_holding_than_it_is_granted_is_stale(scene
     [
         (
             {"token": None, "owner": "", "cluster": ""},
-            Kind.INTRUDER,
+            FindingKind.INTRUDER,
             "somebody without a token has committed it",
             False,
         ),
-        ({"cluster": "other"}, Kind.INTRUDER, "of cluster 'other' commits it as well", False),
-        ({"token": Token(0, 1, "g1"), "owner": "b"}, Kind.STALE, "b has committed it under epoch 0, over a", True),
-        ({"topic_id": "id-0"}, Kind.STALE, "a has committed it for a former topic of this name", True),
+        ({"cluster": "other"}, FindingKind.INTRUDER, "of cluster 'other' commits it as well", False),
+        (
+            {"token": Token(0, 1, "g1"), "owner": "b"},
+            FindingKind.STALE,
+            "b has committed it under epoch 0, over a",
+            True,
+        ),
+        ({"topic_id": "id-0"}, FindingKind.STALE, "a has committed it for a former topic of this name", True),
         (
             {"token": Token(9, 2, "g1"), "owner": "b"},
-            Kind.INTRUDER,
+            FindingKind.INTRUDER,
             "b has committed it under epoch 9, and a runs",
             True,
         ),
-        ({"token": Token(2**40, 2, "g1"), "owner": "b"}, Kind.INTRUDER, "which the topic cannot have reached", True),
+        (
+            {"token": Token(2**40, 2, "g1"), "owner": "b"},
+            FindingKind.INTRUDER,
+            "which the topic cannot have reached",
+            True,
+        ),
     ],
     ids=["no token", "another cluster", "older token", "former topic", "newer token", "impossible epoch"],
 )
 def test_a_commit_that_is_not_the_owners_is_named(
-    scene: Scene, changes: dict[str, Any], kind: Kind, says: str, lasting: bool
+    scene: Scene, changes: dict[str, Any], kind: FindingKind, says: str, lasting: bool
 ) -> None:
     (first, *_) = scene.owned["a"]
     good = committing(stable("a", "b"))
     commit(scene, first, **changes)
     (one,) = audited(scene)
-    assert (Kind(one.code), one.partitions, one.alarm) == (kind, (first,), True)
+    assert (FindingKind(one.code), one.partitions, one.alarm) == (kind, (first,), True)
     assert says in one.says
     assert len(audited(scene, good)) == len(audited(good, scene)) == (0 if lasting else 1)
 

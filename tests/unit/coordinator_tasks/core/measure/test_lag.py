@@ -5,8 +5,8 @@ import pytest
 from coordinator_tasks.core.measure.lag import (
     WINDOW,
     EndPoints,
+    LagLook,
     LagStatus,
-    Look,
     furthest_s,
     group_status,
     partition_status,
@@ -16,9 +16,9 @@ EVERY_S = 10.0
 WINDOW_S = WINDOW * EVERY_S
 
 
-def window(*pairs: tuple[int, int]) -> list[Look]:
+def window(*pairs: tuple[int, int]) -> list[LagLook]:
     """Looks `EVERY_S` apart, from offset and lag."""
-    return [Look(EVERY_S * number, offset, lag) for number, (offset, lag) in enumerate(pairs)]
+    return [LagLook(EVERY_S * number, offset, lag) for number, (offset, lag) in enumerate(pairs)]
 
 
 def steady(offset: int, lag: int) -> list[tuple[int, int]]:
@@ -26,7 +26,7 @@ def steady(offset: int, lag: int) -> list[tuple[int, int]]:
     return [(offset + 10 * number, lag) for number in range(WINDOW)]
 
 
-def judged(looks: list[Look], lag: int | None = None, later_s: float = 1.0) -> LagStatus:
+def judged(looks: list[LagLook], lag: int | None = None, later_s: float = 1.0) -> LagStatus:
     """Right after the last look, or later; the log's end as the looks say."""
     last = looks[-1]
     known = last.lag or 0 if lag is None else lag
@@ -49,7 +49,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("looks", "status"), CASES.values(), ids=CASES)
-def test_a_window_has_the_status_of_burrows_rules(looks: list[Look], status: LagStatus) -> None:
+def test_a_window_has_the_status_of_burrows_rules(looks: list[LagLook], status: LagStatus) -> None:
     assert (judged(looks) if looks else partition_status([], [5], 5, 0.0, WINDOW_S)) is status
 
 
@@ -61,13 +61,13 @@ def test_a_group_is_stopped_when_it_is_silent_for_longer_than_its_window() -> No
 
 
 def test_a_single_look_needs_the_time_of_a_window_to_be_stopped() -> None:
-    looks = [Look(0.0, 100, 5)]
+    looks = [LagLook(0.0, 100, 5)]
     assert judged(looks, later_s=WINDOW_S) is LagStatus.OK
     assert judged(looks, later_s=WINDOW_S + 1) is LagStatus.STOP
 
 
 def test_a_group_that_was_at_the_end_a_moment_ago_is_not_stopped() -> None:
-    looks = [Look(0.0, 100, 0)]
+    looks = [LagLook(0.0, 100, 0)]
     assert partition_status(looks, [100, 105], 5, WINDOW_S + 1, WINDOW_S) is LagStatus.OK
     assert partition_status(looks, [104, 105], 5, WINDOW_S + 1, WINDOW_S) is LagStatus.STOP
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.measure import pauses
-from coordinator_tasks.core.measure.pauses import Moved, Span
+from coordinator_tasks.core.measure.pauses import Moved, TimeSpan
 from coordinator_tasks.core.model import Ago, LastPass, Pause, Pauses, Release, Stall, Taken, Token, Unmoved
 
 PLANNED, RELEASED = 1000.0, 1000.040
@@ -13,7 +13,7 @@ PLANNED, RELEASED = 1000.0, 1000.040
 RELEASE = Release(7, "a", 1, 50, "g1", Token(3, 1, "g1"), Ago(0.029, 0.019, 0.119))
 # The taker's first record passes at 1000.060, after a batch of 5 ms; it answers at 1002.060.
 TAKEN = Taken(9, 2.0, 0.005, 0.015)
-MOVED = Moved(3, "a", "b", PLANNED, RELEASE, RELEASED, TAKEN, Span(1002.058, 1002.063), 100.0)
+MOVED = Moved(3, "a", "b", PLANNED, RELEASE, RELEASED, TAKEN, TimeSpan(1002.058, 1002.063), 100.0)
 
 
 def of(**changes: object) -> Pause:
@@ -40,7 +40,7 @@ def test_the_true_wait_lies_within_the_error_wherever_the_stamps_lie() -> None:
                 wrote_at = 1000.039
                 ago = Ago(wrote_at - PLANNED - read_late, wrote_at - 1000.020, None)
                 release = replace(RELEASE, ago=ago)
-                answered = Span(1002.06 - answer_s / 3, 1002.06 + answer_s)
+                answered = TimeSpan(1002.06 - answer_s / 3, 1002.06 + answer_s)
                 found = of(release=release, released_at=wrote_at + stamped_late, answered=answered)
                 assert found.wait_s is not None
                 assert abs(found.wait_s - 0.040) <= found.error_s + 1e-4

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, Release, State, Token
-from coordinator_tasks.devstack.demo.evidence import Event, Evidence, Produced, Row, SeenRelease, TaskRun
+from coordinator_tasks.devstack.demo.evidence import Evidence, MembershipEvent, Produced, Row, SeenRelease, TaskRun
 
 GENERATION = "g"
 PARTITIONS = 4
@@ -106,8 +106,8 @@ def honest() -> Evidence:
         killed=frozenset({("a", 1)}),
         partitions=PARTITIONS,
         events=[
-            Event("join", "c", JOIN_AT, STABLE_AT, 1000.5, 1001.5),
-            Event("kill", "a", KILL_AT, RECOVERED_AT, 1001.0, 1002.0),
+            MembershipEvent("join", "c", JOIN_AT, STABLE_AT, 1000.5, 1001.5),
+            MembershipEvent("kill", "a", KILL_AT, RECOVERED_AT, 1001.0, 1002.0),
         ],
         counts=[{"a": 2, "b": 2}, {"a": 2, "b": 1, "c": 1}, {"b": 2, "c": 2}],
     )

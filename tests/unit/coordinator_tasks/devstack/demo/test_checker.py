@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks.core.model import Actor, MoveKind, State
-from coordinator_tasks.devstack.demo.checker import CLOCK_TOLERANCE_S, Check, Verdict, check, moves_of
+from coordinator_tasks.devstack.demo.checker import CLOCK_TOLERANCE_S, DemoCheck, DemoVerdict, check, moves_of
 from coordinator_tasks.devstack.demo.evidence import Evidence
 from coordinator_tasks.devstack.demo.ownership import End, holdings
 from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import (
@@ -36,19 +36,19 @@ MOVES = "each change moved exactly what it had to"
 BALANCE = "both topics are shared as one, to within one partition"
 
 
-def failed(verdict: Verdict) -> set[str]:
+def failed(verdict: DemoVerdict) -> set[str]:
     return {one.name for one in verdict.checks if not one.ok}
 
 
-def named(verdict: Verdict, name: str) -> Check:
+def named(verdict: DemoVerdict, name: str) -> DemoCheck:
     return next(one for one in verdict.checks if one.name == name)
 
 
-def problems(verdict: Verdict, name: str) -> str:
+def problems(verdict: DemoVerdict, name: str) -> str:
     return " | ".join(named(verdict, name).problems)
 
 
-def found(verdict: Verdict, name: str) -> str:
+def found(verdict: DemoVerdict, name: str) -> str:
     return named(verdict, name).found
 
 
@@ -170,7 +170,7 @@ def test_a_giver_that_processes_the_very_record_of_its_release_is_caught() -> No
 def test_a_batch_may_miss_its_release_by_the_clocks_tolerance_and_no_more(side: int) -> None:
     run = honest()
 
-    def missed(by_s: float) -> Verdict:
+    def missed(by_s: float) -> DemoVerdict:
         at = {TAKEN_OFFSET - 1: RELEASED_AT + by_s} if side < 0 else {TAKEN_OFFSET: RELEASED_AT - by_s}
         rows = [replace(r, processed_at=at[r.offset]) if r.partition == 1 and r.offset in at else r for r in run.rows]
         return check(with_rows(run, rows))

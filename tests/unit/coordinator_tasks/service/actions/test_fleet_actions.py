@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
 from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Fleet, Isolation, Member, State
 from coordinator_tasks.core.ports import Delete, Discovery
 from coordinator_tasks.core.protocol.znodes import put
-from coordinator_tasks.service.actions.action import ONCE, Done
+from coordinator_tasks.service.actions.action import ONCE, ActionResult
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import idle_consumers, redeployment, scaling
@@ -259,7 +259,7 @@ def test_a_fleet_says_whom_an_isolation_keeps_from_being_launched(shop: Cluster)
     assert "isolated" not in _set(shop, given).text
 
 
-def _set(shop: Cluster, given: Mapping[str, Any]) -> Done:
+def _set(shop: Cluster, given: Mapping[str, Any]) -> ActionResult:
     return ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
 
 

@@ -11,7 +11,7 @@ from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.growth_codec import decode_growth, encode_growth
 from coordinator_tasks.core.codecs.member_codec import encode_fleet, encode_leave
 from coordinator_tasks.core.errors import BadFleet, BadGrowth, LookAgain, Malformed, NotManaged, StoreUnavailable
-from coordinator_tasks.core.fleet.growth import Kind, Limits
+from coordinator_tasks.core.fleet.growth import GrowthKind, Limits
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Draining, Fleet, Member, Silence, Unreachable
 from coordinator_tasks.core.ports import Operation, SetData, Stat
 from coordinator_tasks.core.protocol.znodes import put
@@ -192,7 +192,7 @@ def test_pods_are_not_let_act_and_without_pods_there_is_nothing_to_grow() -> Non
 def test_it_grows_and_who_and_why_stand_in_the_history() -> None:
     site = fleet_site(BUSY, act=True)
     found = look(site)
-    assert (found.decision.kind, found.decision.acted) == (Kind.GROW, True)
+    assert (found.decision.kind, found.decision.acted) == (GrowthKind.GROW, True)
     assert wanted(site) == ("b-1", "b-2", "b-3", "b-4", "b-5", "b-6")
     (record,) = action_log.asked(site.coordinator, APP, 1)
     assert (record.action, record.actor.who) == ("autoscale", PERSON.who)
@@ -213,7 +213,7 @@ def test_it_lets_in_whom_it_has_drained_itself_and_nobody_whom_a_person_has_drai
     directives.drain(site.coordinator, "b-2", by="ada", why="broken disk")
     autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True, least=3, most=3))
     site.settles()
-    assert look(site).decision.kind is Kind.GROW
+    assert look(site).decision.kind is GrowthKind.GROW
     assert wanted(site) == ("b-1", "b-3", "b-4")
     assert directives.read_directive(site.coordinator, "b-2").draining is not None
 
@@ -245,10 +245,14 @@ def shrinking_site() -> Site:
 
 @pytest.mark.parametrize(
     ("kind", "site_of"),
-    [(Kind.GROW, partial(fleet_site, BUSY, act=True)), (Kind.SHRINK, shrinking_site), (Kind.MOVE, uneven_site)],
+    [
+        (GrowthKind.GROW, partial(fleet_site, BUSY, act=True)),
+        (GrowthKind.SHRINK, shrinking_site),
+        (GrowthKind.MOVE, uneven_site),
+    ],
 )
 def test_who_scales_a_fleet_while_it_is_measured_is_not_overruled(
-    kind: Kind, site_of: Callable[[], Site], monkeypatch: pytest.MonkeyPatch
+    kind: GrowthKind, site_of: Callable[[], Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert look(site_of()).decision.kind is kind
     site = site_of()
@@ -266,7 +270,7 @@ def test_it_shrinks_by_draining_the_cheapest_one() -> None:
     Traffic(site, 5.0, 5.0).flows("b-1", "b-2")
     autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True))
     for _ in range(6):
-        if look(site).decision.kind is Kind.SHRINK:
+        if look(site).decision.kind is GrowthKind.SHRINK:
             break
         site.clock.advance(15)
     assert wanted(site) == ("b-1",), "of two that cost the same, the higher number leaves"
@@ -304,7 +308,7 @@ def test_nothing_is_decided_on_old_measurements_or_while_something_changes(broke
         said = "b-2 does not know the lag of its partitions, or they move"
     before = wanted(site)
     found = look(site).decision
-    assert (found.kind, found.reasons) == (Kind.HOLD, (f"nothing is decided: {said}",))
+    assert (found.kind, found.reasons) == (GrowthKind.HOLD, (f"nothing is decided: {said}",))
     assert wanted(site) == before
 
 
@@ -341,7 +345,7 @@ def test_nothing_is_decided_while_a_consumer_keeps_nothing_or_not_for_long(
     happens(site)
     site.settles()
     found = look(site).decision
-    assert found.kind is Kind.HOLD
+    assert found.kind is GrowthKind.HOLD
     assert found.reasons[0].startswith(f"nothing is decided: {said}")
 
 
@@ -350,7 +354,7 @@ def test_moves_are_pins_and_the_next_step_of_the_size_ends_those_that_nobody_has
     site = uneven_site()
     mine = sorted(p for p, owner in site.node().assignments.items() if owner == "b-1")
     found = look(site).decision
-    assert found.kind is Kind.MOVE
+    assert found.kind is GrowthKind.MOVE
     assert pins(site) == {move.partition: "b-2" for move in found.moves}
     assert set(pins(site)) < set(mine)
     theirs = dict.fromkeys(pins(site), person) if person else {}
@@ -359,7 +363,7 @@ def test_moves_are_pins_and_the_next_step_of_the_size_ends_those_that_nobody_has
     site.settles()
     Traffic(site, **BUSY).flows("b-1", "b-2")
     site.clock.advance(100)
-    assert look(site).decision.kind is Kind.GROW
+    assert look(site).decision.kind is GrowthKind.GROW
     assert pins(site) == theirs
 
 
@@ -369,7 +373,7 @@ def test_a_change_of_size_ends_no_pin_that_a_person_set_after_the_change_before(
     site.settles()
     Traffic(site, **BUSY).flows("b-1", "b-2")
     site.clock.advance(100)
-    assert look(site).decision.kind is Kind.GROW
+    assert look(site).decision.kind is GrowthKind.GROW
     site.starts(*wanted(site)[2:])
     site.settles()
     overrides.set_pins(site.coordinator, "orders", "b-2", [moved], actor=PERSON)
@@ -377,7 +381,7 @@ def test_a_change_of_size_ends_no_pin_that_a_person_set_after_the_change_before(
     Traffic(site, 1.0, 1.0).flows(*wanted(site))
     look(site)
     site.clock.advance(100)
-    assert look(site).decision.kind is Kind.SHRINK
+    assert look(site).decision.kind is GrowthKind.SHRINK
     assert pins(site) == {moved: "b-2"}
 
 
@@ -418,9 +422,9 @@ def test_a_death_between_two_writes_leaves_a_step_with_its_memory_or_without_bot
     monkeypatch.setattr(site.zk, "transact", transact)
     grown = len(wanted(site)) == 6
     kept = [one.kind for one in growth_store.read(site.coordinator, APP).memory.decisions]
-    assert kept == ([Kind.GROW] if grown else [])
+    assert kept == ([GrowthKind.GROW] if grown else [])
     if not grown:
-        assert look(site).decision.kind is Kind.GROW
+        assert look(site).decision.kind is GrowthKind.GROW
         assert len(wanted(site)) == 6
 
 
@@ -495,7 +499,7 @@ def test_limits_are_taken_away_by_at_most_0_and_the_fleet_is_left_alone() -> Non
 
 def test_whoever_takes_the_limits_away_is_told_which_pins_of_growth_stay() -> None:
     site = uneven_site()
-    assert look(site).decision.kind is Kind.MOVE
+    assert look(site).decision.kind is GrowthKind.MOVE
     (stay,) = pins(site)
     other = next(p for p, owner in site.node().assignments.items() if owner == "b-1" and p != stay)
     overrides.set_pins(site.coordinator, "orders", "b-1", [other], actor=PERSON)  # a person's own

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fleet.growth import Limits
-from coordinator_tasks.core.machine.what_if import Site, due_owners
+from coordinator_tasks.core.machine.what_if import ClusterMoment, due_owners
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.pause_prediction import PastMove
 from coordinator_tasks.core.model import ConsumerStatus, MoveKind
@@ -19,7 +19,7 @@ from tests.world.site import stable_site
 LIMITS = Limits(least=1, most=4, start_up_s=60.0)
 
 
-def shop(rates: Mapping[int, float], lags: Mapping[int, int] | None = None) -> Site:
+def shop(rates: Mapping[int, float], lags: Mapping[int, int] | None = None) -> ClusterMoment:
     """Consumers a and b share the four partitions of `orders`: a has 0 and 1."""
     site, _ = site_of(stable_site("a", "b").coordinator)
     answers = {}
@@ -37,7 +37,7 @@ def even(rate: float) -> dict[int, float]:
     return dict.fromkeys(range(4), rate)
 
 
-def counts(site: Site) -> dict[str, int]:
+def counts(site: ClusterMoment) -> dict[str, int]:
     owners = due_owners(site.topics["orders"])
     return {one: list(owners.values()).count(one) for one in sorted(set(owners.values()))}
 

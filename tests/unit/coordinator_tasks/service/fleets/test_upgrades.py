@@ -18,7 +18,7 @@ from coordinator_tasks.core.errors import (
     NotManaged,
     Refused,
 )
-from coordinator_tasks.core.fleet.upgrade import Mark, Phase, Rule, Upgrade, rates
+from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradeMark, UpgradePhase, rates
 from coordinator_tasks.core.fleet.upgrade_rule import Facts
 from coordinator_tasks.core.model import Actor, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
 from coordinator_tasks.core.names import MAX_ID_BYTES
@@ -44,7 +44,7 @@ def site() -> UpgradingSite:
     return upgrading_site(partitions=8)
 
 
-def at(phase: Phase, step: int = 0) -> Callable[[Upgrade], bool]:
+def at(phase: UpgradePhase, step: int = 0) -> Callable[[Upgrade], bool]:
     return lambda one: one.phase is phase and one.step == step
 
 
@@ -84,7 +84,7 @@ def test_it_passes_all_steps_and_the_old_consumers_leave() -> None:
     before = len(moved(site))
     to_v2(site)
     done = site.ends()
-    assert done.phase is Phase.DONE
+    assert done.phase is UpgradePhase.DONE
     assert set(site.owners().values()) == set(NEW)
     assert site.consumers() == NEW
     found = fleet.fleet_of(site.coordinator, APP)
@@ -103,7 +103,7 @@ def test_each_step_moves_its_share_and_no_other_partition() -> None:
     to_v2(site)
     assert split(site) == Split(APP, NEW)
     for step, count in enumerate((1, 10, 20)):
-        found = site.turns_until(at(Phase.HOLDING, step))
+        found = site.turns_until(at(UpgradePhase.HOLDING, step))
         now = site.owners()
         mine = {p for p, who in now.items() if who in NEW}
         assert mine == set(found.chosen["orders"])
@@ -115,7 +115,7 @@ def test_each_step_moves_its_share_and_no_other_partition() -> None:
 
 def test_the_record_of_the_largest_upgrade_fits_into_a_write(site: UpgradingSite) -> None:
     every = range(MAX_PARTITIONS)
-    mark = Mark(site.clock.now(), {"orders": {p: 10**12 + p for p in every}})
+    mark = UpgradeMark(site.clock.now(), {"orders": {p: 10**12 + p for p in every}})
     found = rates(mark, {"orders": {p: 10**12 + p + 10**9 // (7 + p) for p in every}}, mark.at + 10.7)
     largest = replace(to_v2(site).upgrade, chosen={"orders": tuple(every)}, mark=mark, baseline=found)
     assert len(encode_upgrade(largest)) < site.coordinator.policy.max_write_bytes
@@ -123,13 +123,13 @@ def test_the_record_of_the_largest_upgrade_fits_into_a_write(site: UpgradingSite
 
 def test_the_same_version_on_new_hosts_and_then_back_to_a_version_it_had(site: UpgradingSite) -> None:
     to_v2(site, name="v1", version=None, steps=(100,))
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     assert site.consumers() == NEW
     to_v2(site, steps=(100,))
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     assert site.consumers() == OLD, "the lowest free ids, which are let in again"
     to_v2(site, name="v1", version=None, steps=(100,))
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     assert fleet.fleet_of(site.coordinator, APP).code == "v1"
 
 
@@ -137,10 +137,10 @@ def test_topics_that_it_is_not_for_stay_with_the_old_consumers_until_these_leave
     site = upgrading_site(partitions=4, names=("orders", "payments"))
     begun = to_v2(site, topics=("orders",), steps=(50, 100))
     assert begun.lines[-2] == "payments would move when b-1, b-2 leave, in no step"
-    site.turns_until(at(Phase.HOLDING, 1))
+    site.turns_until(at(UpgradePhase.HOLDING, 1))
     assert set(site.owners("orders").values()) == set(NEW)
     assert set(site.owners("payments").values()) == set(OLD)
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     assert set(site.owners("payments").values()) == set(NEW)
     assert split(site, "payments") is None
 
@@ -148,9 +148,9 @@ def test_topics_that_it_is_not_for_stay_with_the_old_consumers_until_these_leave
 def test_the_present_name_is_not_a_version_of_that_name_that_was_rolled_back(site: UpgradingSite) -> None:
     to_v2(site, name="v1", steps=(100,))
     upgrades.roll_back(site.coordinator, APP, by="kim", why="")
-    assert site.ends().phase is Phase.ROLLED_BACK
+    assert site.ends().phase is UpgradePhase.ROLLED_BACK
     to_v2(site, name="v1", version=None, steps=(100,))
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     assert fleet.fleet_of(site.coordinator, APP).code == "v1"
 
 
@@ -160,7 +160,7 @@ def test_a_long_name_that_is_used_twice_can_be_gone_back_to(site: UpgradingSite)
         to_v2(site, name=name, version=FleetVersion("/opt/{code}/main.py", code=code), steps=(100,))
         site.ends()
     to_v2(site, name=upgrade_store.read(site.coordinator, APP).old_name, version=None, steps=(100,))
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     assert fleet.fleet_of(site.coordinator, APP).code == "v2"
 
 
@@ -172,9 +172,9 @@ def test_a_pin_to_an_old_consumer_holds_until_that_one_leaves(site: UpgradingSit
         "step 1 (100 %) would move partitions 0-7 of orders, and would be held for 60 s",
         "partition 0 of orders is pinned to b-1, and would stay there until b-1 leaves",
     )
-    site.turns_until(at(Phase.HOLDING))
+    site.turns_until(at(UpgradePhase.HOLDING))
     assert site.owners()[0] == "b-1"
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     assert site.owners()[0] in NEW
 
 
@@ -183,10 +183,10 @@ def test_a_pin_to_an_old_consumer_holds_until_that_one_leaves(site: UpgradingSit
 
 def test_a_lag_in_the_second_step_moves_everything_back_and_says_why(site: UpgradingSite) -> None:
     to_v2(site)
-    site.turns_until(at(Phase.HOLDING, 1))
+    site.turns_until(at(UpgradePhase.HOLDING, 1))
     site.lag["b-4"] = 5_000
     done = site.ends()
-    assert done.phase is Phase.ROLLED_BACK
+    assert done.phase is UpgradePhase.ROLLED_BACK
     assert done.reason.startswith("step 2 of 3 (50 %): a lag of more than 30 s: orders/")
     assert "50 s" in done.reason
     is_as_before(site)
@@ -204,10 +204,10 @@ def test_an_error_of_a_new_consumer_moves_everything_back(
     site: UpgradingSite, happens: Callable[[UpgradingSite], None], says: str
 ) -> None:
     to_v2(site)
-    site.turns_until(at(Phase.HOLDING, 1))
+    site.turns_until(at(UpgradePhase.HOLDING, 1))
     happens(site)
     done = site.ends()
-    assert done.phase is Phase.ROLLED_BACK
+    assert done.phase is UpgradePhase.ROLLED_BACK
     assert says in done.reason
     is_as_before(site)
 
@@ -227,10 +227,10 @@ def sink_is_away(site: UpgradingSite, *, away: bool) -> None:
             site.reports[consumer] = f"the sink does not answer, {len(consumer) + int(consumer[-1])} s"
 
 
-@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.MOVING, Phase.HOLDING])
+@pytest.mark.parametrize("phase", [UpgradePhase.STARTING, UpgradePhase.MOVING, UpgradePhase.HOLDING])
 @pytest.mark.parametrize("dependency", [brokers_are_away, sink_is_away])
 def test_an_outage_of_what_both_versions_need_is_waited_for(
-    site: UpgradingSite, dependency: Callable[..., None], phase: Phase
+    site: UpgradingSite, dependency: Callable[..., None], phase: UpgradePhase
 ) -> None:
     to_v2(site, patience_s=120.0)
     before = site.turns_until(lambda one: one.phase is phase)
@@ -241,7 +241,7 @@ def test_an_outage_of_what_both_versions_need_is_waited_for(
         site.turn()
     found = upgrade_store.read(site.coordinator, APP)
     assert (found.phase, found.step, found.reason) == (phase, before.step, "")
-    assert phase is Phase.MOVING or len(moved(site)) == moves, "no step begins"
+    assert phase is UpgradePhase.MOVING or len(moved(site)) == moves, "no step begins"
     waits = upgrades.why_waits(site.coordinator, found)
     assert waits.startswith(
         ("KPC-042: Kafka does not answer within 10 s", "old and new consumers have the same errors: ")
@@ -251,10 +251,10 @@ def test_an_outage_of_what_both_versions_need_is_waited_for(
     for _ in range(5):
         site.turn()
     found = upgrade_store.read(site.coordinator, APP)
-    assert phase is not Phase.HOLDING or "caught up first" in upgrades.why_waits(site.coordinator, found)
+    assert phase is not UpgradePhase.HOLDING or "caught up first" in upgrades.why_waits(site.coordinator, found)
     site.lag.clear()
     done = site.ends()
-    assert done.phase is Phase.DONE
+    assert done.phase is UpgradePhase.DONE
     assert any(event.text.startswith("goes on after ") for event in done.events)
 
 
@@ -265,17 +265,17 @@ def sink_fails(site: UpgradingSite, *consumers: str) -> None:
 def test_a_sink_that_is_away_in_the_last_step_is_waited_for(site: UpgradingSite) -> None:
     """No old consumer uses the sink any more, so none reports the same."""
     to_v2(site, patience_s=300.0)
-    site.turns_until(at(Phase.HOLDING, 2))
+    site.turns_until(at(UpgradePhase.HOLDING, 2))
     sink_fails(site, *NEW)
     for _ in range(12):
         site.turn()
     found = upgrade_store.read(site.coordinator, APP)
-    assert (found.phase, found.reason, found.paused) == (Phase.HOLDING, "", "")
+    assert (found.phase, found.reason, found.paused) == (UpgradePhase.HOLDING, "", "")
     assert "the sink is away, and no old consumer uses it any more: b-3: orders: SinkUnavailable" in (
         upgrades.why_waits(site.coordinator, found)
     )
     site.away.clear()
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
 
 
 @pytest.mark.parametrize("lasts", [True, False], ids=["for ever", "every other time"])
@@ -283,18 +283,18 @@ def test_who_calls_a_sink_away_for_longer_than_the_patience_makes_the_upgrade_pa
     site: UpgradingSite, lasts: bool
 ) -> None:
     to_v2(site, patience_s=120.0)
-    site.turns_until(at(Phase.HOLDING, 2))
+    site.turns_until(at(UpgradePhase.HOLDING, 2))
     for turn in range(14):
         sink_fails(site, *NEW if lasts or turn % 2 else ())
         site.turn()
     found = upgrade_store.read(site.coordinator, APP)
-    assert (found.phase, found.reason) == (Phase.HOLDING, "")
+    assert (found.phase, found.reason) == (UpgradePhase.HOLDING, "")
     assert "b-4: orders: SinkUnavailable: the database does not answer; first reported 1" in found.paused
     assert found.paused.endswith("`continue-upgrade billing` waits once more, `roll-back-upgrade billing` goes back")
     assert set(site.owners().values()) == set(NEW)
     site.away.clear()
     upgrades.go_on(site.coordinator, APP, by="ada", why="the database is back")
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
 
 
 @pytest.mark.parametrize(("steps", "step"), [((100,), 0), ((50, 100), 0), ((5, 50, 100), 1)])
@@ -302,10 +302,10 @@ def test_new_consumers_alone_are_not_believed_before_a_step_has_passed_or_beside
     site: UpgradingSite, steps: tuple[int, ...], step: int
 ) -> None:
     to_v2(site, steps=steps)
-    site.turns_until(at(Phase.HOLDING, step))
+    site.turns_until(at(UpgradePhase.HOLDING, step))
     sink_fails(site, *NEW)
     done = site.ends()
-    assert done.phase is Phase.ROLLED_BACK
+    assert done.phase is UpgradePhase.ROLLED_BACK
     assert "SinkUnavailable: the database does not answer" in done.reason
     is_as_before(site)
 
@@ -316,19 +316,19 @@ def test_a_partition_that_a_person_has_paused_is_not_judged() -> None:
     site.settles()
     site.lag.update(dict.fromkeys(NEW, 100_000))
     to_v2(site, steps=(100,))
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
 
 
-@pytest.mark.parametrize(("waiting", "phase"), [(10, Phase.ROLLED_BACK), (0, Phase.DONE)])
+@pytest.mark.parametrize(("waiting", "phase"), [(10, UpgradePhase.ROLLED_BACK), (0, UpgradePhase.DONE)])
 def test_a_slow_partition_fails_at_the_end_of_the_hold_if_records_wait(
-    site: UpgradingSite, waiting: int, phase: Phase
+    site: UpgradingSite, waiting: int, phase: UpgradePhase
 ) -> None:
     site.speed.update(dict.fromkeys(NEW, 40.0))
     site.lag.update(dict.fromkeys(NEW, waiting))
     to_v2(site, rule=Rule(min_rate=0.5))
     done = site.ends()
     assert done.phase is phase
-    if phase is Phase.ROLLED_BACK:
+    if phase is UpgradePhase.ROLLED_BACK:
         assert "less than 50% of the records per second before: orders/" in done.reason
         assert "40.0 after 100.0 records/s" in done.reason
 
@@ -343,13 +343,13 @@ def test_consumers_that_do_not_start_end_the_upgrade(site: UpgradingSite) -> Non
 
 def test_partitions_that_cannot_move_end_the_upgrade_and_are_named(site: UpgradingSite) -> None:
     to_v2(site, patience_s=120.0)
-    site.turns_until(at(Phase.HOLDING))
+    site.turns_until(at(UpgradePhase.HOLDING))
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
     found = site.turns_until(lambda one: bool(one.reason))
     assert "step 2 of 3 (50 %) did not move within 120 s: orders: partitions" in found.reason
     assert found.reason.endswith("are with others: it is frozen")
     overrides.set_frozen(site.coordinator, "orders", frozen=False, actor=PERSON)
-    assert site.ends().phase is Phase.ROLLED_BACK
+    assert site.ends().phase is UpgradePhase.ROLLED_BACK
 
 
 # Members change meanwhile --------------------------------------------------------------------------------------------
@@ -357,27 +357,27 @@ def test_partitions_that_cannot_move_end_the_upgrade_and_are_named(site: Upgradi
 
 def test_a_new_consumer_that_dies_leaves_its_partitions_to_the_other_new_one(site: UpgradingSite) -> None:
     to_v2(site, rule=Rule(max_errors=5))
-    found = site.turns_until(at(Phase.HOLDING, 1))
+    found = site.turns_until(at(UpgradePhase.HOLDING, 1))
     site.broken = {"b-3"}
     site.dies("b-3")
     site.turn()
     assert {who for p, who in site.owners().items() if p in found.chosen["orders"]} == {"b-4"}
     assert {who for p, who in site.owners().items() if p not in found.chosen["orders"]} == set(OLD)
     site.broken = set()
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
 
 
 def test_if_all_new_consumers_die_the_old_ones_take_over_and_give_back(site: UpgradingSite) -> None:
     to_v2(site, rule=Rule(max_errors=5))
-    found = site.turns_until(at(Phase.HOLDING, 1))
+    found = site.turns_until(at(UpgradePhase.HOLDING, 1))
     site.broken = set(NEW)
     for consumer in NEW:
         site.dies(consumer)
     site.turn()
     assert set(site.owners().values()) == set(OLD)
-    site.turns_until(at(Phase.MOVING, 1))
+    site.turns_until(at(UpgradePhase.MOVING, 1))
     site.broken = set()
-    site.turns_until(at(Phase.HOLDING, 1))
+    site.turns_until(at(UpgradePhase.HOLDING, 1))
     assert {p for p, who in site.owners().items() if who in NEW} == set(found.chosen["orders"])
 
 
@@ -386,34 +386,34 @@ def test_if_all_new_consumers_die_the_old_ones_take_over_and_give_back(site: Upg
 
 def test_paused_nothing_moves_and_a_held_step_begins_again(site: UpgradingSite) -> None:
     to_v2(site)
-    site.turns_until(at(Phase.HOLDING))
+    site.turns_until(at(UpgradePhase.HOLDING))
     upgrades.pause(site.coordinator, APP, by="kim", why="night")
     owners, count = site.owners(), len(moved(site))
     for _ in range(40):
         site.turn()
     found = upgrade_store.read(site.coordinator, APP)
-    assert (found.phase, found.step, found.paused) == (Phase.HOLDING, 0, "by kim: night")
+    assert (found.phase, found.step, found.paused) == (UpgradePhase.HOLDING, 0, "by kim: night")
     assert (site.owners(), len(moved(site))) == (owners, count)
     resumed = upgrades.go_on(site.coordinator, APP, by="kim", why="")
-    following = site.turns_until(at(Phase.MOVING, 1))
+    following = site.turns_until(at(UpgradePhase.MOVING, 1))
     assert following.since_at - resumed.since_at >= 60.0
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
 
 
 PHASES = [
-    (Phase.STARTING, 0),
-    (Phase.MOVING, 0),
-    (Phase.HOLDING, 0),
-    (Phase.MOVING, 1),
-    (Phase.HOLDING, 1),
-    (Phase.HOLDING, 2),
-    (Phase.DRAINING, 2),
+    (UpgradePhase.STARTING, 0),
+    (UpgradePhase.MOVING, 0),
+    (UpgradePhase.HOLDING, 0),
+    (UpgradePhase.MOVING, 1),
+    (UpgradePhase.HOLDING, 1),
+    (UpgradePhase.HOLDING, 2),
+    (UpgradePhase.DRAINING, 2),
 ]
 
 
 @pytest.mark.parametrize(("turns", "paused"), [(0, True), (1, False)])
 @pytest.mark.parametrize(("phase", "step"), PHASES)
-def test_it_can_be_rolled_back_in_every_phase(phase: Phase, step: int, turns: int, paused: bool) -> None:
+def test_it_can_be_rolled_back_in_every_phase(phase: UpgradePhase, step: int, turns: int, paused: bool) -> None:
     site = upgrading_site(partitions=4)
     site.lingering = {"b-2"}  # else it is over at once
     to_v2(site)
@@ -424,14 +424,14 @@ def test_it_can_be_rolled_back_in_every_phase(phase: Phase, step: int, turns: in
         upgrades.pause(site.coordinator, APP, by="kim", why="")
     upgrades.roll_back(site.coordinator, APP, by="kim", why="wrong prices")
     done = site.ends()
-    assert done.phase is Phase.ROLLED_BACK
+    assert done.phase is UpgradePhase.ROLLED_BACK
     assert done.reason == "rolled back by kim: wrong prices"
     is_as_before(site)
 
 
 def test_old_consumers_that_have_left_are_there_before_anything_goes_back_to_them(site: UpgradingSite) -> None:
     to_v2(site, steps=(100,))
-    site.turns_until(at(Phase.DRAINING))
+    site.turns_until(at(UpgradePhase.DRAINING))
     site.broken, site.lingering = {"b-1"}, {"b-2"}
     site.turn()
     assert "b-1" not in site.processes
@@ -439,9 +439,9 @@ def test_old_consumers_that_have_left_are_there_before_anything_goes_back_to_the
     for _ in range(10):
         site.turn()
     assert set(site.owners().values()) <= {*NEW}
-    assert upgrade_store.read(site.coordinator, APP).phase is Phase.RESTORING
+    assert upgrade_store.read(site.coordinator, APP).phase is UpgradePhase.RESTORING
     site.broken = set()
-    assert site.ends().phase is Phase.ROLLED_BACK
+    assert site.ends().phase is UpgradePhase.ROLLED_BACK
     is_as_before(site)
 
 
@@ -485,7 +485,7 @@ def test_a_rule_that_raises_pauses_it_and_nothing_moves(site: UpgradingSite) -> 
     with_rule(site, rule)
     to_v2(site, rule=Rule(call="prices"))
     found = site.turns_until(lambda one: bool(one.paused))
-    assert (found.phase, found.step) == (Phase.HOLDING, 0)
+    assert (found.phase, found.step) == (UpgradePhase.HOLDING, 0)
     assert found.paused == "KPC-025: the rule 'prices' failed with KeyError: 'x'; correct it"
     owners = site.owners()
     for _ in range(20):
@@ -546,7 +546,7 @@ def test_a_death_at_every_write_of_an_upgrade_that_passes_is_continued(site: Upg
     to_v2(site)
     session = dying(site)
     done = site.ends()
-    assert done.phase is Phase.DONE
+    assert done.phase is UpgradePhase.DONE
     assert session.deaths > 30
     assert [one.text for one in done.events] == _told_without_deaths(lambda _: None)
     assert site.consumers() == NEW
@@ -557,11 +557,11 @@ def test_a_death_at_every_write_of_an_upgrade_that_goes_back_is_continued(site: 
     to_v2(site)
     session = dying(site)
     site.lingering = {"b-2"}
-    site.turns_until(at(Phase.DRAINING, 2))
+    site.turns_until(at(UpgradePhase.DRAINING, 2))
     site.turn()
     assert "b-1" not in site.processes
     upgrades.roll_back(site.coordinator, APP, by="kim", why="")
-    assert site.ends().phase is Phase.ROLLED_BACK
+    assert site.ends().phase is UpgradePhase.ROLLED_BACK
     assert session.deaths > 30
     is_as_before(site)
 
@@ -585,13 +585,13 @@ def test_a_death_at_the_begin_leaves_all_of_it_or_nothing(site: UpgradingSite, a
     assert bool(fleet.fleet_of(living, APP).runs) == applied
     if not applied:
         to_v2(site)
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
 
 
 def test_a_slow_process_writes_nothing_for_a_step_that_is_over(site: UpgradingSite) -> None:
     to_v2(site)
-    stale = site.turns_until(at(Phase.MOVING, 0))
-    site.turns_until(at(Phase.HOLDING, 1))
+    stale = site.turns_until(at(UpgradePhase.MOVING, 0))
+    site.turns_until(at(UpgradePhase.HOLDING, 1))
     before = stored(site)
     with pytest.raises(LookAgain, match="changed by somebody else"):
         upgrades.ensure(site.coordinator, stale)
@@ -746,7 +746,7 @@ def test_without_an_upgrade_there_is_nothing_to_pause_continue_or_roll_back(
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_one_that_finishes_is_not_done_and_cannot_be_rolled_back(site: UpgradingSite, dry_run: bool) -> None:
     begun = to_v2(site, steps=(100,)).upgrade
-    upgrade_store.save(site.coordinator, replace(begun, version=0, phase=Phase.FINISHING))
+    upgrade_store.save(site.coordinator, replace(begun, version=0, phase=UpgradePhase.FINISHING))
     says = r"v2 is Finishing: b-1, b-2 have left, .* wait until it is Done, .* `upgrade billing v1`"
     with pytest.raises(BadUpgrade, match=says):
         ACTIONS["roll_back_upgrade"].run(site.coordinator, {"app": APP, "why": ""}, PERSON, dry_run=dry_run)
@@ -760,13 +760,13 @@ def test_a_record_that_cannot_be_read_stops_no_other_upgrade(site: UpgradingSite
         site.turn()
         list(upgrades.advance(site.coordinator, problems))
     assert "the upgrade of broken waits: /consumers/shop/upgrades/broken: is not JSON" in problems[0]
-    assert upgrade_store.read(site.coordinator, APP).phase is not Phase.STARTING
+    assert upgrade_store.read(site.coordinator, APP).phase is not UpgradePhase.STARTING
 
 
 def test_a_topic_that_cannot_be_read_stops_no_upgrade_of_others(site: UpgradingSite) -> None:
     begun = to_v2(site).upgrade
     site.zk.transact([Create(f"{site.paths.configs}/{name}", b"{") for name in ("broken", "no topic")])
-    upgrades.ensure(site.coordinator, replace(begun, version=0, phase=Phase.FINISHING))
+    upgrades.ensure(site.coordinator, replace(begun, version=0, phase=UpgradePhase.FINISHING))
     assert split(site) is None
 
 
@@ -790,7 +790,7 @@ def test_one_consumer_is_spoken_of_as_one(site: UpgradingSite) -> None:
     site.lingering = {"b-1"}
     begun = to_v2(site, steps=(100,))
     assert begun.lines[0] == "b-2 would start with v2 beside b-1 (v1)"
-    site.turns_until(lambda one: one.phase is Phase.DRAINING)
+    site.turns_until(lambda one: one.phase is UpgradePhase.DRAINING)
     upgrades.roll_back(site.coordinator, APP, by="ada", why="")
     said = [one.text for one in site.ends().events]
     assert said[0] == "b-2 starts with v2 beside b-1"
@@ -817,12 +817,12 @@ def test_a_task_that_is_tried_again_has_done_it_and_another_run_is_refused(site:
 
 def test_a_drained_old_consumer_stays_drained_after_a_roll_back(site: UpgradingSite) -> None:
     to_v2(site)
-    site.turns_until(at(Phase.HOLDING))
+    site.turns_until(at(UpgradePhase.HOLDING))
     directives.drain(site.coordinator, "b-1", by="kim", why="old host")
     for _ in range(5):
         site.turn()
     upgrades.roll_back(site.coordinator, APP, by="kim", why="")
-    assert site.ends().phase is Phase.ROLLED_BACK
+    assert site.ends().phase is UpgradePhase.ROLLED_BACK
     assert site.consumers() == ("b-2",)
     assert set(site.owners().values()) == {"b-2"}
 
@@ -846,7 +846,7 @@ def with_pauses(site: UpgradingSite) -> None:
 
 def test_the_report_has_the_stall_of_each_move_and_the_control(site: UpgradingSite) -> None:
     to_v2(site)
-    site.turns_until(at(Phase.HOLDING, 1))
+    site.turns_until(at(UpgradePhase.HOLDING, 1))
     site.lag["b-4"] = 5_000
     done = site.ends()
     with_pauses(site)
@@ -875,7 +875,7 @@ def test_the_report_has_the_stall_of_each_move_and_the_control(site: UpgradingSi
 
 def test_the_report_has_a_stall_of_every_partition_also_of_those_that_did_not_move(site: UpgradingSite) -> None:
     to_v2(site)
-    site.turns_until(at(Phase.HOLDING, 1))
+    site.turns_until(at(UpgradePhase.HOLDING, 1))
     with_pauses(site)
     site.lag["b-4"] = 5_000
     site.ends()
@@ -902,7 +902,7 @@ def test_the_report_has_a_stall_of_every_partition_also_of_those_that_did_not_mo
 
 def test_the_report_has_what_moved_among_the_old_consumers_as_well(site: UpgradingSite) -> None:
     to_v2(site)
-    site.turns_until(at(Phase.HOLDING, 1))
+    site.turns_until(at(UpgradePhase.HOLDING, 1))
     lost = {p for p, who in site.owners().items() if who == "b-1"}
     site.broken = {"b-1"}
     site.dies("b-1")
@@ -921,7 +921,7 @@ def test_the_report_has_what_moved_among_the_old_consumers_as_well(site: Upgradi
 
 def test_a_partition_that_was_planned_again_in_a_rebalance_is_counted_once(site: UpgradingSite) -> None:
     to_v2(site)
-    site.turns_until(at(Phase.HOLDING))
+    site.turns_until(at(UpgradePhase.HOLDING))
     every = site.history()
     plan, later = next(pair for pair in pairwise(every) if {move.taker for move in pair[0].moves} & set(NEW))
     assert plan.rebalance == later.rebalance
@@ -936,7 +936,7 @@ def test_the_report_of_an_upgrade_that_is_over_has_nothing_of_what_moved_since(
     site: UpgradingSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     to_v2(site, steps=(100,))
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     with_pauses(site)
     before = upgrade_report.report(site.coordinator, APP)
     rebalances = len({one.rebalance for one in site.history()})
@@ -975,7 +975,7 @@ def test_a_run_that_follows_does_the_steps_until_it_ends_or_pauses(site: Upgradi
         said += lines
         if ended:
             break
-    assert upgrade_store.read(site.coordinator, APP).phase is Phase.DONE
+    assert upgrade_store.read(site.coordinator, APP).phase is UpgradePhase.DONE
     assert "upgrade of billing to v2: billing runs v2" in said
     to_v2(site, name="v1", version=None)
     upgrades.pause(site.coordinator, APP, by="kim", why="night")
@@ -1000,7 +1000,7 @@ def told_of_wait(site: UpgradingSite) -> str:
 def test_an_upgrade_without_consumers_that_could_take_the_rest_says_so(site: UpgradingSite) -> None:
     site.lingering = {"b-2"}
     to_v2(site, steps=(100,))
-    site.turns_until(at(Phase.DRAINING))
+    site.turns_until(at(UpgradePhase.DRAINING))
     for consumer in NEW:
         directives.drain(site.coordinator, consumer, by="kim", why="broken")
     site.turn()
@@ -1011,13 +1011,13 @@ def test_an_upgrade_without_consumers_that_could_take_the_rest_says_so(site: Upg
     assert told_of_wait(site) == waits
     directives.undrain(site.coordinator, "b-3", APP)
     site.lingering = set()
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
 
 
 def test_an_upgrade_says_who_has_not_left_for_long(site: UpgradingSite) -> None:
     site.lingering = {"b-2"}
     to_v2(site, steps=(100,), patience_s=120.0)
-    site.turns_until(at(Phase.DRAINING))
+    site.turns_until(at(UpgradePhase.DRAINING))
     site.turn()
     assert not list(upkeep.upgrade(site.coordinator))
     site.clock.advance(120.0)
@@ -1025,7 +1025,7 @@ def test_an_upgrade_says_who_has_not_left_for_long(site: UpgradingSite) -> None:
         "the upgrade of billing waits: b-2 has not left for 120 s; `topics` and `status` say what it still has"
     )
     site.lingering = set()
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
 
 
 def test_upkeep_continues_an_upgrade(site: UpgradingSite) -> None:

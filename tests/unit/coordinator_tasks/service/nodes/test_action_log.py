@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.model import Actor, Asked, Change
+from coordinator_tasks.core.model import ActionRecord, Actor, FieldChange
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import action_log, history
@@ -141,6 +141,6 @@ def test_the_records_are_pruned_and_are_no_history_of_a_topic(shop: Shop) -> Non
 
 
 def test_what_is_stored_is_read_again() -> None:
-    change = Change("config/orders", "paused", "[]", "[1]")
-    value = Asked("pause", "orders", AIRFLOW, 5.0, "why", (change,))
+    change = FieldChange("config/orders", "paused", "[]", "[1]")
+    value = ActionRecord("pause", "orders", AIRFLOW, 5.0, "why", (change,))
     assert decode_asked("/p", encode_asked(value), -1) == value

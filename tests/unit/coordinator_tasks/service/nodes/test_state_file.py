@@ -13,7 +13,7 @@ from coordinator_tasks.core.codecs.node_kinds import KINDS
 from coordinator_tasks.core.codecs.upgrade_codec import encode_upgrade
 from coordinator_tasks.core.errors import CoordinatorError, Refused, StoreUnavailable, TopicConflict
 from coordinator_tasks.core.fleet.growth import Limits
-from coordinator_tasks.core.fleet.upgrade import Phase, Rule, Upgrade
+from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradePhase
 from coordinator_tasks.core.model import Directive, Ending, Fleet, FleetVersion, Isolation, State
 from coordinator_tasks.core.ports import Create, SetData, Watcher
 from coordinator_tasks.service.nodes import fleet, history, state_file, topics
@@ -25,7 +25,7 @@ from tests.fakes.zookeeper import FakeZooKeeper
 from tests.world.site import Site, stable_site
 
 
-def upgrade(phase: Phase) -> Upgrade:
+def upgrade(phase: UpgradePhase) -> Upgrade:
     version = FleetVersion("/opt/shop/main.py")
     names = ("billing", version, version, "v1", "v2", ("a",), ("b",), ("orders",), (100,))
     return Upgrade(*names, 1.0, 1.0, Rule(), "kim", "", 1.0, 2.0, phase)
@@ -42,7 +42,7 @@ def shop() -> Site:
     for folder in (site.paths.growths, site.paths.upgrades):
         site.zk.ensure(folder)
     site.zk.transact([Create(site.paths.growth("billing"), growth)])
-    site.zk.transact([Create(site.paths.upgrade("billing"), encode_upgrade(upgrade(Phase.DONE)))])
+    site.zk.transact([Create(site.paths.upgrade("billing"), encode_upgrade(upgrade(UpgradePhase.DONE)))])
     site.settles()
     for consumer in ("a", "b"):
         site.dies(consumer, Ending.LEFT)
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_left_out_and_named() -> None:
 
 def test_an_upgrade_that_is_under_way_is_not_exported() -> None:
     site = shop()
-    site.zk.transact([SetData(site.paths.upgrade("billing"), encode_upgrade(upgrade(Phase.MOVING)))])
+    site.zk.transact([SetData(site.paths.upgrade("billing"), encode_upgrade(upgrade(UpgradePhase.MOVING)))])
     with pytest.raises(Refused, match="the upgrade of billing to v2 is under way"):
         state_file.take(site.coordinator)
 
@@ -327,7 +327,7 @@ def test_what_stands_at_another_place_than_its_own_is_refused() -> None:
     wrong = (
         ("config/payments", found["config/orders"], "is the configuration of topic 'orders'"),
         ("history/payments/0000000000", found["history/orders/0000000000"], "is a record of topic 'orders'"),
-        ("upgrades/billing", encode_upgrade(upgrade(Phase.MOVING)).decode(), "is an upgrade that is under way"),
+        ("upgrades/billing", encode_upgrade(upgrade(UpgradePhase.MOVING)).decode(), "is an upgrade that is under way"),
     )
     for path, data, said in wrong:
         with pytest.raises(Refused, match=said):

@@ -104,7 +104,7 @@ def test_several_topics_are_checked_before_the_first_one_is_reset(shop: Shop) ->
     shop.kafka.create_topic("clicks", 1)
     add_topic(shop.coordinator, "clicks", "g", actor=PERSON)
     before = shop.server.zxid
-    wishes = [positions.Wish("orders", {0: 20}), positions.Wish("clicks", {0: 0})]
+    wishes = [positions.WantedReset("orders", {0: 20}), positions.WantedReset("clicks", {0: 0})]
     with pytest.raises(Refused, match="topic clicks is not planned yet"):
         positions.reset_all(shop.coordinator, wishes, why="", actor=PERSON)
     assert shop.server.zxid == before
@@ -120,7 +120,7 @@ def test_when_a_later_topic_moves_it_is_said_which_ones_are_reset(shop: Shop, mo
         return (positions.Shift(0, 80, 20),)
 
     monkeypatch.setattr(positions, "reset", reset)
-    wishes = [positions.Wish("orders", {0: 20}), positions.Wish("orders", {1: 20})]
+    wishes = [positions.WantedReset("orders", {0: 20}), positions.WantedReset("orders", {1: 20})]
     with pytest.raises(LookAgain, match="topic orders moves; orders: done, so ask again without it"):
         positions.reset_all(shop.coordinator, wishes, why="", actor=PERSON)
 

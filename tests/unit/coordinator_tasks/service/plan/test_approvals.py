@@ -10,7 +10,7 @@ from coordinator_tasks.core.model import Ending, MoveKind
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import action_log, directives, topics
 from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
-from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
@@ -32,7 +32,7 @@ def approve(site: Site, digest: str, *, granted: bool = True, by: str = "ada") -
     plans_to_approve.answer(site.coordinator, "orders", digest, granted=granted, by=[by], why="calm")
 
 
-def waits(site: Site) -> plans_to_approve.Waiting:
+def waits(site: Site) -> plans_to_approve.WaitingPlan:
     return plans_to_approve.waiting(site.coordinator, ["orders"])["orders"]
 
 
@@ -41,7 +41,7 @@ def test_a_plan_above_the_budget_waits_and_is_done_once_it_is_approved() -> None
     site.starts("c")
     epoch, writes = site.node().epoch, site.server.zxid
     report = step(site)
-    assert (report.outcome, site.node().epoch) == (Outcome.WAITING, epoch)
+    assert (report.outcome, site.node().epoch) == (TopicOutcome.WAITING, epoch)
     digest = waits(site).digest
     assert report.reason == (
         f"joined: c; 2 partitions would move, and the budget is 1: it waits for approval; `approve orders {digest}` gives it"
@@ -49,10 +49,10 @@ def test_a_plan_above_the_budget_waits_and_is_done_once_it_is_approved() -> None
     assert transitions.due(site.coordinator) == {}, "no run is started again and again"
     assert transitions.ready(site.coordinator, ["orders"]) == ()
     (shown,) = transitions.preview(site.coordinator, ["orders"])
-    assert (shown.outcome, len(shown.moves), shown.approval) == (Outcome.WRITTEN, 2, digest)
+    assert (shown.outcome, len(shown.moves), shown.approval) == (TopicOutcome.WRITTEN, 2, digest)
     (topic,) = overview.topics(site.coordinator)
     assert topic.reason == report.reason
-    assert step(site).outcome is Outcome.WAITING
+    assert step(site).outcome is TopicOutcome.WAITING
     assert site.server.zxid == writes + 1, "only a first answer is noted"
     approve(site, digest)
     site.settles()
@@ -69,7 +69,7 @@ def test_a_pause_does_not_wait_for_the_answer_to_a_plan(rejected: bool) -> None:
         approve(site, waits(site).digest, granted=False)
     topics.change_config(site.coordinator, "orders", lambda config: replace(config, paused=frozenset({3})))
     report = step(site)
-    assert (report.outcome, report.reason, report.moves) == (Outcome.WRITTEN, "paused: partition 3", ())
+    assert (report.outcome, report.reason, report.moves) == (TopicOutcome.WRITTEN, "paused: partition 3", ())
     assert (site.node().paused, site.counts()) == ({3}, {"a": 3, "b": 3})
     assert not waits(site).answered, "it is asked again"
 
@@ -89,7 +89,7 @@ def test_an_approval_is_void_when_something_has_changed_since() -> None:
     assert site.server.zxid == before
     approve(site, now)
     site.dies("d")
-    assert step(site).outcome is Outcome.WAITING, "what was approved was another plan"
+    assert step(site).outcome is TopicOutcome.WAITING, "what was approved was another plan"
     assert waits(site).digest != now
     with pytest.raises(ApprovalVoid, match="is not the one that waits now"):
         approve(site, now)
@@ -117,7 +117,7 @@ def test_each_input_of_the_plan_makes_its_approval_void(change: str) -> None:
         step(site)  # nobody had the new one
     site.everybody_acts()
     step(site)
-    assert step(site).outcome is Outcome.WAITING
+    assert step(site).outcome is TopicOutcome.WAITING
     assert "c" not in site.counts() or change == "epoch"
 
 
@@ -139,7 +139,7 @@ def test_partitions_that_nobody_runs_are_assigned_meanwhile() -> None:
 def test_a_process_that_ends_hands_over_without_waiting_and_one_that_a_person_drains_waits() -> None:
     site = site_with(Budget(moves=1), "a", "b", "c")
     directives.drain(site.coordinator, "c", "ada", "")
-    assert step(site).outcome is Outcome.WAITING
+    assert step(site).outcome is TopicOutcome.WAITING
     process = site.processes["c"]
     directives._change(
         site.coordinator,

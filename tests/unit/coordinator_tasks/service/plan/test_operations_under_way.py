@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
-from coordinator_tasks.core.fleet.growth import Decision, Kind, Limits, Memory, Move
-from coordinator_tasks.core.fleet.upgrade import Phase
+from coordinator_tasks.core.fleet.growth import GrowthDecision, GrowthKind, GrowthMove, Limits, Memory
+from coordinator_tasks.core.fleet.upgrade import UpgradePhase
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Ending, Fleet
 from coordinator_tasks.core.ports import SetData
@@ -17,7 +17,7 @@ from coordinator_tasks.service.fleets import redeployment, scaling
 from coordinator_tasks.service.fleets import upgrades as upgrading
 from coordinator_tasks.service.nodes import directives, fleet
 from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
-from coordinator_tasks.service.plan.transitions import Outcome
+from coordinator_tasks.service.plan.transitions import TopicOutcome
 from tests.fakes.cluster import PERSON, AllowEverything
 from tests.world.site import LOOP, Site, stable_site
 from tests.world.upgrading import APP, NEW, OLD, UpgradingSite, to_v2, upgrading_site
@@ -63,7 +63,7 @@ def test_an_upgrade_passes_all_its_steps_under_a_budget() -> None:
     overrides.set_pins(site.coordinator, "orders", "b-1", [pinned], actor=PERSON)
     site.settles()
     to_v2(site)
-    assert site.ends().phase is Phase.DONE
+    assert site.ends().phase is UpgradePhase.DONE
     assert set(site.owners().values()) == set(NEW)
 
 
@@ -76,26 +76,26 @@ def test_who_begins_an_upgrade_is_told_that_nothing_of_it_waits() -> None:
         assert (done.lines[-1] == said) is told
 
 
-@pytest.mark.parametrize("phase", [Phase.MOVING, Phase.HOLDING, Phase.DRAINING])
-def test_the_way_back_of_an_upgrade_never_waits(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [UpgradePhase.MOVING, UpgradePhase.HOLDING, UpgradePhase.DRAINING])
+def test_the_way_back_of_an_upgrade_never_waits(phase: UpgradePhase) -> None:
     site = upgradable()
     to_v2(site, steps=(100,))
     site.turns_until(lambda one: one.phase is phase)
     upgrading.roll_back(site.coordinator, APP, by="ada", why="wrong prices")
-    assert site.ends().phase is Phase.ROLLED_BACK
+    assert site.ends().phase is UpgradePhase.ROLLED_BACK
     assert set(site.owners().values()) == set(OLD)
 
 
 def test_another_plan_waits_meanwhile_and_does_not_hold_up_the_way_back() -> None:
     site = upgradable()
     to_v2(site, steps=(50, 100))
-    site.turns_until(lambda one: one.phase is Phase.HOLDING)
+    site.turns_until(lambda one: one.phase is UpgradePhase.HOLDING)
     mine = [p for p, who in site.owners().items() if who == "b-1"][:2]
     overrides.set_pins(site.coordinator, "orders", "b-2", mine, actor=PERSON)
-    assert step(site).outcome is Outcome.WAITING
+    assert step(site).outcome is TopicOutcome.WAITING
     assert waits(site), "an upgrade has no part in a person's pins"
     site.reports["b-3"] = "something is wrong"
-    assert site.ends().phase is Phase.ROLLED_BACK
+    assert site.ends().phase is UpgradePhase.ROLLED_BACK
     assert set(site.owners().values()) == set(OLD)
 
 
@@ -103,25 +103,30 @@ def test_another_plan_waits_meanwhile_and_does_not_hold_up_the_way_back() -> Non
 
 
 def just_grown(site: Site) -> None:
-    remembers(site, Decision(Kind.GROW, 0.0, 3, 4))
+    remembers(site, GrowthDecision(GrowthKind.GROW, 0.0, 3, 4))
     overrides.set_pins(site.coordinator, "orders", "b", of_a(site), actor=PERSON)
 
 
 def back_after_a_shrink(site: Site) -> None:
-    remembers(site, Decision(Kind.SHRINK, 0.0, 5, 4))
+    remembers(site, GrowthDecision(GrowthKind.SHRINK, 0.0, 5, 4))
     site.dies("d")
     site.settles()
     site.starts("d")
 
 
 def moved_long_ago(site: Site) -> None:
-    remembers(site, Decision(Kind.MOVE, 0.0, 4, 4, moves=tuple(Move("orders", p, "a", "e") for p in range(12))))
+    remembers(
+        site,
+        GrowthDecision(GrowthKind.MOVE, 0.0, 4, 4, moves=tuple(GrowthMove("orders", p, "a", "e") for p in range(12))),
+    )
     site.starts("e")
 
 
 def moved_in_another_topic(site: Site) -> None:
     mine = of_a(site)
-    remembers(site, Decision(Kind.MOVE, 0.0, 4, 4, moves=tuple(Move("payments", p, "a", "b") for p in mine)))
+    remembers(
+        site, GrowthDecision(GrowthKind.MOVE, 0.0, 4, 4, moves=tuple(GrowthMove("payments", p, "a", "b") for p in mine))
+    )
     overrides.set_pins(site.coordinator, "orders", "b", mine, actor=PERSON)
 
 
@@ -135,7 +140,7 @@ def drained_by_a_person_named_as_the_fleet(site: Site) -> None:
 
 
 def drained_in_the_words_of_a_growth(site: Site) -> None:
-    done = remembers(site, Decision(Kind.SHRINK, 0.0, 5, 4, leaves=("e",)))
+    done = remembers(site, GrowthDecision(GrowthKind.SHRINK, 0.0, 5, 4, leaves=("e",)))
     directives.drain(site.coordinator, "a", by="ada", why=done.said)
 
 
@@ -154,7 +159,7 @@ def drained_in_the_words_of_a_growth(site: Site) -> None:
 def test_what_only_stands_beside_it_waits(asked: Callable[[Site], None]) -> None:
     site = fleet_site("a", "b", "c", "d")
     asked(site)
-    assert step(site).outcome is Outcome.WAITING
+    assert step(site).outcome is TopicOutcome.WAITING
     assert waits(site)
 
 
@@ -192,13 +197,13 @@ def test_a_claim_that_cannot_be_read_holds_up_nothing() -> None:
     relaunched(site, "a")
     site.zk.transact([SetData(site.paths.id("a"), b"{")])
     site.starts("stranger")
-    assert step(site).outcome is Outcome.WAITING
+    assert step(site).outcome is TopicOutcome.WAITING
 
 
 # Growth --------------------------------------------------------------------------------------------------------------
 
 
-def remembers(site: Site, decision: Decision, *, act: bool = True, acted: bool = True) -> Decision:
+def remembers(site: Site, decision: GrowthDecision, *, act: bool = True, acted: bool = True) -> GrowthDecision:
     """What the policy of growth has decided last, and done if it has `acted`; `act`: whether it may act now."""
     done = replace(decision, at=site.clock.now(), acted=acted, reasons=("load",))
     growth = Growth(APP, replace(LIMITS, act=act), Memory(100.0, (done,)))
@@ -208,19 +213,23 @@ def remembers(site: Site, decision: Decision, *, act: bool = True, acted: bool =
 
 
 def shrinks(site: Site, **mode: bool) -> None:
-    done = remembers(site, Decision(Kind.SHRINK, 0.0, 4, 3, leaves=("d",)), **mode)
+    done = remembers(site, GrowthDecision(GrowthKind.SHRINK, 0.0, 4, 3, leaves=("d",)), **mode)
     scaling.drain_of(site.coordinator, APP, ["d"], by="autoscale", why=done.said)
 
 
 def grows(site: Site, **mode: bool) -> None:
-    remembers(site, Decision(Kind.GROW, 0.0, 4, 5), **mode)
+    remembers(site, GrowthDecision(GrowthKind.GROW, 0.0, 4, 5), **mode)
     scaling.scale(site.coordinator, APP, 5, "e{}", by="autoscale", why="load")
     site.starts("e1")
 
 
 def moves(site: Site, **mode: bool) -> None:
     mine = of_a(site)
-    remembers(site, Decision(Kind.MOVE, 0.0, 4, 4, moves=tuple(Move("orders", p, "a", "b") for p in mine)), **mode)
+    remembers(
+        site,
+        GrowthDecision(GrowthKind.MOVE, 0.0, 4, 4, moves=tuple(GrowthMove("orders", p, "a", "b") for p in mine)),
+        **mode,
+    )
     overrides.set_pins(site.coordinator, "orders", "b", mine, actor=PERSON)
 
 
@@ -243,7 +252,7 @@ def test_an_unreadable_growth_exempts_nothing_and_holds_up_nothing() -> None:
     site.zk.ensure(site.paths.growths)
     site.zk.transact([put(site.paths.growth(APP), b"{", -1)])
     site.starts("stranger")
-    assert step(site).outcome is Outcome.WAITING
+    assert step(site).outcome is TopicOutcome.WAITING
 
 
 # Planned restarts ----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.service.nodes import directives, history
 from coordinator_tasks.service.plan import pauses
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from coordinator_tasks.service.run import upkeep
 from coordinator_tasks.service.run.loop import _Measures
 from tests.fakes.zookeeper import FakeZooKeeper
@@ -296,7 +296,7 @@ def test_what_was_changed_between_the_writes_is_not_written_over(site: Site) -> 
 
 def test_the_loop_looks_more_and_more_seldom_until_all_is_measured(site: Site) -> None:
     measures, asked = _Measures(), list[float]()
-    ended = [TopicReport("orders", State.STARTING, State.STABLE, Outcome.WRITTEN, "")]
+    ended = [TopicReport("orders", State.STARTING, State.STABLE, TopicOutcome.WRITTEN, "")]
     answer = site.processes["c"].answer
 
     def counted(member: Member) -> Answer:

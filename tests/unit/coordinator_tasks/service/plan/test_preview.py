@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import NotManaged, Refused
-from coordinator_tasks.core.machine.what_if import Change
+from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.measure.pause_prediction import learned
 from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, Pause, Pauses, RunningPartition, Silence
@@ -49,7 +49,7 @@ def test_a_preview_has_moves_reasons_and_backlogs_and_writes_nothing(shop: Site)
     for process in shop.processes.values():
         behind(process, {0: 1_200, 1: 1, 2: 30, 3: 7})
     zxid = shop.server.zxid
-    (found,) = preview.preview(shop.coordinator, Change(join=1), ["orders"])
+    (found,) = preview.preview(shop.coordinator, SiteChange(join=1), ["orders"])
     assert shop.server.zxid == zxid
     (move,) = found.moves
     lag = {0: 1_200, 1: 1, 2: 30, 3: 7}[move.partition]
@@ -65,17 +65,17 @@ def test_a_preview_has_moves_reasons_and_backlogs_and_writes_nothing(shop: Site)
 
 def test_a_frozen_topic_is_told_as_frozen(shop: Site) -> None:
     overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
-    orders, payments = preview.preview(shop.coordinator, Change(join=1))
+    orders, payments = preview.preview(shop.coordinator, SiteChange(join=1))
     assert orders.moves == ()
     assert orders.lines[1:] == ("orders:   it is frozen: what has an owner stays there until somebody unfreezes it",)
     assert not payments.frozen
 
 
 def test_a_plan_that_exceeds_the_budget_is_said_to_wait_for_approval(shop: Site) -> None:
-    within = preview.preview(shop.coordinator, Change(join=2))
+    within = preview.preview(shop.coordinator, SiteChange(join=2))
     shop.coordinator = replace(shop.coordinator, budget=Budget(moves=1))
-    assert not any(one.over for one in preview.preview(shop.coordinator, Change(join=1)))
-    over = preview.preview(shop.coordinator, Change(join=2))
+    assert not any(one.over for one in preview.preview(shop.coordinator, SiteChange(join=1)))
+    over = preview.preview(shop.coordinator, SiteChange(join=2))
     says = "it exceeds the budget, so it waits for approval: 2 partitions would move, and the budget is 1"
     assert [set(one.lines) - set(before.lines) for one, before in zip(over, within, strict=True)] == [
         {f"{one.topic}:   {says}"} for one in over
@@ -84,17 +84,17 @@ def test_a_plan_that_exceeds_the_budget_is_said_to_wait_for_approval(shop: Site)
     shop.starts("new-2")
     shop.settles()
     assert shop.counts("orders") == {"a": 2, "b": 2}, "it waits"
-    assert preview.preview(shop.coordinator, Change())[0].lines[1:2] == (f"orders:   {says}",)
+    assert preview.preview(shop.coordinator, SiteChange())[0].lines[1:2] == (f"orders:   {says}",)
 
 
 def test_a_step_of_what_a_person_has_begun_is_not_said_to_wait(shop: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.coordinator = replace(shop.coordinator, budget=Budget(moves=1))
     monkeypatch.setattr(operations_under_way, "is_step", lambda *_: True)
-    assert not any(one.over for one in preview.preview(shop.coordinator, Change(join=2)))
+    assert not any(one.over for one in preview.preview(shop.coordinator, SiteChange(join=2)))
 
 
 def test_it_is_what_then_really_happens_to_all_topics(shop: Site) -> None:
-    found = {one.topic: one for one in preview.preview(shop.coordinator, Change(join=1))}
+    found = {one.topic: one for one in preview.preview(shop.coordinator, SiteChange(join=1))}
     shop.starts("new-1")
     shop.settles()
     assert {topic: shop.counts(topic) for topic in ("orders", "payments")} == {
@@ -105,7 +105,7 @@ def test_it_is_what_then_really_happens_to_all_topics(shop: Site) -> None:
 def test_what_nobody_takes_over_is_told_as_stopped_with_the_reason() -> None:
     site = stable_site("a", partitions=1)
     directives.isolate(site.coordinator, "a", by="ada", why="old disk")
-    (found,) = preview.preview(site.coordinator, Change(), ["orders"])
+    (found,) = preview.preview(site.coordinator, SiteChange(), ["orders"])
     assert found.lines[1] == "orders:   partition 0 stops on a: unknown backlog, nobody reads on"
     assert found.pauses == ("1 move by stop: nobody reads on",)
     assert "pause" not in "".join(found.lines)
@@ -114,7 +114,7 @@ def test_what_nobody_takes_over_is_told_as_stopped_with_the_reason() -> None:
 
 
 def test_who_leaves_and_keeps_what_it_has_is_told_with_the_reason(shop: Site) -> None:
-    everybody = Change(leave=("a", "b"))
+    everybody = SiteChange(leave=("a", "b"))
     (found,) = preview.preview(shop.coordinator, everybody, ["orders"])
     why = "no other consumer is there that may take them"
     kept = f"a drains and keeps partitions 0, 1: {why}; b drains and keeps partitions 2, 3: {why}"
@@ -122,27 +122,27 @@ def test_who_leaves_and_keeps_what_it_has_is_told_with_the_reason(shop: Site) ->
     assert preview_rows([found]).csv.splitlines()[1] == f'orders,,,,,,,,"{kept}"'
     (simulated,) = preview.previewed(site_of(shop.coordinator)[0], everybody, shop.policy, {}, ["orders"])[1]
     assert simulated.kept == kept
-    (moves,) = preview.preview(shop.coordinator, Change(leave=("a",)), ["orders"])
+    (moves,) = preview.preview(shop.coordinator, SiteChange(leave=("a",)), ["orders"])
     assert (len(moves.moves), moves.kept) == (2, "")
     shop.processes["b"].silence = Silence.SILENT
-    (waits,) = preview.preview(shop.coordinator, Change(leave=("a",)), ["orders"])
+    (waits,) = preview.preview(shop.coordinator, SiteChange(leave=("a",)), ["orders"])
     assert (bool(waits.waits), waits.kept) == (True, "")
 
 
 def test_an_unreadable_topic_is_left_out_and_says_why(shop: Site) -> None:
     shop.server.overwrite(shop.paths.topic("payments"), b"{")
-    orders, payments = preview.preview(shop.coordinator, Change(join=1))
+    orders, payments = preview.preview(shop.coordinator, SiteChange(join=1))
     assert (orders.topic, bool(orders.moves), orders.problem) == ("orders", True, "")
     (said,) = payments.lines
     assert said.startswith(f"payments: left out: {shop.paths.topic('payments')}: is not JSON")
-    assert preview.preview(shop.coordinator, Change(), ["payments"]) == (payments,)
+    assert preview.preview(shop.coordinator, SiteChange(), ["payments"]) == (payments,)
 
 
 def test_what_is_not_there_is_refused(shop: Site) -> None:
     with pytest.raises(NotManaged, match="topic 'nothing' is not managed by cluster 'shop'"):
-        preview.preview(shop.coordinator, Change(), ["nothing"])
+        preview.preview(shop.coordinator, SiteChange(), ["nothing"])
     with pytest.raises(Refused, match="consumer 'x' is not registered"):
-        preview.preview(shop.coordinator, Change(leave=("x",)))
+        preview.preview(shop.coordinator, SiteChange(leave=("x",)))
 
 
 def test_pauses_are_learned_from_the_records_that_end_a_rebalance(shop: Site) -> None:
@@ -167,7 +167,7 @@ def test_pauses_are_learned_from_the_records_that_end_a_rebalance(shop: Site) ->
     past = preview.earlier_moves(c, "orders")
     assert len(past) == hand_offs
     assert all(one.kind is MoveKind.HANDOFF for one in past)
-    (found,) = preview.preview(c, Change(join=1), ["orders"])
+    (found,) = preview.preview(c, SiteChange(join=1), ["orders"])
     assert found.learned_from == hand_offs
     pause = found.moves[0].pause
     assert pause is not None

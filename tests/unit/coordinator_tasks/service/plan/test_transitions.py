@@ -29,7 +29,7 @@ from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, history, observe, store, topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import Need, Outcome, TopicReport, Waiting
+from coordinator_tasks.service.plan.transitions import AwaitedTopic, Need, TopicOutcome, TopicReport
 from coordinator_tasks.service.run import loop, upkeep
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumers import FakeDiscovery
@@ -72,7 +72,7 @@ def test_a_join_runs_through_its_tasks_one_record_each() -> None:
     assert transitions.await_closed(c, ["orders"]).confirmed == ("orders",)
     assert transitions.start(c, ["orders"], ONE)[0].after is State.STARTING
     site.everybody_acts()
-    assert transitions.await_started(c, ["orders"]).waiting is Waiting.CONFIRMED
+    assert transitions.await_started(c, ["orders"]).waiting is AwaitedTopic.CONFIRMED
     assert transitions.settle(c, ["orders"], ONE)[0].after is State.STABLE
     records = site.history()[before:]
     assert [(r.source, r.target) for r in records] == [
@@ -102,19 +102,19 @@ def test_every_task_run_again_after_its_success_changes_nothing(task: Task, stag
     written = len(site.history())
     again = task(site.coordinator, ["orders"], OTHER)
     assert len(site.history()) == written
-    assert again[0].outcome in (Outcome.UNCHANGED, Outcome.WAITING)
+    assert again[0].outcome in (TopicOutcome.UNCHANGED, TopicOutcome.WAITING)
 
 
 def test_a_plan_awaits_that_membership_is_still(site: Site) -> None:
     site.starts("c")
     began = site.clock.now()
-    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WRITTEN
+    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].outcome is TopicOutcome.WRITTEN
     assert site.clock.now() - began == pytest.approx(site.policy.settle_s)
 
 
-def run_loop(site: Site) -> list[Outcome]:
+def run_loop(site: Site) -> list[TopicOutcome]:
     """What the plain loop does until it has written something."""
-    stop, written = threading.Event(), list[Outcome]()
+    stop, written = threading.Event(), list[TopicOutcome]()
 
     def show(report: transitions.TopicReport) -> None:
         written.append(report.outcome)
@@ -131,7 +131,7 @@ def test_the_loop_takes_over_from_the_dead_while_kafka_does_not_answer(site: Sit
     site.dies("a")
     site.clock.advance(5)
     site.kafka.down = True
-    assert run_loop(site) == [Outcome.WRITTEN]
+    assert run_loop(site) == [TopicOutcome.WRITTEN]
     assert set(site.node().assignments.values()) == {"b"}
 
 
@@ -141,7 +141,7 @@ def test_the_loop_plans_without_a_folder_that_only_the_upkeep_needs(
     site.dies("a")
     site.zk.ensure(site.paths.fleets)
     site.zk.denied.add(site.paths.fleets)
-    assert run_loop(site) == [Outcome.WRITTEN]
+    assert run_loop(site) == [TopicOutcome.WRITTEN]
     assert f"the redeployments wait: {site.paths.fleets} may not be used by this ZooKeeper account" in caplog.text
 
 
@@ -202,7 +202,7 @@ def test_a_registry_whose_clock_runs_ahead_delays_a_plan_by_the_longest_settling
     site.starts("c")
     site.clock.advance(-4)
     began = site.clock.now()
-    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WRITTEN
+    assert transitions.plan(site.coordinator, ["orders"], ONE)[0].outcome is TopicOutcome.WRITTEN
     assert site.clock.now() - began <= 6
 
 
@@ -228,11 +228,11 @@ def test_an_absent_owner_is_due_when_its_end_is_known(site: Site) -> None:
     transitions.plan(c, ["orders"], ONE)
     assert site.state("orders").state is State.STABLE
     site.clock.advance(1)
-    assert transitions.due(c) == {"orders": Need(Outcome.WAITING, site.zk.session_timeout_s - 1)}, (
+    assert transitions.due(c) == {"orders": Need(TopicOutcome.WAITING, site.zk.session_timeout_s - 1)}, (
         "no event tells of it"
     )
     site.clock.advance(site.zk.session_timeout_s - 1)
-    assert transitions.due(c) == {"orders": Need(Outcome.WRITTEN)}
+    assert transitions.due(c) == {"orders": Need(TopicOutcome.WRITTEN)}
     site.settles()
     assert site.counts() == {"a": 4}
     assert transitions.due(c) == {}
@@ -245,7 +245,7 @@ def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_addre
     transitions.plan(site.coordinator, ["orders"], ONE)
     assert transitions.due(site.coordinator) == {}, "runs would follow each other until somebody comes"
     site.processes["b"].silence = Silence.REFUSED
-    assert transitions.due(site.coordinator) == {"orders": Need(Outcome.WAITING, site.zk.session_timeout_s)}
+    assert transitions.due(site.coordinator) == {"orders": Need(TopicOutcome.WAITING, site.zk.session_timeout_s)}
 
 
 def test_several_writes_of_one_call_are_one_report(site: Site) -> None:
@@ -257,14 +257,14 @@ def test_several_writes_of_one_call_are_one_report(site: Site) -> None:
     report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
     assert len(site.history()) == 2 + 2
     assert all(record.moves for record in site.history()[2:])
-    assert (report.before, report.outcome) == (State.STABLE, Outcome.WRITTEN)
+    assert (report.before, report.outcome) == (State.STABLE, TopicOutcome.WRITTEN)
     assert report.moves == tuple(move for record in site.history()[2:] for move in record.moves)
 
 
 def test_a_topic_that_is_gone_from_kafka_is_held(site: Site) -> None:
     site.kafka.delete_topic("orders")
     report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
-    assert report.outcome is Outcome.HELD
+    assert report.outcome is TopicOutcome.HELD
     assert "no longer in Kafka" in report.reason
 
 
@@ -301,8 +301,8 @@ def test_two_runs_at_once_have_one_effect_and_one_record(site: Site, stage: str)
 
     site.server.before_write = first_the_other
     mine = task(site.coordinator, ["orders"], ONE)
-    assert reports[0].outcome is Outcome.WRITTEN
-    assert mine[0].outcome is not Outcome.WRITTEN
+    assert reports[0].outcome is TopicOutcome.WRITTEN
+    assert mine[0].outcome is not TopicOutcome.WRITTEN
     assert [r.actor.run for r in site.history()[before:]] == ["other"]
     site.check()
 
@@ -313,7 +313,7 @@ def test_a_stale_decision_is_refused_as_a_whole(site: Site) -> None:
     c = site.coordinator
     stored = store.load(c.zk, c.paths, "orders")
     decision = transitions._decide(c, stored, observe.snapshot(c, ["orders"]), ALL_STEPS, ONE)
-    assert transitions.plan(other(site), ["orders"], OTHER)[0].outcome is Outcome.WRITTEN
+    assert transitions.plan(other(site), ["orders"], OTHER)[0].outcome is TopicOutcome.WRITTEN
     with pytest.raises(LookAgain):
         store.commit(c.zk, c.paths, stored, decision, observe.snapshot(c, ["orders"]).world)
     assert [r for r in site.history() if r.actor == ONE] == []
@@ -466,14 +466,14 @@ def test_an_unreachable_registry_means_hold(site: Site, state: State) -> None:
     zxid = site.server.zxid
     for task in (transitions.plan, transitions.start, transitions.settle, transitions.step):
         report = task(c, ["orders"], ONE)[0]
-        assert report.outcome is Outcome.HELD
+        assert report.outcome is TopicOutcome.HELD
         assert "registry" in report.reason
         assert (report.before, report.after) == (state, state)
     assert tuple(transitions.due(c)) == ()
     wait = (
         transitions.await_closed(c, ["orders"]) if state is State.CLOSING else transitions.await_started(c, ["orders"])
     )
-    assert wait.waiting is (Waiting.CONFIRMED if state is State.STABLE else Waiting.PENDING)
+    assert wait.waiting is (AwaitedTopic.CONFIRMED if state is State.STABLE else AwaitedTopic.PENDING)
     assert wait.confirmed == ()
     assert site.server.zxid == zxid, "nothing was written"
 
@@ -483,8 +483,8 @@ def test_brokers_that_do_not_answer_hold_up_a_first_plan_only(site: Site) -> Non
     site.kafka.down = True
     site.dies("b")
     first, second = transitions.step(site.coordinator, ["orders", "payments"], ONE)
-    assert (first.outcome, first.topic) == (Outcome.WRITTEN, "orders")
-    assert second.outcome is Outcome.WAITING
+    assert (first.outcome, first.topic) == (TopicOutcome.WRITTEN, "orders")
+    assert second.outcome is TopicOutcome.WAITING
     assert second.blockers == ("kafka",)
 
 
@@ -499,8 +499,8 @@ def test_a_topic_that_kafka_does_not_let_us_describe_is_named_and_holds_up_no_ot
     assert [line for line in lines if line.startswith(said)]
     site.dies("b")
     orders, payments = transitions.step(site.coordinator, ["orders", "payments"], ONE)
-    assert orders.outcome is Outcome.WRITTEN, "both are read in one group"
-    assert (payments.outcome, said.endswith(payments.reason.partition(";")[0])) == (Outcome.HELD, True)
+    assert orders.outcome is TopicOutcome.WRITTEN, "both are read in one group"
+    assert (payments.outcome, said.endswith(payments.reason.partition(";")[0])) == (TopicOutcome.HELD, True)
     site.settles()
     assert len(site.node().assignments) == 6
     assert set(site.node().assignments.values()) == {"a"}
@@ -535,10 +535,10 @@ def test_a_znode_that_cannot_be_read_holds_its_topic_alone(kind: str, data: byte
     site.server.overwrite(path, data)
     version = site.server.node(path).version
     report, fine = transitions.plan(site.coordinator, ["orders", "payments"], ONE)
-    assert report.outcome is Outcome.HELD
+    assert report.outcome is TopicOutcome.HELD
     assert path in report.reason
     assert problem in report.reason
-    assert fine.outcome is Outcome.WRITTEN
+    assert fine.outcome is TopicOutcome.WRITTEN
     assert (site.server.node(path).data, site.server.node(path).version) == (data, version)
     assert tuple(transitions.due(site.coordinator)) == ("payments",)
 
@@ -550,7 +550,7 @@ def test_a_topics_node_that_somebody_has_emptied_is_named_and_never_written_over
     version = site.server.node(path).version
     site.dies("b")
     report, fine = transitions.plan(site.coordinator, ["orders", "payments"], ONE)
-    assert (report.outcome, fine.outcome) == (Outcome.HELD, Outcome.WRITTEN)
+    assert (report.outcome, fine.outcome) == (TopicOutcome.HELD, TopicOutcome.WRITTEN)
     assert report.reason.startswith(f"{path}: is empty, though a plan was written to it")
     assert (site.server.node(path).data, site.server.node(path).version) == (b"", version)
 
@@ -588,8 +588,8 @@ def test_names_that_no_topic_or_consumer_can_have_stop_nobody_else(site: Site, n
     site.starts("c")
     site.clock.advance(2)
     reports = {r.topic: r for r in transitions.plan(site.coordinator, transitions.topics(site.coordinator), ONE)}
-    assert reports["orders"].outcome is Outcome.WRITTEN
-    assert reports[name].outcome is Outcome.HELD
+    assert reports["orders"].outcome is TopicOutcome.WRITTEN
+    assert reports[name].outcome is TopicOutcome.HELD
     assert tuple(transitions.due(site.coordinator)) == ("orders",)
 
 
@@ -614,9 +614,9 @@ def test_a_node_that_says_what_cannot_be_is_held(changes: dict[str, object], pro
     edited(site, **changes)
     site.dies("b")
     report, fine = transitions.step(site.coordinator, ["orders", "payments"], ONE)
-    assert report.outcome is Outcome.HELD
+    assert report.outcome is TopicOutcome.HELD
     assert problem in report.reason
-    assert fine.outcome is Outcome.WRITTEN
+    assert fine.outcome is TopicOutcome.WRITTEN
 
 
 @pytest.mark.parametrize("state", [State.INITIAL, State.CLOSING, State.STARTING])
@@ -624,7 +624,7 @@ def test_a_state_that_does_not_sum_up_its_partitions_is_held(site: Site, state: 
     path = site.paths.state("orders")
     site.server.overwrite(path, codec.encode_state(replace(site.state(), state=state)))
     report = transitions.step(site.coordinator, ["orders"], ONE)[0]
-    assert report.outcome is Outcome.HELD
+    assert report.outcome is TopicOutcome.HELD
     assert "sums up" in report.reason
 
 
@@ -729,7 +729,7 @@ def test_the_answer_of_another_process_at_its_address_is_not_its_first(site: Sit
     assert observe.load_claims(site.coordinator, ["c"], {})["c"].answered == 0
 
 
-def look(site: Site) -> observe.Snapshot:
+def look(site: Site) -> observe.Observation:
     return observe.snapshot(site.coordinator, transitions.topics(site.coordinator))
 
 
@@ -945,15 +945,15 @@ def test_a_wait_names_who_holds_it_up(site: Site) -> None:
     giver = next(iter(site.node().handoff.values())).giver
     site.processes[giver].silence = Silence.SILENT
     report = transitions.await_closed(site.coordinator, ["orders"])
-    assert report.waiting is Waiting.PENDING
+    assert report.waiting is AwaitedTopic.PENDING
     assert report.blockers == {"orders": (giver,)}
     assert giver in report.topics["orders"]
     assert report.pending == ("orders",)
     site.clock.advance(site.policy.stuck_after_s - 0.1)
-    assert transitions.await_closed(site.coordinator, ["orders"]).waiting is Waiting.PENDING
+    assert transitions.await_closed(site.coordinator, ["orders"]).waiting is AwaitedTopic.PENDING
     site.clock.advance(0.1)
     report = transitions.await_closed(site.coordinator, ["orders"])
-    assert report.waiting is Waiting.BLOCKED
+    assert report.waiting is AwaitedTopic.BLOCKED
     assert report.pending == ("orders",)
 
 
@@ -961,7 +961,7 @@ def test_a_held_topic_is_waited_for_once(site: Site) -> None:
     joining(site)
     site.kafka.create_topic("orders", 4)
     report = transitions.await_closed(site.coordinator, ["orders"])
-    assert (report.waiting, report.pending) == (Waiting.PENDING, ("orders",))
+    assert (report.waiting, report.pending) == (AwaitedTopic.PENDING, ("orders",))
     assert "recreated" in report.topics["orders"]
 
 
@@ -975,11 +975,11 @@ def test_a_topic_that_waits_holds_up_no_other() -> None:
             process.read("payments")
             process.act("payments")
     report = transitions.await_closed(site.coordinator, ["orders", "payments"])
-    assert report.waiting is Waiting.PENDING
+    assert report.waiting is AwaitedTopic.PENDING
     assert report.confirmed == ("payments",)
     assert report.pending == ("orders",)
     first, second = transitions.start(site.coordinator, ["orders", "payments"], ONE)
-    assert (first.outcome, second.outcome) == (Outcome.WAITING, Outcome.WRITTEN)
+    assert (first.outcome, second.outcome) == (TopicOutcome.WAITING, TopicOutcome.WRITTEN)
 
 
 def test_a_consumer_that_releases_but_goes_on_running_blocks_the_start(site: Site) -> None:
@@ -988,7 +988,7 @@ def test_a_consumer_that_releases_but_goes_on_running_blocks_the_start(site: Sit
     site.processes[giver].stubborn = True
     site.everybody_acts()
     assert site.releases() != {}
-    assert transitions.start(site.coordinator, ["orders"], ONE)[0].outcome is Outcome.WAITING
+    assert transitions.start(site.coordinator, ["orders"], ONE)[0].outcome is TopicOutcome.WAITING
     assert transitions.await_closed(site.coordinator, ["orders"]).blockers == {"orders": (giver,)}
     assert site.state().state is State.CLOSING
 

@@ -3,11 +3,11 @@
 import pytest
 
 from coordinator_tasks.core.model import Move, MoveKind, State
-from coordinator_tasks.service.plan.transitions import Outcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
 from coordinator_tasks.service.run.loop import BUSY_S, HANDOFF_S, QUIET_S, _pause_s
 
 
-def report(outcome: Outcome, *kinds: MoveKind) -> TopicReport:
+def report(outcome: TopicOutcome, *kinds: MoveKind) -> TopicReport:
     moves = tuple(Move(n, "a", "b", kind) for n, kind in enumerate(kinds))
     return TopicReport("t", State.STABLE, State.CLOSING, outcome, "", moves)
 
@@ -16,13 +16,13 @@ def report(outcome: Outcome, *kinds: MoveKind) -> TopicReport:
     ("reports", "pause_s"),
     [
         ([], QUIET_S),
-        ([report(Outcome.UNCHANGED)], QUIET_S),
-        ([report(Outcome.WRITTEN, MoveKind.HANDOFF, MoveKind.START)], HANDOFF_S),
-        ([report(Outcome.WRITTEN, MoveKind.HANDOFF), report(Outcome.UNCHANGED)], HANDOFF_S),
-        ([report(Outcome.WRITTEN, MoveKind.HANDOFF, MoveKind.BARRIER)], BUSY_S),
-        ([report(Outcome.WRITTEN, MoveKind.HANDOFF), report(Outcome.WAITING)], BUSY_S),
-        ([report(Outcome.WRITTEN)], BUSY_S),
-        ([report(Outcome.OVERTAKEN, MoveKind.HANDOFF)], BUSY_S),
+        ([report(TopicOutcome.UNCHANGED)], QUIET_S),
+        ([report(TopicOutcome.WRITTEN, MoveKind.HANDOFF, MoveKind.START)], HANDOFF_S),
+        ([report(TopicOutcome.WRITTEN, MoveKind.HANDOFF), report(TopicOutcome.UNCHANGED)], HANDOFF_S),
+        ([report(TopicOutcome.WRITTEN, MoveKind.HANDOFF, MoveKind.BARRIER)], BUSY_S),
+        ([report(TopicOutcome.WRITTEN, MoveKind.HANDOFF), report(TopicOutcome.WAITING)], BUSY_S),
+        ([report(TopicOutcome.WRITTEN)], BUSY_S),
+        ([report(TopicOutcome.OVERTAKEN, MoveKind.HANDOFF)], BUSY_S),
     ],
     ids=[
         "nothing is managed",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator_tasks.core.codecs.member_codec import encode_member
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.machine.what_if import Change, changed, replay
+from coordinator_tasks.core.machine.what_if import SiteChange, changed, replay
 from coordinator_tasks.core.model import Approval, ConsumerStatus, Ending, Fleet, Member
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.nodes import directives, fleet, topics
@@ -32,7 +32,7 @@ def shop() -> Site:
     return site
 
 
-def taken(site: Site) -> tuple[snapshot.Snapshot, bytes]:
+def taken(site: Site) -> tuple[snapshot.ClusterSnapshot, bytes]:
     found = snapshot.take(site.coordinator)
     return found, snapshot.encode(found)
 
@@ -66,9 +66,15 @@ def test_the_newest_records_of_all_topics_share_what_the_file_has_for_them(monke
 
 @pytest.mark.parametrize(
     "change",
-    [Change(join=2), Change(leave=("a",)), Change(crash=("b",)), Change(strategy="range"), Change(partitions=9)],
+    [
+        SiteChange(join=2),
+        SiteChange(leave=("a",)),
+        SiteChange(crash=("b",)),
+        SiteChange(strategy="range"),
+        SiteChange(partitions=9),
+    ],
 )
-def test_a_change_moves_the_same_on_the_file_as_on_the_cluster(change: Change) -> None:
+def test_a_change_moves_the_same_on_the_file_as_on_the_cluster(change: SiteChange) -> None:
     site = shop()
     back = snapshot.decode("shop.json", taken(site)[1])
     here = preview.preview(site.coordinator, change)
@@ -193,4 +199,4 @@ def _places(value: Any, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 def test_any_odd_value_anywhere_is_refused_or_can_be_replayed(place: tuple[str, ...], value: Any) -> None:
     with suppress(CoordinatorError):
         found = snapshot.decode("x.json", broken("/".join(place), value))
-        replay(changed(found.site, Change(join=1), found.policy.strategies), found.policy)
+        replay(changed(found.site, SiteChange(join=1), found.policy.strategies), found.policy)

@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_tasks.core.model import Condition
 from spark_apps.agent.interface.metrics import MAX_TOPICS, exposed
-from spark_apps.agent.ownership.figures import ConsumerFigures, PartitionFigures, TopicFigures
+from spark_apps.agent.ownership.figures import ConsumerFigures, OwnedFigures, PartitionFigures
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -25,12 +25,12 @@ def values(raw: bytes, name: str, **labels: str) -> list[float]:
 
 
 def consumer(
-    topics: dict[str, TopicFigures], condition: Condition = Condition.OK, registered: bool = True
+    topics: dict[str, OwnedFigures], condition: Condition = Condition.OK, registered: bool = True
 ) -> ConsumerFigures:
     return ConsumerFigures("a", "shop", 7, condition, registered, 2, topics)
 
 
-ORDERS = TopicFigures(
+ORDERS = OwnedFigures(
     "g",
     acted_epoch=9,
     held=3,
@@ -61,11 +61,11 @@ def test_what_is_unknown_has_no_series() -> None:
     assert values(raw, "kafka_consumergroup_group_lag", partition="2") == []
     assert values(raw, "coordinator_consumer_max_lag_seconds") == [2.5]
     behind = {0: PartitionFigures(90, 100, 10), 4: PartitionFigures(5, 5, 0, 0.0)}
-    unsaid = exposed(consumer({"orders": TopicFigures("g", 1, 1, behind)}))
+    unsaid = exposed(consumer({"orders": OwnedFigures("g", 1, 1, behind)}))
     assert values(unsaid, "coordinator_consumer_max_lag_seconds") == [], "who is at the end says nothing of the other"
-    unknown = exposed(consumer({"orders": TopicFigures("g", 1, 1, {2: PartitionFigures(1)})}))
+    unknown = exposed(consumer({"orders": OwnedFigures("g", 1, 1, {2: PartitionFigures(1)})}))
     assert values(unknown, "coordinator_consumer_sum_lag") == []
-    nothing = exposed(consumer({"orders": TopicFigures("g", 1, 0)}))
+    nothing = exposed(consumer({"orders": OwnedFigures("g", 1, 0)}))
     assert values(nothing, "coordinator_consumer_sum_lag") == [0]
     assert values(nothing, "coordinator_consumer_max_lag_seconds") == []
 
@@ -102,13 +102,13 @@ def test_a_consumer_without_zookeeper_works_and_one_that_is_stuck_does_not() -> 
 
 
 def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted() -> None:
-    many = TopicFigures("g", 1, 50, {p: PartitionFigures(p, p + 1, 1, 0.1) for p in range(50)})
+    many = OwnedFigures("g", 1, 50, {p: PartitionFigures(p, p + 1, 1, 0.1) for p in range(50)})
     raw = exposed(consumer({"a": many, "b": many}), limit=60)
     assert len(values(raw, "kafka_consumergroup_group_lag", topic="a")) == 50
     assert sorted(values(raw, "kafka_consumergroup_group_offset", topic="b")) == [float(p) for p in range(10)]
     assert values(raw, "coordinator_consumer_partitions_left_out") == [40]
     assert values(raw, "coordinator_consumer_sum_lag") == [50, 50], "the sums count all of them"
-    topics = {f"t{number:04}": TopicFigures("g", 1, 1, {0: PartitionFigures(1)}) for number in range(MAX_TOPICS + 5)}
+    topics = {f"t{number:04}": OwnedFigures("g", 1, 1, {0: PartitionFigures(1)}) for number in range(MAX_TOPICS + 5)}
     raw = exposed(consumer(topics))
     assert len(values(raw, "coordinator_consumer_acted_epoch")) == MAX_TOPICS
     assert values(raw, "coordinator_consumer_partitions_left_out") == [5]
@@ -116,5 +116,5 @@ def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted() -> No
 
 def test_names_of_any_kind_are_labels_and_no_text_of_their_own() -> None:
     hostile = 'g"} 1\n# HELP x'
-    raw = exposed(consumer({"t": TopicFigures(hostile, 1, 1, {0: PartitionFigures(1)})}))
+    raw = exposed(consumer({"t": OwnedFigures(hostile, 1, 1, {0: PartitionFigures(1)})}))
     assert values(raw, "kafka_consumergroup_group_offset", group=hostile) == [1.0]

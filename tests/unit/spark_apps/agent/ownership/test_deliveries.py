@@ -12,7 +12,7 @@ from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Failed, SinkClaim, perform
 from spark_apps.agent.settings import Pacing, Terms
-from spark_apps.delivery import SinkUnavailable, Standing, Step, Writer
+from spark_apps.delivery import SinkEntry, SinkStep, SinkUnavailable, Writer
 from spark_apps.records.batches import BatchOffset, Range
 from tests.unit.spark_apps.agent.ownership.stage import Stage, give
 
@@ -23,11 +23,11 @@ class MemorySink:
     """Positions in memory; away while `down`."""
 
     def __init__(self) -> None:
-        self.positions: dict[int, Standing] = {}
+        self.positions: dict[int, SinkEntry] = {}
         self.down = False
         self.silent: set[int] = set()
 
-    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, Standing]:
+    def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, SinkEntry]:
         assert (writer.cluster, writer.topic, writer.topic_id) == ("c", "t", "id-1")
         if self.down:
             raise SinkUnavailable("the sink is away")
@@ -35,10 +35,10 @@ class MemorySink:
             found = self.positions.get(partition)
             if found is None or not found.refuses(token, writer.consumer):
                 kept = found is not None and found.token.epoch >= forget.get(partition, 0)
-                self.positions[partition] = Standing(token, writer.consumer, found.offset if found and kept else None)
+                self.positions[partition] = SinkEntry(token, writer.consumer, found.offset if found and kept else None)
         return {p: self.positions[p] for p in tokens if p not in self.silent}
 
-    def write(self, writer: Writer, steps: Mapping[int, Step], rows: pa.Table) -> dict[int, Standing]:
+    def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
         raise NotImplementedError
 
 
@@ -88,28 +88,28 @@ def claim_of(play: Play) -> SinkClaim:
 
 @pytest.mark.parametrize("in_sink", [0, 10, 60], ids=["at its beginning", "behind the group", "ahead of the group"])
 def test_the_position_of_the_sink_wins_over_kafkas(once: Play, in_sink: int) -> None:
-    once.sink.positions[2] = Standing(OLD, "z", in_sink)
+    once.sink.positions[2] = SinkEntry(OLD, "z", in_sink)
     once.commit(2, 30, OLD)
     once.own(2)
     assert once.ownership.holdings.ready()[2].position == in_sink
     assert once.committed(2).offset == in_sink
-    assert once.sink.positions[2] == Standing(once.ownership.holdings.ready()[2].token, "a", in_sink)
+    assert once.sink.positions[2] == SinkEntry(once.ownership.holdings.ready()[2].token, "a", in_sink)
 
 
 def test_a_partition_that_a_person_has_sent_elsewhere_begins_there_and_only_once(once: Play) -> None:
-    once.sink.positions[2] = Standing(OLD, "z", 40)
+    once.sink.positions[2] = SinkEntry(OLD, "z", 40)
     once.commit(2, 40, OLD)
     once.node = replace(once.node, seeks={2: Seek(7, 2)}, epoch=1)
     once.own(2)
     held = once.ownership.holdings.ready()[2]
     assert (held.position, once.committed(2).offset) == (7, 7)
-    once.sink.positions[2] = Standing(held.token, "a", 9)
+    once.sink.positions[2] = SinkEntry(held.token, "a", 9)
     once.own(2)
     assert once.ownership.holdings.ready()[2].position == 9
 
 
 def test_a_position_that_the_log_no_longer_has_stops_the_partition_whatever_the_options_say(once: Play) -> None:
-    once.sink.positions[2] = Standing(OLD, "z", 40)
+    once.sink.positions[2] = SinkEntry(OLD, "z", 40)
     once.kafka.expire("t", 2, 60)
     once.ownership.open(fail_on_data_loss=False)
     once.own(2)
@@ -174,7 +174,7 @@ def test_a_good_partition_of_a_failed_batch_is_not_reported_at_an_offset(once: P
 
 
 def test_a_claim_that_the_sink_refuses_ends_the_holding_and_is_not_repeated(once: Play) -> None:
-    newer = Standing(Token(77, 3, "g0"), "b", 40)
+    newer = SinkEntry(Token(77, 3, "g0"), "b", 40)
     once.sink.positions[2] = newer
     once.own(1, 2)
     assert once.ownership.holdings.ready().keys() == {1}
@@ -208,8 +208,8 @@ def test_a_claim_of_a_holding_that_has_ended_meanwhile_says_nothing_of_the_next(
 def test_what_the_sink_left_out_of_a_batch_is_neither_committed_nor_released(once: Play) -> None:
     once.own(1, 2)
     once.hand_out(2, 20)
-    assert once.ownership.batches.adds() == {2: Step(once.ownership.holdings.ready()[2].token, 0, 20)}
-    once.ownership.batches.refuse({2: Standing(Token(9, 6, "g1"), "b", 0)})
+    assert once.ownership.batches.adds() == {2: SinkStep(once.ownership.holdings.ready()[2].token, 0, 20)}
+    once.ownership.batches.refuse({2: SinkEntry(Token(9, 6, "g1"), "b", 0)})
     give(once, 2)
     once.cover()
     assert once.committed(2).offset == 0
@@ -226,7 +226,7 @@ def test_without_a_sink_a_claim_fails_and_raises_nothing(once: Play) -> None:
 def test_a_sink_of_the_applications_own_that_raises_anything_is_asked_again(
     once: Play, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    def broken(*_: object) -> dict[int, Standing]:
+    def broken(*_: object) -> dict[int, SinkEntry]:
         raise error
 
     with monkeypatch.context() as changed:
@@ -366,7 +366,7 @@ def test_a_start_that_is_no_offset_is_left_out_and_reported(heard: Play, wanted:
 
 def test_with_exactly_once_the_listener_is_told_the_sinks_position_and_moves_nothing(heard: Play) -> None:
     heard.ownership.agree(Terms(claims=True, listening=True))
-    heard.sink.positions[2] = Standing(OLD, "z", 40)
+    heard.sink.positions[2] = SinkEntry(OLD, "z", 40)
     heard.own(2)
     telling = heard.tell({2: 50})
     assert telling is not None

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from spark_apps.agent.process.journal import EVERY_S, Journal, Standing
+from spark_apps.agent.process.journal import EVERY_S, Journal, TopicAccount
 
 
 @pytest.fixture(autouse=True)
@@ -14,10 +14,10 @@ def all_levels(caplog: pytest.LogCaptureFixture) -> None:
 
 class Consumer:
     def __init__(self) -> None:
-        self.stands: dict[str, Standing] = {}
+        self.stands: dict[str, TopicAccount] = {}
         self.asked = 0
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, TopicAccount]:
         self.asked += 1
         return self.stands
 
@@ -26,9 +26,9 @@ def test_it_says_what_is_new_and_what_is_over(caplog: pytest.LogCaptureFixture) 
     consumer = Consumer()
     journal = Journal(consumer.standing)
     steps = [
-        {"": Standing(("no ZooKeeper",)), "orders": Standing((), frozenset({0, 1}), 3)},
-        {"": Standing(("no ZooKeeper",)), "orders": Standing(("slow",), frozenset({0, 1}), 3)},
-        {"": Standing(), "orders": Standing(("slow",), frozenset({1, 2}), 4)},
+        {"": TopicAccount(("no ZooKeeper",)), "orders": TopicAccount((), frozenset({0, 1}), 3)},
+        {"": TopicAccount(("no ZooKeeper",)), "orders": TopicAccount(("slow",), frozenset({0, 1}), 3)},
+        {"": TopicAccount(), "orders": TopicAccount(("slow",), frozenset({1, 2}), 4)},
     ]
     for number, stands in enumerate(steps):
         consumer.stands = stands

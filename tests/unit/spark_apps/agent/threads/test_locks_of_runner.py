@@ -12,7 +12,7 @@ from spark_apps.agent.interface.sampling import SampledStatus
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.settings import Terms
 from spark_apps.agent.threads import runner as module
-from spark_apps.delivery import Delivery, Standing
+from spark_apps.delivery import Delivery, SinkEntry
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from spark_apps.records.batches import BatchOffset, Range
 from tests.fakes.kafka import FakeGroupOffsets
@@ -100,7 +100,7 @@ def test_what_somebody_has_taken_is_withdrawn_from_the_batch_that_waits(stage: S
     stage.runner.agree(Delivery.AT_MOST_ONCE)
     stage.see(OWNED)
     stage.runner.ownership.batches.hand_out(1, (Range(0, 0, 10, 2),))
-    stage.runner.ownership.grants.refused(0, Standing(Token(9, 1, "g1"), "b", 0))
+    stage.runner.ownership.grants.refused(0, SinkEntry(Token(9, 1, "g1"), "b", 0))
     assert stage.runner.confirmed() == {0}
     assert stage.runner.ownership.batches.outstanding == (1, ())
 
