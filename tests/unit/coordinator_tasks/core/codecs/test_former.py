@@ -1,6 +1,7 @@
 """Records of earlier versions, which hold sentences in place of values."""
 
 import json
+import re
 
 import pytest
 
@@ -75,7 +76,8 @@ ADA = {"by": "ada", "why": "a host"}
 )
 def test_the_causes_of_an_earlier_version_are_told_by_their_words(cause: str, causes: tuple[Cause, ...]) -> None:
     assert former_causes(cause) == causes
-    assert cause_text.said(causes) == cause
+    again = re.sub("^goes on: (.*)", r"a rebalance under way goes on (\1)", cause)
+    assert cause_text.said(causes) == again
 
 
 @pytest.mark.parametrize(
