@@ -341,7 +341,7 @@ def test_long_answers_share_a_bound_that_takes_nothing_from_owners_nor_from_shor
     long = encode_status(STATUS)[:-1] + b" " * 300_000 + b"}"
     interface.body = long
     monkeypatch.setattr(look_budget, "SHARED_BYTES", 100_000)
-    monkeypatch.setattr(status_module, "Shared", lambda: look_budget.SharedBytes(100_000))
+    monkeypatch.setattr(status_module, "SharedBytes", lambda: look_budget.SharedBytes(100_000))
     assert unasked(client.ask([interface.member])) == {"a"}, "300 KB, and 116 KB are left"
     assert client.ask([interface.member], {"a": 100}) == {"a": STATUS}, "356 KB of its own"
     interface.body = long[:40] + long[300_040 - 60_000 :]

@@ -265,7 +265,7 @@ NOT_STORED = {
     "Member.problem",
     "Member.registered_at",
     "Record.sequence",
-    "Asked.sequence",
+    "ActionRecord.sequence",
 }
 """Fields that the node's name or its version says, or the reader, or nobody."""
 
