@@ -76,7 +76,7 @@ def test_a_history_leaves_nothing_behind() -> None:
 
 def test_every_rule_is_looked_at_in_a_few_histories() -> None:
     checks = sum((run_seed(seed).checks for seed in range(40)), Counter())
-    assert len(checks) == 17
+    assert len(checks) == 18
     assert min(checks.values()) > 0
 
 
