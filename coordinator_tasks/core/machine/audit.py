@@ -191,9 +191,8 @@ def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
 
 def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
     """Yield partitions that wait for a consumer without a trace in ZooKeeper: a commit named the consumer as the owner."""
-    known = world.members.keys() | world.claims.keys() | world.unclear.keys()
     for consumer, partitions in (view.state.to_close if view.state is not None else {}).items():
-        if consumer not in known:
+        if not world.knows(consumer):
             text = (
                 f"a commit names {consumer} as the owner, ZooKeeper knows no such consumer, and the partition waits until {consumer} "
                 "is isolated: a foreign client with a forged token, or a consumer that ZooKeeper has lost"

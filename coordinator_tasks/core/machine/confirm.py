@@ -12,12 +12,10 @@ def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World
     incarnation = node.incarnations.get(consumer, 0)
     answer = world.answers.get(consumer)
     if answer is None:
-        unknown = (
-            ""
-            if consumer in world.claims
-            else ": ZooKeeper knows no consumer of this id, only a commit in Kafka names the id"
-        )
-        return f"{consumer} is not registered and was not asked{unknown}"
+        said = f"{consumer} is not registered and was not asked"
+        if world.knows(consumer):
+            return said
+        return f"{said}: ZooKeeper knows no consumer of this id, only a commit in Kafka names the id"
     if isinstance(answer, Unreachable):
         refused = answer.silence is Silence.REFUSED
         return f"{consumer} does not answer ({'connection refused' if refused else answer.detail})"

@@ -124,6 +124,10 @@ class World:
             self.now,
         )
 
+    def knows(self, consumer: str) -> bool:
+        """Return whether ZooKeeper has a trace of a consumer that a topic's node names."""
+        return consumer in self.members or consumer in self.claims or consumer in self.unclear
+
     def status(self, consumer: str) -> ConsumerStatus | None:
         """Return the consumer's answer; `None` if there was none."""
         answer = self.answers.get(consumer)

@@ -16,6 +16,7 @@ from coordinator_tasks.core.machine.audit import (
     suspicious,
     traces,
 )
+from coordinator_tasks.core.machine.confirm import blockers
 from coordinator_tasks.core.model import (
     Committed,
     Directive,
@@ -299,6 +300,10 @@ def test_a_partition_that_waits_for_a_forged_owner_is_the_intruder_s(scene: Scen
     (one,) = (found for found in audited(scene) if found.who == "zz")
     assert (one.code, one.partitions, one.alarm) == ("KPC-082", (taken,), True)
     assert "a commit names zz as the owner, ZooKeeper knows no such consumer" in one.says
+    assert "ZooKeeper knows no consumer of this id" in blockers(scene.view(), scene.world())["zz"]
+    unreadable = replace(scene.world(), unclear={"zz": "its node in ids cannot be read"})
+    assert blockers(scene.view(), unreadable)["zz"] == "zz is not registered and was not asked"
+    assert not [found for found in traces(scene.view(), unreadable, scene.policy, CLUSTER) if found.who == "zz"]
     scene.joins("zz")
     assert not [found for found in audited(scene) if "no such consumer" in found.says]
 
