@@ -1,7 +1,9 @@
 """Confirmations from the consumers' interfaces. Each is for one incarnation, generation and epoch."""
 
+from collections.abc import Iterator
+
 from coordinator_tasks.core.machine.world import TopicView, World
-from coordinator_tasks.core.model import Reason, Silence, TopicNode, TopicStatus, Unreachable, topic_status
+from coordinator_tasks.core.model import Failure, Reason, Silence, TopicNode, TopicStatus, Unreachable, topic_status
 from coordinator_tasks.core.text.partition_text import counted, cut, named
 
 _MOST_CHARS = 100
@@ -71,30 +73,34 @@ def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tup
     return tuple(p for p in held if p not in status.running)
 
 
+def _failures(view: TopicView, world: World) -> Iterator[tuple[str, TopicStatus, Failure]]:
+    """Yield each owner by name, the owner's status, and each failure in the status."""
+    for owner in sorted(set(view.node.assignments.values())) if view.node is not None else ():
+        status = topic_status(world.answers.get(owner), view.topic)
+        if status is not None:
+            yield from ((owner, status, failure) for failure in status.failures)
+
+
 def failing(view: TopicView, world: World) -> tuple[str, ...]:
     """Return what the owners report as not processable, in sentences."""
-    node, sentences = view.node, list[str]()
-    for consumer in sorted(set(node.assignments.values())) if node is not None else ():
-        status = topic_status(world.answers.get(consumer), view.topic)
-        for failure in status.failures if status is not None else ():
-            subject = cut(named(failure.partitions), _MOST_CHARS) if failure.partitions else "anything of the topic"
-            sentences.append(f"{consumer} cannot process {subject}: {failure.why}")
+    sentences = list[str]()
+    for owner, _, failure in _failures(view, world):
+        subject = cut(named(failure.partitions), _MOST_CHARS) if failure.partitions else "anything of the topic"
+        sentences.append(f"{owner} cannot process {subject}: {failure.why}")
     return tuple(sentences)
 
 
 def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:
     """Return the partitions that their owners cannot process, each with its offset, the reason and the next try."""
-    found = list[Reason]()
-    for partition, owner in sorted(view.node.assignments.items()) if view.node is not None else ():
-        status = topic_status(world.answers.get(owner), view.topic)
-        for failure in status.failures if status is not None else ():
-            if status is not None and failure.concerns(partition):
-                running = status.running.get(partition)
-                place = f" at offset {running.position}" if running is not None else ""
-                again = f"the next try is in {failure.next_s:.0f} s" if failure.next_s else "the next try is under way"
-                tries = f"failed {counted(failure.tries, 'time')}; {again}"
-                found.append(Reason(f"{owner} cannot process it{place}: {failure.why} ({tries})", (partition,)))
-    return tuple(found)
+    owners, found = view.node.assignments if view.node is not None else {}, list[Reason]()
+    for owner, status, failure in _failures(view, world):
+        again = f"the next try is in {failure.next_s:.0f} s" if failure.next_s else "the next try is under way"
+        why = f"{failure.why} (failed {counted(failure.tries, 'time')}; {again})"
+        for partition in (p for p, c in owners.items() if c == owner and failure.concerns(p)):
+            running = status.running.get(partition)
+            place = f" at offset {running.position}" if running is not None else ""
+            found.append(Reason(f"{owner} cannot process it{place}: {why}", (partition,)))
+    return tuple(sorted(found, key=lambda reason: reason.partitions))
 
 
 def blockers(view: TopicView, world: World) -> dict[str, str]:
