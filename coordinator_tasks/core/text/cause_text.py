@@ -16,21 +16,18 @@ def kept(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     return (*found[:_MOST], *more)
 
 
-def said(causes: Sequence[Cause]) -> str:
-    """Return the causes in one sentence."""
-    if causes and causes[0].kind is CauseKind.CONTINUED:
-        return continued("; ".join(map(of_one, causes[1:])))
-    return "; ".join(map(of_one, causes))
-
-
-def continued(causes: str) -> str:
-    """Return the sentence for a further plan of a rebalance with these causes, in words."""
-    return f"{_CONTINUED} ({causes})" if causes else _CONTINUED
-
-
 def of_one(cause: Cause) -> str:
     """Return one cause in words."""
     return _WORDS[cause.kind](cause)
+
+
+def said(causes: Sequence[Cause], word: Callable[[Cause], str] = of_one) -> str:
+    """Return the causes in one sentence; `word` gives one cause in words."""
+    on = bool(causes) and causes[0].kind is CauseKind.CONTINUED
+    sentence = "; ".join(map(word, causes[on:]))
+    if not on:
+        return sentence
+    return f"{_CONTINUED} ({sentence})" if sentence else _CONTINUED
 
 
 def by_whom(cause: Cause) -> str:

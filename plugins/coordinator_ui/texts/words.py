@@ -97,13 +97,11 @@ def partitions(numbers: Iterable[int]) -> str:
 
 def why(causes: Sequence[Cause]) -> str:
     """Recorded causes as a sentence without its full stop."""
-    if causes and causes[0].kind is CauseKind.CONTINUED:
-        return cause_text.continued(_said(causes[1:]))
-    return _said(causes) or "no cause was recorded"
+    return cause_text.said(causes, _phrase) or "no cause was recorded"
 
 
-def _said(causes: Sequence[Cause]) -> str:
-    return "; ".join(_PHRASES.get(one.kind, cause_text.of_one)(one) for one in causes)
+def _phrase(cause: Cause) -> str:
+    return _PHRASES.get(cause.kind, cause_text.of_one)(cause)
 
 
 def presence(one: ConsumerOverview) -> str:
