@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.names import check_cluster, check_consumer
+from coordinator_tasks.core.names import SECRET_WORDS, check_cluster, check_consumer
 from coordinator_tasks.private_files import foreign, open_to_others
 
 SECRET_CHARS = 4
 """Shorter values are no secret, and would be cut out of ordinary words."""
-_SECRET_NAME = re.compile(
-    r"(password|secret|token|jaas|credential|key\.pem)(?!.*(file|location|url|method|extensions))"
-)
+_SECRET_NAME = re.compile(rf"({'|'.join(map(re.escape, SECRET_WORDS))})(?!.*(file|location|url|method|extensions))")
 
 
 def make_folder(path: Path) -> None:
@@ -99,8 +97,13 @@ class RunFolder:
         found = {*_secrets(_read(self.settings)), *_secrets(_read(self.kafka))}
         return sorted(found, key=len, reverse=True)
 
+    def write_drawn(self, incarnation: int) -> None:
+        """Note the drawn incarnation; makes the folder if missing. Raises `OSError`."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.incarnation.write_text(f"{incarnation}\n")
+
     def drawn(self) -> int:
-        """Return the incarnation that the consumer has drawn since the last start; 0 = none."""
+        """Return the incarnation drawn since the last start; 0 = none."""
         try:
             return int(self.incarnation.read_text())
         except (OSError, ValueError):

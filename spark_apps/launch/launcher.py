@@ -163,9 +163,8 @@ def _run(request: LaunchRequest, writer: int) -> int:
         return REFUSED_EXIT
     state.root_pid = child.pid
     tell(started=True, pid=os.getpid(), log=str(request.folder.log), folder=str(request.folder.path))
-    with contextlib.suppress(
-        ImportError
-    ):  # an installation under way: the report says so, and a new Python tries again
+    # An installation may be under way: the report says so, and a new Python tries again.
+    with contextlib.suppress(ImportError):
         _import_report()
     code = supervise(request, state)
     reason = reason_of(code, request.folder, state.forced)
@@ -321,7 +320,7 @@ def _write_end(request: LaunchRequest, incarnation: int) -> None:
     if not incarnation:
         with open_consumer_session(settings) as session:
             incarnation = session.claim_incarnation(request.consumer)
-        request.folder.incarnation.write_text(f"{incarnation}\n")  # the next try reports this one
+        request.folder.write_drawn(incarnation)  # the next try reports this one
     with open_coordinator(settings) as coordinator:
         fleet.record_end(coordinator, request.consumer, incarnation, Ending.REAPED, request.folder.reason())
     with open_consumer_session(settings) as session:

@@ -11,7 +11,7 @@ from typing import Any
 
 from coordinator_tasks.core.errors import BadOption
 from coordinator_tasks.core.fleet import fetch_properties
-from coordinator_tasks.core.names import check_topic, partition_of
+from coordinator_tasks.core.names import SECRET_WORDS, check_topic, partition_of
 from coordinator_tasks.core.text.json_fields import MAX_NUMBER, read_json
 
 EARLIEST = -2
@@ -57,8 +57,6 @@ _REFUSED = {
     "kafka.group.instance.id": "the coordinator assigns the partitions; the group has no members",
     "kafka.enable.partition.eof": "the reader relies on it",
 }
-
-_SECRET_WORDS = ("password", "secret", "jaas", "token", "ssl.key.pem", "credential")
 
 JAVA_NAMES = {
     **fetch_properties.JAVA_NAMES,
@@ -139,7 +137,7 @@ def _check_name(name: str) -> None:
     reason = _REFUSED.get(name) or _REFUSED.get(f"kafka.{bare}")
     if reason is not None:
         raise BadOption(f"Kafka option '{bare if bare != name else name}' is not supported: {reason}")
-    if any(word in name for word in _SECRET_WORDS):
+    if any(word in name for word in SECRET_WORDS):
         raise BadOption(
             f"option '{name}' is a secret, and options are shown in query plans; "
             "put it into a file of mode 0600 and name that with 'kafkaSettingsFile'"

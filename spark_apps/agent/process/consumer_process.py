@@ -36,7 +36,6 @@ from spark_apps.delivery.lineage import RunFacts, opened
 from spark_apps.records.options import ISOLATION
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-INCARNATION_FILE = "incarnation"
 LONGEST_SLEEP_S = 0.25
 
 log = logging.getLogger(__name__)
@@ -269,9 +268,7 @@ def open_process(settings: ConsumerSettings) -> Iterator[Process]:
         session = ending.enter_context(_session(settings))
         incarnation = session.claim_incarnation(settings.consumer)
         if settings.run_folder:
-            note = Path(settings.run_folder) / INCARNATION_FILE
-            note.parent.mkdir(parents=True, exist_ok=True)
-            note.write_text(f"{incarnation}\n")
+            RunFolder(Path(settings.run_folder)).write_drawn(incarnation)
         process = Process(settings, session, incarnation)
         if process.lineage is not None:
             ending.callback(process.lineage.close)
