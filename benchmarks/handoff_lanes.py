@@ -130,7 +130,7 @@ class Life:
 
 @dataclass
 class Lane(ABC):
-    """One contender on one topic."""
+    """A contender, with a topic of its own."""
 
     name: str
     kafka: str
@@ -274,9 +274,8 @@ class ForkedLane(Lane):
 
     forks: ForkServerContext = field(kw_only=True)
     waiting: dict[str, tuple[BaseProcess, Event]] = field(default_factory=dict, kw_only=True)
-    told: list[Event] = field(
-        default_factory=list, kw_only=True
-    )  # an event without a reference disappears before a slow process opens the event
+    told: list[Event] = field(default_factory=list, kw_only=True)
+    """Kept, because an event without a reference disappears before a slow process opens the event."""
 
     @abstractmethod
     def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder | OurOrder]:

@@ -393,7 +393,7 @@ def measured(size: str, part: str, watch: Stopwatch, policy: Policy) -> dict[str
 
 
 def refuse_others(file: Path, kept: Mapping[str, Any]) -> None:
-    """Raise `SystemExit` if the result was begun elsewhere or by other code: it has one line for all of its parts."""
+    """Raise `SystemExit` if the result was begun elsewhere or by other code: all parts share a line of circumstances."""
     now = circumstances()
     for name in ("processor", "cores", "memory_gib", "commit"):
         if kept[name] != now[name]:

@@ -50,7 +50,7 @@ class Layout:
 class Claims:
     """Previous ownership.
 
-    - `owner`: per partition the only claimant that may keep it, or NOBODY.
+    - `owner`: partition → the only claimant with the right to keep the partition, or NOBODY.
     - `contested`: partition with several claimants → the claimant of the newest generation. Passing over it is no move.
     """
 

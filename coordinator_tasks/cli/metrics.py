@@ -99,8 +99,8 @@ def _targets(found: Survey, *, https_only: bool) -> Iterator[dict[str, object]]:
     """Each consumer that may run something, in the form of Prometheus' HTTP service discovery.
 
     `https_only`: Prometheus would send its token to plain http, or to an interface whose certificate this look has
-    refused, so these are left out; `status` names them. A live isolated consumer is included: only its own metrics show
-    that its commits are fenced.
+    refused, so these are left out; `status` names them. A live isolated consumer is included: only the consumer's own
+    metrics show fenced commits.
     """
     for one in found.consumers:
         address = urlsplit(one.address)

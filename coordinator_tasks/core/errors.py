@@ -57,8 +57,8 @@ class InvalidName(Refused):
 class IdInUse(Refused):
     """A second process has started with the id of a live consumer.
 
-    Remedy: use another id, or end the other process first. A consumer that lost its id during an absence keeps its
-    partitions, and ends when it owns none.
+    Remedy: use another id, or end the other process first. A consumer whose id was taken during an absence keeps the
+    owned partitions until others take over, and then ends.
     """
 
     code = "KPC-015"
@@ -314,4 +314,4 @@ class UnknownVersion(Malformed):
 
 
 UNREADABLE = (Malformed, NoAccess)
-"""What one node that cannot be read raises: of its data, or of a missing right."""
+"""Errors of a single unreadable node: malformed data, or a missing right."""

@@ -123,9 +123,8 @@ def parse(orders: DataFrame, *, by_line: bool = False) -> DataFrame:
 
     A record is an event, or has one per line.
     """
-    text = F.make_valid_utf8(
-        F.col("value").cast("string")
-    )  # records may hold any bytes, and the driver has to read them
+    # Records may hold any bytes, and the driver has to read them.
+    text = F.make_valid_utf8(F.col("value").cast("string"))
     key = [*_KEYS[by_line]]
     valid = F.is_valid_utf8(F.col("value").cast("string")).alias("valid")
     if by_line:

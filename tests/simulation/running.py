@@ -75,10 +75,8 @@ def _shape(one: Consumer, news: int) -> tuple[object, ...]:
     found: list[object] = [news]
     for query in one.topics.queries.values() if one.topics is not None else ():
         ownership = query.ownership
-        found += (
-            id(ownership.holdings.accepted),
-            ownership.grants.isolated,
-        )  # the oracle keeps the last picture: no other picture has its id
+        # The oracle keeps the last picture: no other picture has its id.
+        found += (id(ownership.holdings.accepted), ownership.grants.isolated)
         for p, h in ownership.holdings.held.items():
             found += (p, h, h.phase, h.pending, h.commits.sent, h.fenced, h.closing)
     return tuple(found)

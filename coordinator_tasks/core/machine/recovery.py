@@ -347,9 +347,8 @@ def _by_answer(topic: str, world: World, stored: int) -> dict[int, dict[str, _Ho
             active = status.running.get(partition)
             runs = active.token.epoch if active is not None else 0
             epoch = max(runs, status.held.get(partition, 0))
-            known = (
-                0 if is_far_ahead(epoch, stored) else epoch
-            )  # an implausible epoch does not count, but the consumer may run the partition
+            # An implausible epoch does not count, but the consumer may run the partition.
+            known = 0 if is_far_ahead(epoch, stored) else epoch
             running = 0 if active is None or active.closing or is_far_ahead(runs, stored) else runs
             holdings.setdefault(partition, {})[consumer] = _Holding(known, incarnation, running)
     return holdings

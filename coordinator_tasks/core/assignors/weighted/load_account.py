@@ -20,7 +20,7 @@ Entry: TypeAlias = tuple[float, int, str]
 
 
 class LoadAccount:
-    """The account of a problem: fixed partitions at their places, all others at their owners.
+    """The account of a problem: fixed partitions at the given members, all other partitions at the present owners.
 
     - `placed`: partition → member, in numerical order; a member outside the problem only for a fixed partition.
     - `seats`: the members that may have partitions: not banned from everything, and with a capacity.
