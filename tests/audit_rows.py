@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator_tasks.devstack.demo.evidence import Row
 from spark_apps.delivery.audit_sink import AUDIT_COLUMNS
-from spark_apps.delivery.database import BUSY_TIMEOUT_S
+from spark_apps.delivery.dialects.sqlite import BUSY_TIMEOUT_S
 
 
 def read_audit(folder: Path) -> list[dict[str, Any]]:

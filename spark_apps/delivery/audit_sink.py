@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_apps.delivery.database import SQLITE, borrowed
+from coordinator_tasks.fleet_values import SQLITE
+from spark_apps.delivery.database import borrowed
 
 AUDIT_COLUMNS = (
     ("topic", "TEXT"),

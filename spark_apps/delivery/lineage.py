@@ -18,9 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from queue import Empty, Full, Queue
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from coordinator_tasks import __version__
+from spark_apps.delivery.dialects import dialect_of
 
 PREFIX = "OPENLINEAGE_"
 DISABLED = PREFIX + "DISABLED"
@@ -72,19 +72,8 @@ def topic_dataset(brokers: str, topic: str) -> Dataset:
 
 
 def table_dataset(url: str, table: str) -> Dataset:
-    """Return the dataset of a sink's table: `sqlite:///path` or `postgresql://user@host/name`, also with several hosts."""
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return Dataset("file", f"{Path(url.partition('///')[2]).absolute()}#{table}")
-    hosts = parts.netloc.rpartition("@")[2].lower().split(",")
-    return Dataset(f"postgres://{','.join(map(_with_port, hosts))}", f"{parts.path[1:]}.public.{table}")
-
-
-def _with_port(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    if not colon or port.endswith("]"):
-        name, port = host, ""
-    return f"{name or 'localhost'}:{port or 5432}"
+    """Return the dataset of a sink's table; the address of the database is one of `dialects`."""
+    return Dataset(*dialect_of(url).dataset(url, table))
 
 
 def file_dataset(path: str | Path) -> Dataset:

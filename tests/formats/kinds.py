@@ -15,10 +15,11 @@ from coordinator_tasks.adapters import file_registry
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
 from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.fleet_values import SQLITE
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.settings import Settings, plain_settings, read_settings_file, settings_of
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
-from spark_apps.delivery.database import SQLITE, Database
+from spark_apps.delivery.database import Database
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.records.settings_file import load_settings
 from tests.fakes.clock import FakeClock

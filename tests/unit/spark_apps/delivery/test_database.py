@@ -4,6 +4,7 @@ import os
 import socket
 import sqlite3
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,12 +20,14 @@ from psycopg.conninfo import conninfo_to_dict
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import Delivery, SinkEntry, SinkStep, SinkUnavailable, Writer, sink_is_away
-from spark_apps.delivery import database as database_module
+from spark_apps.delivery import Delivery, SinkEntry, SinkStep, SinkUnavailable, Writer, dialects, sink_is_away
 from spark_apps.delivery.audit_sink import AuditSink
-from spark_apps.delivery.database import Cursor, Database, Row, RowSink, borrowed
+from spark_apps.delivery.database import Cursor, Database, RowSink, borrowed
 from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.delivery.dialects import Row
+from spark_apps.delivery.dialects.sqlite import SQLite
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
+from spark_apps.delivery.lineage import Dataset, table_dataset
 from spark_apps.pipelines import delivery_of, orders
 from spark_apps.plain import Output
 from tests.audit_rows import read_audit
@@ -184,13 +187,13 @@ def test_a_batch_that_comes_twice_counts_once_in_the_revenue(tmp_path: Path) -> 
 def connected(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The connections that are made."""
     made: list[object] = []
-    connect = database_module._connect
+    connect = SQLite.connect
 
     def noted(*given: Any) -> Any:
         made.append(connect(*given))
         return made[-1]
 
-    monkeypatch.setattr(database_module, "_connect", noted)
+    monkeypatch.setattr(SQLite, "connect", noted)
     return made
 
 
@@ -212,7 +215,8 @@ def test_a_query_that_starts_again_uses_the_connection_of_the_one_before_it(
 
 
 def test_postgresql_without_its_client_is_refused_before_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "find_spec", lambda _: None)
+    monkeypatch.delitem(sys.modules, "spark_apps.delivery.dialects.postgresql", raising=False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(Refused, match=r"needs psycopg, which is not installed here; .*\[postgres\]"):
         Database("postgresql://user@host/name")
     Database("sqlite:///rows.sqlite")
@@ -294,9 +298,9 @@ def test_only_a_database_that_cannot_be_reached_is_away(
 
 
 def test_an_unknown_database_is_refused() -> None:
-    with pytest.raises(Refused, match="neither sqlite:///path nor postgresql://"):
+    with pytest.raises(Refused, match="is none of postgresql, sqlite; give an address such as sqlite:///path"):
         Database("mysql://host/name")
-    with pytest.raises(Refused, match=r"a database at 'postgresql\+psycopg2://' is neither"):
+    with pytest.raises(Refused, match=r"a database at 'postgresql\+psycopg2://' is none of"):
         Database("postgresql+psycopg2://app:s3cret@db/shop")
     urls = (
         "postgresql+psycopg2://app:s3cret@db/shop",
@@ -309,11 +313,29 @@ def test_an_unknown_database_is_refused() -> None:
         assert "s3cret" not in str(raised.value)
 
 
+def test_another_database_is_one_file_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "twin.py").write_text(
+        "from spark_apps.delivery.dialects.sqlite import SQLite\n\n\n"
+        "class Twin(SQLite):\n"
+        "    def check(self, url): pass\n"
+        "    def connect(self, url, lock_wait_s): return super().connect(url.replace('twin', 'sqlite'), lock_wait_s)\n"
+        "    def dataset(self, url, table): return url, table\n\n\n"
+        "DIALECT = Twin()\n"
+    )
+    monkeypatch.setattr(dialects, "__path__", [*dialects.__path__, str(tmp_path)])
+    url = f"twin:///{tmp_path}/rows"
+    with Database(url).transaction() as cursor:
+        assert cursor.query("SELECT 1") == [(1,)]
+    assert table_dataset(url, "orders") == Dataset(url, "orders")
+    with pytest.raises(Refused, match="is none of postgresql, sqlite, twin"):
+        Database("mysql://host/name")
+
+
 def test_a_claim_does_not_wait_for_long_for_a_writer_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who claims commits and looks for all partitions of the topic: those that stay would stop meanwhile."""
-    monkeypatch.setattr("spark_apps.delivery.database.BUSY_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("spark_apps.delivery.dialects.sqlite.BUSY_TIMEOUT_S", 3.0)
     monkeypatch.setattr("spark_apps.delivery.database_sink.CLAIM_WAIT_S", 0.1)
     sinks = [
         DatabaseSink(Database(f"sqlite:///{tmp_path}/rows.sqlite"), lambda _: None, lambda *_: hangs()) for _ in "ab"

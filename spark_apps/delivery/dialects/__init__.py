@@ -1,0 +1,103 @@
+"""The SQL dialects of a sink's database, a file for each, named after the scheme of the database's address.
+
+A dialect is everything that differs between databases: addresses, connections, statements, and errors.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Protocol, cast
+
+from coordinator_tasks.core.errors import Refused
+
+ALIASES = {"postgres": "postgresql"}
+"""Other schemes of an address → the dialect's file."""
+
+Row = Sequence[Any]
+
+
+class Cursor:
+    """The part of DB-API that sinks use, within a transaction; placeholders are `?`. A dialect overrides what differs."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def execute(self, statement: str, values: Row = ()) -> int:
+        """Run one statement; returns the number of changed rows."""
+        self._cursor.execute(self._marked(statement), tuple(self._storable(statement, values)))
+        return int(self._cursor.rowcount)
+
+    def executemany(self, statement: str, rows: Iterable[Row]) -> None:
+        """Run one statement for each row."""
+        self._cursor.executemany(self._marked(statement), (self._storable(statement, row) for row in rows))
+
+    def query(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        self._cursor.execute(self._marked(statement), tuple(self._storable(statement, values)))
+        return [tuple(row) for row in self._cursor.fetchall()]
+
+    def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query, locked until the end of the transaction."""
+        return self.query(statement, values)
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Add many rows in the database's quickest way; a row whose key exists is an error."""
+        self.executemany(insertion(table, columns), rows)
+
+    def exclusively(self, matter: str) -> None:
+        """Hold the lock of this name until the end of the transaction; others wait."""
+
+    def _marked(self, statement: str) -> str:
+        """The statement with the driver's placeholders."""
+        return statement
+
+    def _storable(self, statement: str, values: Row) -> Row:  # noqa: ARG002 - a dialect names the statement
+        """The values of a statement; raises `Refused`."""
+        return values
+
+
+class Dialect(Protocol):
+    """A kind of database. `error`: the base class of the driver's errors."""
+
+    error: type[Exception]
+
+    def check(self, url: str) -> None:
+        """Raise `Refused` for a harmful or unreadable address, without a value of the address: it may be a password."""
+
+    def connect(self, url: str, lock_wait_s: float | None) -> Any:
+        """Return a connection of DB-API; see `Database` for `lock_wait_s`."""
+
+    def begin(self, connection: Any) -> Cursor:
+        """Begin a transaction."""
+
+    def is_away(self, error: Exception) -> bool:
+        """Return whether the server or the file is unreachable; failed statements and lock time-outs do not count."""
+
+    def dataset(self, url: str, table: str) -> tuple[str, str]:
+        """Return the table's namespace and name in OpenLineage."""
+
+
+def dialect_of(url: str) -> Dialect:
+    """Return the dialect of a database's address. Raises `Refused`, without the address: it may hold a password."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", url)
+    name = ALIASES.get(scheme[1], scheme[1]) if scheme else ""
+    known = sorted(file.name for file in iter_modules(__path__))
+    if name not in known:
+        place = f" at '{scheme[0]}'" if scheme else ""
+        raise Refused(
+            f"a database{place} is none of {', '.join(known)}; give an address such as sqlite:///path or "
+            "postgresql://user@host/name, or a NAME that the settings of the launching host have: databases.NAME "
+            "(COORDINATOR_DATABASES_NAME)"
+        )
+    return cast(Dialect, import_module(f"{__name__}.{name}").DIALECT)
+
+
+def insertion(table: str, columns: Sequence[str]) -> str:
+    """Return the statement that adds a row; all names come from our own code, all values are bound."""
+    return f'INSERT INTO "{table}" ({quoted(columns)}) VALUES ({", ".join("?" for _ in columns)})'  # noqa: S608
+
+
+def quoted(columns: Iterable[str]) -> str:
+    """Return the names of columns as SQL."""
+    return ", ".join(f'"{name}"' for name in columns)

@@ -1,0 +1,127 @@
+"""PostgreSQL at `postgresql://user@host/name`.
+
+The password does not belong into the address: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`. Only harmless
+parameters of an address are taken: other parameters of libpq load a library, read a file of services, or send the
+password of one host to another.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from coordinator_tasks.core.errors import Refused
+from spark_apps.delivery.dialects import Cursor, Dialect, Row, quoted
+
+try:
+    import psycopg
+except ImportError as missing:
+    raise Refused(
+        "a database in PostgreSQL needs psycopg, which is not installed here; "
+        "install it: pip install 'kafka-partition-coordinator[postgres]'"
+    ) from missing
+
+_CONNECTION = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""For libpq: a server whose host is gone ends a transaction after 25 s. Linux would wait for two hours."""
+_PARAMETERS = frozenset(
+    {
+        *("user", "password", "host", "port", "dbname", "application_name", "client_encoding", "connect_timeout"),
+        *("keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "tcp_user_timeout"),
+        *("channel_binding", "gssencmode", "require_auth", "requirepeer", "sslmode", "sslnegotiation", "sslsni"),
+        *("ssl_max_protocol_version", "ssl_min_protocol_version", "load_balance_hosts", "target_session_attrs"),
+    }
+)
+_FILES = frozenset({"sslcert", "sslcrl", "sslkey", "sslrootcert"})
+"""Parameters that are absolute paths.
+
+With a colon libpq would take a key for an engine's key, and load the engine's library.
+"""
+_SESSION = {
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+"""A writer that stops within a transaction, or loses its host, must not lock its rows for hours."""
+_ENDS = frozenset({"57P01", "57P02", "57P03"})
+"""A server that shuts down, has crashed, or still starts.
+
+Class 08 is the connection; an error at connecting has no code.
+"""
+
+
+class _Cursor(Cursor):
+    def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
+        return self.query(f"{statement} FOR UPDATE", values)
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        with self._cursor.copy(f'COPY "{table}" ({quoted(columns)}) FROM STDIN') as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def exclusively(self, matter: str) -> None:
+        self.execute("SELECT pg_advisory_xact_lock(hashtext(?))", [matter])
+
+    def _marked(self, statement: str) -> str:
+        return statement.replace("%", "%%").replace("?", "%s")
+
+
+class PostgreSQL(Dialect):
+    """See the module."""
+
+    error = psycopg.Error
+
+    def check(self, url: str) -> None:
+        try:
+            given = psycopg.conninfo.conninfo_to_dict(url)
+        except (psycopg.ProgrammingError, UnicodeError):
+            raise Refused("the address of the database cannot be read; write postgresql://user@host/name") from None
+        for name, value in given.items():
+            if name in _FILES and re.fullmatch("/[^:]+|system", str(value)) is None:
+                raise Refused(f"the database's parameter {name} is no path; write the path of a file, from the root on")
+            if name not in _PARAMETERS | _FILES:
+                raise Refused(
+                    f"the database's address has the parameter {name}, which is not taken; leave it out: taken are "
+                    f"{', '.join(sorted(_PARAMETERS | _FILES))}"
+                )
+
+    def connect(self, url: str, lock_wait_s: float | None) -> psycopg.Connection[Any]:
+        own = {one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults() if one.val}
+        own |= psycopg.conninfo.conninfo_to_dict(url).keys()
+        ours = {name: value for name, value in _CONNECTION.items() if name not in own}
+        server = psycopg.connect(psycopg.conninfo.make_conninfo(url, **ours))
+        waiting = {} if lock_wait_s is None else {"lock_timeout": f"{lock_wait_s:g}s"}
+        for name, value in {**_SESSION, **waiting}.items():
+            server.execute(f"SET {name} = '{value}'")
+        server.commit()
+        return server
+
+    def begin(self, connection: psycopg.Connection[Any]) -> Cursor:
+        return _Cursor(connection.cursor())
+
+    def is_away(self, error: Exception) -> bool:
+        if not isinstance(error, psycopg.OperationalError):
+            return False
+        return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in _ENDS
+
+    def dataset(self, url: str, table: str) -> tuple[str, str]:
+        parts = urlsplit(url)
+        hosts = parts.netloc.rpartition("@")[2].lower().split(",")
+        return f"postgres://{','.join(map(_with_port, hosts))}", f"{parts.path[1:]}.public.{table}"
+
+
+def _with_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    if not colon or port.endswith("]"):
+        name, port = host, ""
+    return f"{name or 'localhost'}:{port or 5432}"
+
+
+DIALECT = PostgreSQL()

@@ -1,0 +1,88 @@
+"""SQLite: a file at `sqlite:///path`. A transaction locks the whole file."""
+
+import math
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.text.partition_text import cut
+from coordinator_tasks.fleet_values import SQLITE
+from spark_apps.delivery.dialects import Cursor, Dialect, Row
+
+BUSY_TIMEOUT_S = 30.0
+MOST_CHARS = 200
+"""Maximum characters of a statement in an error."""
+_HEADER = b"SQLite format 3\0"
+_APPLICATION = slice(68, 72)
+"""Place of the application number in a file's header; 0 = no application, as in our files."""
+_PRIMARY = 0xFF
+"""The bits of an extended error code with the primary code."""
+_AWAY = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
+
+
+class _Cursor(Cursor):
+    def _storable(self, statement: str, values: Row) -> Row:
+        for place, value in enumerate(values, 1):
+            if isinstance(value, float) and math.isnan(value):
+                raise Refused(
+                    f"value {place} of `{cut(statement, MOST_CHARS)}` is NaN, which SQLite stores as NULL without a word; give None, a text, or "
+                    "a database in PostgreSQL"
+                )
+        return values
+
+
+class SQLite(Dialect):
+    """See the module."""
+
+    error = sqlite3.Error
+
+    def check(self, url: str) -> None:
+        if not url.startswith(SQLITE):
+            raise Refused(f"the address of the database has no path; write {SQLITE}path")
+
+    def connect(self, url: str, lock_wait_s: float | None) -> sqlite3.Connection:
+        path = _path(url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _check_file(path)
+        timeout_s = BUSY_TIMEOUT_S if lock_wait_s is None else lock_wait_s
+        try:
+            connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            error.args = (f"{error}: {path}",)
+            raise
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    def begin(self, connection: sqlite3.Connection) -> Cursor:
+        cursor = connection.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        return _Cursor(cursor)
+
+    def is_away(self, error: Exception) -> bool:
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _PRIMARY in _AWAY
+
+    def dataset(self, url: str, table: str) -> tuple[str, str]:
+        return "file", f"{_path(url)}#{table}"
+
+
+def _path(url: str) -> Path:
+    return Path(url.removeprefix(SQLITE)).absolute()  # errors name the path, and a launched consumer runs in /
+
+
+def _check_file(path: Path) -> None:
+    """Raise `Refused` for an existing file that is no SQLite database, or belongs to another program.
+
+    It is not overwritten.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise Refused(f"{path} is no regular file, so it can be no SQLite database; name a file that does not exist")
+    header = b""
+    with suppress(OSError), path.open("rb") as file:  # SQLite reports why the file cannot be opened
+        header = file.read(_APPLICATION.stop)
+    if header and (not header.startswith(_HEADER) or any(header[_APPLICATION])):
+        raise Refused(f"{path} is there and is no SQLite database of a pipeline; name a file that does not exist")
+
+
+DIALECT = SQLite()
