@@ -22,7 +22,8 @@ transaction per topic, and reports per topic in its log. Every task may run agai
 
 - **plan**: plans for consumers that joined or left, for new partitions, and for requests. If nothing has to close, the starts
   follow.
-- **confirm_closed**, **confirm_started**: ask the consumers' own interfaces; end `confirmed`, `replan` or `blocked`.
+- **confirm_closed**, **confirm_started**: ask the consumers' own interfaces; end `written` (the step can be
+  written), `unchanged` (nothing is awaited), `overtaken` (a new plan is due) or `stuck`.
 - **start**, **settle**: write the confirmations.
 - **further_run**: wakes this DAG for the rest, as a change in ZooKeeper does, or starts a later run if something only waits
   for its time. The rebalance keeps its id.

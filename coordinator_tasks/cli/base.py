@@ -19,12 +19,13 @@ import typer
 from coordinator_tasks import logs, show
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import BadSettings, Refused
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.text.partition_text import by_reason, first
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.store import not_managed
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.settings import CONTENT_VARIABLE
 from coordinator_tasks.tables import Table, visible
 from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_environment

@@ -9,12 +9,13 @@ from typing import Any
 
 from coordinator_plugin.report import waiting_lines
 from coordinator_tasks.core.errors import NoAccess
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.logs import about
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import AwaitedTopic, WaitReport
+from coordinator_tasks.service.plan.transitions import WaitReport
 
 MAX_WATCHED_TOPICS = 200
 PATIENCE_S = 2.0
@@ -38,9 +39,9 @@ class Confirmations:
 
 @dataclass(frozen=True, slots=True)
 class WaitOutcome:
-    """The end of a wait: `confirmed`, `replan` or `blocked`, with a sentence, and the blockers of each topic."""
+    """The end of a wait: `written`, `unchanged`, `overtaken` or `stuck`, with a sentence, and the blockers of each topic."""
 
-    waiting: AwaitedTopic
+    outcome: TopicOutcome
     topics: Mapping[str, str]
     blockers: Mapping[str, tuple[str, ...]]
     waited_s: float
@@ -48,7 +49,7 @@ class WaitOutcome:
     def plain(self) -> dict[str, Any]:
         """For XCom."""
         return {
-            "waiting": str(self.waiting),
+            "outcome": str(self.outcome),
             "topics": dict(self.topics),
             "blockers": {topic: list(names) for topic, names in self.blockers.items()},
             "waited_s": round(self.waited_s, 3),
@@ -60,7 +61,7 @@ class Patience:
     """Decides when a wait ends. Pure; times are `time.monotonic()`.
 
     A stuck topic does not delay others: when something can be written and the rest has not changed for `patience_s`, the wait
-    ends as `confirmed`. The next run serves the rest.
+    ends as `written`. The next run serves the rest.
     """
 
     began_s: float
@@ -74,20 +75,20 @@ class Patience:
         pending = frozenset(report.pending)
         if pending != self._pending or not self._changed_s:
             self._pending, self._changed_s = pending, now_s
-        waiting = report.waiting
-        if waiting not in (AwaitedTopic.CONFIRMED, AwaitedTopic.REPLAN):
+        outcome = report.outcome
+        if outcome in (TopicOutcome.WAITING, TopicOutcome.STUCK):
             if (report.confirmed or others_ready) and now_s - self._changed_s >= self.patience_s:
-                waiting = AwaitedTopic.CONFIRMED
+                outcome = TopicOutcome.WRITTEN
             elif now_s - self.began_s >= self.limit_s:
-                waiting = AwaitedTopic.BLOCKED
+                outcome = TopicOutcome.STUCK
             else:
                 return None
-        return WaitOutcome(waiting, report.topics, report.blockers, now_s - self.began_s)
+        return WaitOutcome(outcome, report.topics, report.blockers, now_s - self.began_s)
 
     def judge_unread(self, problem: str, now_s: float) -> WaitOutcome | None:
         """The same, if nothing can be read."""
         waited_s = now_s - self.began_s
-        return WaitOutcome(AwaitedTopic.BLOCKED, {"": problem}, {}, waited_s) if waited_s >= self.limit_s else None
+        return WaitOutcome(TopicOutcome.STUCK, {"": problem}, {}, waited_s) if waited_s >= self.limit_s else None
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from coordinator_plugin.stats import pauses_told, tell_reports
 from coordinator_plugin.steps import LeftOver, continuation
 from coordinator_plugin.triggers import POLL_S, ConfirmationTrigger
 from coordinator_tasks.core.errors import Unavailable
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import check_topic
 from coordinator_tasks.core.text.partition_text import shown
@@ -154,11 +155,7 @@ class SettleOperator(TransitionOperator):
 
     def completed(self, coordinator: Coordinator, reports: Sequence[transitions.TopicReport]) -> None:
         """Measure the pauses as soon as the first records have passed; `reconcile` completes late measurements."""
-        ended = [
-            one.topic
-            for one in reports
-            if one.outcome is transitions.TopicOutcome.WRITTEN and one.after is State.STABLE
-        ]
+        ended = [one.topic for one in reports if one.outcome is TopicOutcome.WRITTEN and one.after is State.STABLE]
         try:
             left = pauses.complete_within(coordinator, ended, MEASURE_S, pauses_told(coordinator.paths.cluster))
         except Unavailable as error:
@@ -169,7 +166,7 @@ class SettleOperator(TransitionOperator):
 
 
 class ConfirmationOperator(ClusterOperator):
-    """Waits for confirmations and ends `confirmed`, `replan` or `blocked`; none of them is a failure.
+    """Waits for confirmations and ends `written`, `unchanged`, `overtaken` or `stuck`; none of them is a failure.
 
     A wait in the triggerer takes 2.0 to 2.7 s even without anything to wait for (both of its loops run once a second), but a
     hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`, and only a longer wait continues in
@@ -204,7 +201,7 @@ class ConfirmationOperator(ClusterOperator):
             kind, named = str(self.kind), json.dumps(topics)
             trigger = ConfirmationTrigger(self.cluster, kind, named, self.limit_s, self.patience_s)
             self.end_in_triggerer(trigger, self.limit_s)
-        self.log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
+        self.log.info("%s after %.1f s", outcome.outcome, outcome.waited_s)
         return outcome.plain()
 
 

@@ -14,6 +14,7 @@ from coordinator_plugin.stuck_topics import (
     questions_of_unowned,
 )
 from coordinator_tasks.core.errors import NoAccess
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.text.partition_text import agreed, by_reason, counted
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import idle_consumers
@@ -73,7 +74,7 @@ def reconcile(c: Coordinator) -> Findings:
     unowned = overview.unowned(c)  # partitions that the upkeep finds in Kafka now wait for the next plan first
     lines = list(upkeep.upkeep(c, managed, told=pauses_told(c.paths.cluster)))
     needs = transitions.due(c, managed)
-    due, writable = tuple(needs), any(need.outcome is transitions.TopicOutcome.WRITTEN for need in needs.values())
+    due, writable = tuple(needs), any(need.outcome is TopicOutcome.WRITTEN for need in needs.values())
     lines.extend(f"{topic} is due" for topic in due)
     lines += lag_moments.keep(c, managed)
     lines += idle_consumers.give_up(c, managed)

@@ -14,12 +14,13 @@ from functools import partial
 from airflow.configuration import conf
 from airflow.sdk.observability.stats import Stats
 
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.measure.lag_moments import group_statuses
 from coordinator_tasks.core.model import Pauses, State
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets.autoscale import last_decisions
 from coordinator_tasks.service.plan.pauses import Told
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.watch import lag_moments, overview
 from coordinator_tasks.service.watch.audit import Audit
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures, TopicLag, figures, lags

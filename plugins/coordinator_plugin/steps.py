@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Member, State
 from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.service.coordinator import Coordinator
@@ -48,7 +49,7 @@ def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
     """Return the work left over by a run; the digest changes with every transition of these topics."""
     due = transitions.due(c, tuple(topics))
     paths = [c.paths.state(topic) for topic in due]
-    writable = any(need.outcome is transitions.TopicOutcome.WRITTEN for need in due.values())
+    writable = any(need.outcome is TopicOutcome.WRITTEN for need in due.values())
     moving, stands = False, []
     for (topic, need), path, node in zip(due.items(), paths, c.zk.get_many(paths), strict=True):
         stands.append((topic, node.stat.version if node is not None else -1, str(need.outcome)))

@@ -143,7 +143,7 @@ class ConfirmationTrigger(ZooKeeperTrigger):
         return self._ended(outcome) if outcome is not None else None
 
     def _ended(self, outcome: WaitOutcome) -> TriggerEvent:
-        log.info("%s after %.1f s", outcome.waiting, outcome.waited_s)
+        log.info("%s after %.1f s", outcome.outcome, outcome.waited_s)
         return TaskSuccessEvent(xcoms={"return_value": outcome.plain()})
 
 

@@ -23,11 +23,11 @@ from airflow.sdk.exceptions import ParamValidationError
 from coordinator_tasks.cli import main
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, decode_status, encode_metadata, encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Member, Silence, Unreachable
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.service.watch import overview
 from dags.actions import fields
 from tests.faults.malformed import ODD_TEXTS, ODD_VALUES, _spoil, tree

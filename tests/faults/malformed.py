@@ -13,12 +13,13 @@ from itertools import islice
 from coordinator_plugin.reconcile import reconcile
 
 from coordinator_tasks.core.errors import Malformed
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, history
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES, read_or_malformed
 from tests.world.site import LOOP, Site, stable_site

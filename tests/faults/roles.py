@@ -22,12 +22,13 @@ import httpx
 from coordinator_tasks import wiring
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import LookAgain, Unavailable
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import PROPERTIES, SEEKS, Actor, Member, State
 from coordinator_tasks.devstack.embedded.ports import HOST
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import AwaitedTopic, WaitReport
+from coordinator_tasks.service.plan.transitions import WaitReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process import consumer_process
 from spark_apps.agent.process.agent import AgentTiming
@@ -229,7 +230,7 @@ class Tasks:
         if self._awaited("await_started", transitions.await_started):
             self._task("settle")
             (report,) = transitions.settle(self.c, self.names, self.actor)
-        if report.after is State.STABLE or report.outcome is transitions.TopicOutcome.UNCHANGED:
+        if report.after is State.STABLE or report.outcome is TopicOutcome.UNCHANGED:
             self.wake.wait(QUIET_S)
         else:
             self.wake.wait(LOOK_S)
@@ -241,7 +242,7 @@ class Tasks:
             found = look(self.c, self.names)
             if found.confirmed:
                 return True
-            if found.waiting is not AwaitedTopic.PENDING or not found.pending:
+            if found.outcome is not TopicOutcome.WAITING or not found.pending:
                 return False
             time.sleep(LOOK_S)
         return False

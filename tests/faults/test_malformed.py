@@ -11,10 +11,10 @@ import pytest
 
 from coordinator_tasks.core import names
 from coordinator_tasks.core.errors import InvalidName
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.service.nodes import directives, fleet, topics
-from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.service.run import loop
 from coordinator_tasks.service.watch import overview
 from tests.faults.malformed import (

@@ -13,6 +13,7 @@ from benchmarks.plain_loop import looping
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.machine.invariants import of_topic
 from coordinator_tasks.core.model import Actor, Record, RunningPartition, State, Token, TopicNode, TopicState
 from coordinator_tasks.core.ports import Delete, SetData, ZooKeeper
@@ -21,7 +22,6 @@ from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, history, topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import wait_for

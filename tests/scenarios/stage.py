@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.codecs.member_codec import encode_directive
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Record, Silence
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.fakes.cluster import PERSON
 from tests.fakes.zookeeper import FakeZooKeeper
 from tests.world.site import Site
@@ -216,7 +217,7 @@ class Stage:
     @STORY.command
     def do_wait(self, what: str) -> list[str]:
         report = WAITS[what](self.site.coordinator, [TOPIC])
-        return [f"{report.waiting.value}: {self._plain(report.topics.get(TOPIC, 'nothing to wait for'))}"]
+        return [f"{report.outcome.value}: {self._plain(report.topics.get(TOPIC, 'nothing to wait for'))}"]
 
     def _told(self, report: TopicReport) -> list[str]:
         change = f"{report.before} → {report.after}: " if report.outcome is TopicOutcome.WRITTEN else ""

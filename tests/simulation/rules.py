@@ -10,7 +10,7 @@ from typing import TypeVar
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.machine import causes, invariants, recovery
 from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, why_not_started
-from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
@@ -202,7 +202,7 @@ class Rules:
         releases = {r.offset: r for r in self.releases[shared.releases]}
         view = TopicView(self._config, node, state, self._partitions, releases, self._description)
         decision = decide(view, self._world(shared, told), POLICY, ACTOR)
-        if decision.verdict is not Verdict.WRITE or decision.state is None:
+        if decision.outcome is not TopicOutcome.WRITTEN or decision.state is None:
             return ()
         written = decision.node or node
         if written is None:

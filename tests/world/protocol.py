@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.machine import invariants
-from coordinator_tasks.core.machine.decision import ALL_STEPS, Step, Verdict
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Step, TopicOutcome
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
@@ -125,7 +125,7 @@ class Cluster:
     def coordinate(self, allowed: frozenset[Step]) -> None:
         view, world = self.view(), self.world()
         decision = decide(view, world, POLICY, ACTOR, allowed)
-        if decision.verdict is not Verdict.WRITE:
+        if decision.outcome is not TopicOutcome.WRITTEN:
             return
         assert decision.state is not None
         assert decision.record is not None

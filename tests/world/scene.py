@@ -12,7 +12,7 @@ from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.codecs.codec import encode_node
 from coordinator_tasks.core.codecs.packed import begins_packed
 from coordinator_tasks.core.machine import invariants
-from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
@@ -205,7 +205,7 @@ class Scene:
     def step(self, *steps: Step) -> Decision:
         """Decide, check and write; fails unless there is something to write."""
         decision = self.decide(*steps)
-        assert decision.verdict is Verdict.WRITE, decision
+        assert decision.outcome is TopicOutcome.WRITTEN, decision
         return self.write(decision)
 
     def write(self, decision: Decision) -> Decision:
@@ -229,7 +229,7 @@ class Scene:
             if self.node is not None:
                 self.acts(*self.members)
             decision = self.decide()
-            if decision.verdict is not Verdict.WRITE:
+            if decision.outcome is not TopicOutcome.WRITTEN:
                 return self
             self.write(decision)
         raise AssertionError(f"it does not settle: {self.last}")

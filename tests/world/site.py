@@ -11,6 +11,7 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import decode_claim, encode_claim
 from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine import invariants
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import (
     Actor,
     Answer,
@@ -197,7 +198,7 @@ class Site(Cluster):
             self.clock.advance(2)
             self.everybody_acts()
             reports = transitions.step(self.coordinator, transitions.topics(self.coordinator), LOOP)
-            if all(report.outcome is not transitions.TopicOutcome.WRITTEN for report in reports):
+            if all(report.outcome is not TopicOutcome.WRITTEN for report in reports):
                 return
         raise AssertionError(f"it does not settle: {reports}")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from coordinator_tasks.core.machine import causes, churn, packing, restarts, rollback
 from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
-from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
+from coordinator_tasks.core.machine.decision import Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
 from coordinator_tasks.core.machine.planning import Planning, finish, patience_s, shares, stop_vanished
 from coordinator_tasks.core.machine.presence import is_awaited, presence, targets
@@ -221,7 +221,7 @@ class Deciding:
             return self._restart() or self._plain_again() or (self._drifted(able) if self.plans else self._tell())
         wait_s = causes.settling(due, self.world, self.policy)
         if wait_s > 0:
-            return Decision(Verdict.WAIT, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
+            return Decision(TopicOutcome.WAITING, f"{due.text}; waiting until membership is still", wake_in_s=wait_s)
         if self.world.doubted or self.world.unclear:
             self._leave_started()
         complete = self.planning(able).rebalance()
@@ -368,30 +368,30 @@ class Deciding:
             idle = Cause(CauseKind.NOT_RUNNING, tuple(sorted({m.taker for m in self.draft.moves})))
             signal = Signal.NOT_RUNNING if stable else Signal.PLANNED_STARTS
             return self.write(signal, (idle,), restarts=restarts, unasked=True)
-        return Decision(Verdict.HOLD, joined(tired.values()), blockers=tired) if tired and stable else None
+        return Decision(TopicOutcome.HELD, joined(tired.values()), blockers=tired) if tired and stable else None
 
     def _rest(self) -> Decision:
         """Return a decision without a write, with what the topic waits for."""
         missing = blockers(self.view, self.world)
         if missing:
-            return Decision(Verdict.WAIT, joined(missing.values()), blockers=missing)
+            return Decision(TopicOutcome.WAITING, joined(missing.values()), blockers=missing)
         unowned = [p for p in self.view.partitions if self.draft.target(p) is None]
         if unowned and self.able() and self.view.node is not None and not self.view.config.removed:
             limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"
             return Decision(
-                Verdict.HOLD,
+                TopicOutcome.HELD,
                 f"{listed(unowned)} {agreed(len(unowned), 'has', 'have')} no owner: {limits}; start one that may have them, or change "
                 "its limits, bans or zones",
             )
         if self.view.node is None:
-            return Decision(Verdict.WAIT, "no live consumer is there to take partitions")
+            return Decision(TopicOutcome.WAITING, "no live consumer is there to take partitions")
         removed = self.view.config.removed
         homeless = "" if removed else causes.homeless(self.view.partitions, unowned)
         kept = causes.undrained(self.view, self.world, self.draft)
         absent = causes.absences(self.view.node, self.world, self.policy)
         reasons = "; ".join(text for text in (homeless, kept, absent) if text)
-        verdict = Verdict.HOLD if homeless else Verdict.NOTHING
-        return Decision(verdict, reasons or (causes.REMOVED if removed else "every partition is where it should be"))
+        outcome = TopicOutcome.HELD if homeless else TopicOutcome.UNCHANGED
+        return Decision(outcome, reasons or (causes.REMOVED if removed else "every partition is where it should be"))
 
     def write(
         self,
@@ -431,7 +431,7 @@ class Deciding:
         record = self._record(
             state, node, current.epoch if current is not None else 0, confirmed or {}, unasked=unasked
         )
-        decision = Decision(Verdict.WRITE, cause, state, written, record, self.relies_on)
+        decision = Decision(TopicOutcome.WRITTEN, cause, state, written, record, self.relies_on)
         return replace(
             decision,
             explanation=self.draft.explanation,

@@ -18,18 +18,23 @@ class Step(StrEnum):
 ALL_STEPS = frozenset(Step)
 
 
-class Verdict(StrEnum):
-    """What the caller does with a decision."""
+class TopicOutcome(StrEnum):
+    """How a step of a topic ends: in a decision, in the report of a task, and in a wait for confirmations.
 
-    WRITE = "write"
-    NOTHING = "nothing"  # nothing is outstanding
-    WAIT = "wait"  # a confirmation or a waiting time is outstanding
-    HOLD = "hold"  # a person or a neighbour has to act first
+    `WRITTEN` in a decision, a preview and a wait: the step can be written now.
+    """
+
+    WRITTEN = "written"
+    UNCHANGED = "unchanged"  # nothing is outstanding
+    WAITING = "waiting"  # a confirmation or a waiting time is outstanding
+    STUCK = "stuck"  # the confirmation has been outstanding for `policy.stuck_after_s`, or as long as the task waits
+    HELD = "held"  # a person or a neighbour has to act first
+    OVERTAKEN = "overtaken"  # another change came first: read or plan again
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The next step of a topic. With `WRITE`: the new state, its record, and the node if changed.
+    """The next step of a topic. With `WRITTEN`: the new state, its record, and the node if changed.
 
     - `relies_on`: consumers counted as closed without a confirmation; the versions of their `ids` and `directives`
       nodes guard the write.
@@ -43,7 +48,7 @@ class Decision:
     - `approval`: digest for a person's approval; empty if no approval is needed.
     """
 
-    verdict: Verdict
+    outcome: TopicOutcome
     reason: str
     state: TopicState | None = None
     node: TopicNode | None = None

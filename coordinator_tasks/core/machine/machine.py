@@ -15,7 +15,7 @@ from dataclasses import replace
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine import causes, invariants, recovery
 from coordinator_tasks.core.machine.deciding import Deciding
-from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.question import PlanQuestion
@@ -40,7 +40,7 @@ def decide(
     world = _believed(view, world, policy)
     decision = _decide(view, world, policy, actor, steps, plans)
     left_out = first((*world.doubted.values(), *recovery.outliers(view, world), *world.unclear.values()))
-    reason = decision.reason if decision.verdict is Verdict.WRITE else "; ".join([decision.reason, *left_out])
+    reason = decision.reason if decision.outcome is TopicOutcome.WRITTEN else "; ".join([decision.reason, *left_out])
     return replace(decision, reason=reason, left_out=left_out) if left_out else decision
 
 
@@ -57,14 +57,14 @@ def _decide(
 ) -> Decision:
     held = _why_held(view)
     if held:
-        return Decision(Verdict.HOLD, held)
+        return Decision(TopicOutcome.HELD, held)
     try:
         found = recovery.needed(view, world)
         if found is not None:
             return _recover(view, world, policy, actor, steps, found)
         return Deciding(view, world, policy, actor, plans=plans).run(steps)
     except Refused as error:
-        return Decision(Verdict.HOLD, str(error))
+        return Decision(TopicOutcome.HELD, str(error))
 
 
 def seek(
@@ -77,7 +77,7 @@ def seek(
     held = _why_held(view)
     if held or view.config.removed or view.node is None:
         nothing = "removed" if view.config.removed else "not planned yet; plan it first"
-        return Decision(Verdict.HOLD, held or f"topic {view.topic} is {nothing}")
+        return Decision(TopicOutcome.HELD, held or f"topic {view.topic} is {nothing}")
     world = _believed(view, world, policy)
     deciding = Deciding(view, world, policy, actor)
     touched, _ = deciding.drop_lost()
@@ -87,15 +87,15 @@ def seek(
         which = (
             f"{listed(moving)} {agreed(len(moving), 'is', 'are')} being moved" if moving else "another plan goes first"
         )
-        return Decision(Verdict.WAIT, f"{which}; ask again when topic {view.topic} is Stable")
+        return Decision(TopicOutcome.WAITING, f"{which}; ask again when topic {view.topic} is Stable")
     older = who_cannot_read(SEEKS, view.topic, world.members, draft.holders())
     if older:
-        return Decision(Verdict.HOLD, older)
+        return Decision(TopicOutcome.HELD, older)
     unknown = sorted(offsets.keys() - set(view.partitions))
     if unknown:
         them = agreed(len(unknown), "it", "them")
         return Decision(
-            Verdict.HOLD,
+            TopicOutcome.HELD,
             f"{listed(unknown)} {agreed(len(unknown), 'is', 'are')} not in its list yet; `reconcile` or `run` finds {them} "
             "in Kafka within a minute: ask again then, or name other partitions",
         )
@@ -169,11 +169,11 @@ def _recover(
 ) -> Decision:
     adopted, cause = bool(found.draft.holders()), of_one(found.cause)
     if found.blockers:
-        return Decision(Verdict.WAIT, f"{cause}; {joined(found.blockers.values())}", blockers=found.blockers)
+        return Decision(TopicOutcome.WAITING, f"{cause}; {joined(found.blockers.values())}", blockers=found.blockers)
     if view.config.removed and view.node is None and not adopted:
-        return Decision(Verdict.NOTHING, causes.REMOVED)
+        return Decision(TopicOutcome.UNCHANGED, causes.REMOVED)
     if Step.PLAN not in steps:
-        return Decision(Verdict.WAIT, f"{cause}; a plan is due")
+        return Decision(TopicOutcome.WAITING, f"{cause}; a plan is due")
     deciding = Deciding(view, world, policy, actor, found.draft)
     deciding.drop_lost()
     able = deciding.able()
@@ -181,7 +181,7 @@ def _recover(
     # A consumer with an older generation, even an isolated consumer, must see a node that covers the older generation.
     # Only then does the consumer confirm that nothing runs, so that a readmission is possible.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
-        return Decision(Verdict.WAIT, f"{cause}; no live consumer is there to take partitions")
+        return Decision(TopicOutcome.WAITING, f"{cause}; no live consumer is there to take partitions")
     planned = "" if adopted else causes.digest(view, world, able)
     return deciding.write(
         signal_of_plan(deciding.draft),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from coordinator_tasks.core.assignors import Strategies
 from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.errors import NotManaged, Refused
-from coordinator_tasks.core.machine.decision import Decision, Verdict
+from coordinator_tasks.core.machine.decision import Decision, TopicOutcome
 from coordinator_tasks.core.machine.draft import Draft, draft_of
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.together import TogetherPlan
@@ -214,7 +214,7 @@ class _Replay:
         for name, view in sorted(self.site.topics.items()):
             world = replace(world_of(site, name, fresh), together=together)
             decision = self._last[name] = decide(view, world, self.policy, _WHAT_IF)
-            if decision.verdict is Verdict.WRITE:
+            if decision.outcome is TopicOutcome.WRITTEN:
                 self._decided[name].append(decision)
                 written[name] = _written(view, decision)
         self.site = replace(self.site, topics={**self.site.topics, **written})
@@ -251,7 +251,7 @@ class _Replay:
             dict(sorted(Counter(after.values()).items())),
             tuple(p for p in view.partitions if p not in after) if not view.config.removed else (),
             told[-1] if told else "",
-            last.reason if last.verdict in (Verdict.WAIT, Verdict.HOLD) else "",
+            last.reason if last.outcome in (TopicOutcome.WAITING, TopicOutcome.HELD) else "",
         )
 
     def _move(self, name: str, partition: int, giver: str, taker: str) -> WouldMove:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, KafkaUnavailable, LookAgain, Refused
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, Explanation, Reason, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.ports import committed_of
@@ -22,7 +23,7 @@ from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.topics import change_config, changeable, chosen_partitions, configuration
 from coordinator_tasks.service.offsets.position_rules import Position, PositionKind, before_1970, position
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 
 MAX_AT_ONCE = 2_000
 """Maximum partitions of a reset: it is one transaction, with the former offset of each partition."""

@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 
 from coordinator_tasks.core.errors import UNREADABLE
-from coordinator_tasks.core.machine.decision import Decision, Verdict
+from coordinator_tasks.core.machine.decision import Decision, TopicOutcome
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.measure.budget import counted_moves, why_over
 from coordinator_tasks.core.measure.pause_prediction import Prediction, learned, predict
@@ -27,7 +27,7 @@ LEARNED_RECORDS = 500
 def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: Decision) -> Decision:
     """Return the decision; if a person must approve, with `approval` (its digest) and a reason."""
     record = decision.record
-    if not c.budget.is_set or not decision.may_wait or record is None or decision.verdict is not Verdict.WRITE:
+    if not c.budget.is_set or not decision.may_wait or record is None or decision.outcome is not TopicOutcome.WRITTEN:
         return decision
     moves = counted_moves(record.moves, ending(world))
     over = why_over(c.budget, moves, len(view.partitions), _predicted(c, view.topic, moves), world.now)

@@ -7,13 +7,12 @@ stop the others. These functions raise `StoreUnavailable`; without the registry 
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import causes, machine, recovery
 from coordinator_tasks.core.machine.confirm import blockers, failing, waiting
-from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.table import TableBroken
@@ -36,16 +35,6 @@ MAX_RACES = 20  # lost races of a topic in a call
 MAX_LOOKS = 3  # further looks at a topic that changes during a look
 _PREVIEW = Actor("preview")
 _FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
-
-
-class TopicOutcome(StrEnum):
-    """The result for a topic in one call."""
-
-    WRITTEN = "written"
-    UNCHANGED = "unchanged"
-    WAITING = "waiting"
-    HELD = "held"
-    OVERTAKEN = "overtaken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +77,15 @@ class Need:
     in_s: float = 0.0
 
 
-class AwaitedTopic(StrEnum):
-    """The result of a check of awaited confirmations."""
-
-    PENDING = "pending"
-    CONFIRMED = "confirmed"
-    REPLAN = "replan"
-    BLOCKED = "blocked"
-
-
 @dataclass(frozen=True, slots=True)
 class WaitReport:
     """A check of a wait. `topics`: topic → a sentence; `blockers`: topic → blocking consumers.
 
-    `confirmed` topics can continue now, `pending` topics cannot. `BLOCKED`: all pending topics wait for `stuck_after_s`
+    `confirmed` topics can continue now, `pending` topics cannot. `STUCK`: all pending topics wait for `stuck_after_s`
     or longer. `fields`: topic → fields of the log lines.
     """
 
-    waiting: AwaitedTopic
+    outcome: TopicOutcome
     topics: dict[str, str] = field(default_factory=dict)
     blockers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     confirmed: tuple[str, ...] = ()
@@ -190,9 +170,9 @@ def seek(
 
         def act(stored: Stored, snapshot: Observation) -> TopicReport:
             if done():  # asked after the read of the topic: a later record makes the write fail
-                return _report(stored, Decision(Verdict.NOTHING, "done already"))
+                return _report(stored, Decision(TopicOutcome.UNCHANGED, "done already"))
             decision = _seek(c, stored, snapshot, offsets, plan, actor)
-            if decision.verdict is Verdict.WRITE:
+            if decision.outcome is TopicOutcome.WRITTEN:
                 c.zk.ensure(c.paths.history(topic))
                 operations.extend(store.writes(c.paths, stored, decision, snapshot.world, announce=True))
             return _report(stored, decision)
@@ -297,7 +277,7 @@ class _Run:
         topic = stored.view.topic
         decision = _decide(self.c, stored, snapshot, self.steps, self.actor)
         self.pending[topic] = None
-        if decision.verdict is Verdict.WRITE:
+        if decision.outcome is TopicOutcome.WRITTEN:
             try:
                 store.commit(self.c.zk, self.c.paths, stored, decision, snapshot.world)
             except LookAgain as error:
@@ -440,8 +420,8 @@ def _decide(
         return found
     world = snapshot.world_of(stored.view.topic)
     beside = decide(_effective(c, stored.view), world, c.policy, actor, steps, plans=False)
-    waits = Decision(Verdict.WAIT, found.reason, approval=found.approval, left_out=found.left_out)
-    return beside if beside.verdict is Verdict.WRITE else waits
+    waits = Decision(TopicOutcome.WAITING, found.reason, approval=found.approval, left_out=found.left_out)
+    return beside if beside.outcome is TopicOutcome.WRITTEN else waits
 
 
 def _judged(
@@ -454,23 +434,23 @@ def _judged(
 def _await(c: Coordinator, names: Collection[str], state: State, steps: frozenset[Step]) -> WaitReport:
     sentences: dict[str, str] = {}
     waiting: dict[str, tuple[str, ...]] = {}
-    found: dict[str, AwaitedTopic] = {}
+    found: dict[str, TopicOutcome] = {}
     fields: dict[str, dict[str, object]] = {}
 
     def check(stored: Stored, snapshot: Observation) -> TopicReport:
         view = stored.view
         if view.state is None or view.state.state is not state:
-            return _report(stored, Decision(Verdict.NOTHING, "nothing to wait for"))
+            return _report(stored, Decision(TopicOutcome.UNCHANGED, "nothing to wait for"))
         report = _report(stored, _decide(c, stored, snapshot, steps))
         sentences[view.topic], waiting[view.topic] = report.reason, report.blockers
         fields[view.topic] = _fields(c, view)
         if report.outcome is TopicOutcome.WRITTEN:
-            found[view.topic] = AwaitedTopic.CONFIRMED
-        elif _decide(c, stored, snapshot, frozenset({Step.PLAN})).verdict is Verdict.WRITE:
-            found[view.topic] = AwaitedTopic.REPLAN
+            found[view.topic] = TopicOutcome.WRITTEN
+        elif _decide(c, stored, snapshot, frozenset({Step.PLAN})).outcome is TopicOutcome.WRITTEN:
+            found[view.topic] = TopicOutcome.OVERTAKEN
         else:
             stuck = snapshot.world.now - view.state.since_at >= c.policy.stuck_after_s
-            found[view.topic] = AwaitedTopic.BLOCKED if stuck else AwaitedTopic.PENDING
+            found[view.topic] = TopicOutcome.STUCK if stuck else TopicOutcome.WAITING
         _nudge(c, stored, snapshot)
         return report
 
@@ -478,11 +458,11 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
         if report.outcome is TopicOutcome.HELD and report.topic not in sentences:
             sentences[report.topic] = report.reason
             if report.before is state:
-                found[report.topic] = AwaitedTopic.PENDING
-    pending = tuple(sorted(topic for topic, kind in found.items() if kind is not AwaitedTopic.CONFIRMED))
-    confirmed = tuple(topic for topic, kind in found.items() if kind is AwaitedTopic.CONFIRMED)
-    order = (AwaitedTopic.REPLAN, AwaitedTopic.PENDING, AwaitedTopic.BLOCKED)
-    overall = next((kind for kind in order if kind in found.values()), AwaitedTopic.CONFIRMED)
+                found[report.topic] = TopicOutcome.WAITING
+    pending = tuple(sorted(topic for topic, kind in found.items() if kind is not TopicOutcome.WRITTEN))
+    confirmed = tuple(topic for topic, kind in found.items() if kind is TopicOutcome.WRITTEN)
+    order = (TopicOutcome.OVERTAKEN, TopicOutcome.WAITING, TopicOutcome.STUCK, TopicOutcome.WRITTEN)
+    overall = next((kind for kind in order if kind in found.values()), TopicOutcome.UNCHANGED)
     kept = {topic: waiting[topic] for topic in pending if waiting.get(topic)}
     return WaitReport(overall, sentences, kept, confirmed, pending, fields)
 
@@ -500,14 +480,6 @@ def _nudge(c: Coordinator, stored: Stored, snapshot: Observation) -> None:
             c.statuses.post_topic(member, stored.view.topic, codec.encode_node(node, 0 if stored.view.packed else None))
 
 
-_OUTCOMES = {
-    Verdict.WRITE: TopicOutcome.WRITTEN,
-    Verdict.NOTHING: TopicOutcome.UNCHANGED,
-    Verdict.WAIT: TopicOutcome.WAITING,
-    Verdict.HOLD: TopicOutcome.HELD,
-}
-
-
 def _report(stored: Stored, decision: Decision) -> TopicReport:
     before = stored.view.state
     after = decision.state or before
@@ -516,7 +488,7 @@ def _report(stored: Stored, decision: Decision) -> TopicReport:
         topic=stored.view.topic,
         before=before.state if before is not None else State.INITIAL,
         after=after.state if after is not None else State.INITIAL,
-        outcome=_OUTCOMES[decision.verdict],
+        outcome=decision.outcome,
         reason=decision.reason,
         moves=decision.record.moves if decision.record is not None else (),
         blockers=tuple(decision.blockers or ()),
@@ -530,4 +502,4 @@ def _report(stored: Stored, decision: Decision) -> TopicReport:
 
 
 def _held(stored: Stored, error: Exception) -> TopicReport:
-    return _report(stored, Decision(Verdict.HOLD, str(error)))
+    return _report(stored, Decision(TopicOutcome.HELD, str(error)))

@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import NoAccess, Unavailable
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, MoveKind, State
 from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import idle_consumers
 from coordinator_tasks.service.plan import pauses, transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import upkeep
 from coordinator_tasks.service.watch import lag_moments
 

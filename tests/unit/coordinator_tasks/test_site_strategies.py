@@ -12,7 +12,7 @@ import pytest
 from coordinator_tasks import site_strategies
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem, Strategies
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Member, TopicConfig
 from coordinator_tasks.site_strategies import GROUP, strategies_of
@@ -89,10 +89,10 @@ def test_a_strategy_registered_as_an_entry_point_is_there_and_a_built_in_name_st
 def test_one_that_cannot_be_imported_holds_its_own_topics_only(module: ModuleType, source: str, said: str) -> None:
     found = strategies_of("balanced", {}, {"mine": source})
     scene = Scene(policy=Policy(strategies=found)).joins("a")
-    assert scene.decide().verdict is Verdict.WRITE
+    assert scene.decide().outcome is TopicOutcome.WRITTEN
     scene.config = replace(CONFIG, strategy="mine")
     decision = scene.decide()
-    assert decision.verdict is Verdict.HOLD
+    assert decision.outcome is TopicOutcome.HELD
     assert said in decision.reason
     assert "(topic orders)" in decision.reason
     with pytest.raises(Refused, match="strategy 'mine' is to be"):
@@ -136,7 +136,7 @@ def test_what_a_strategy_does_wrong_is_one_line_that_holds_the_topic_and_loses_n
     scene = with_strategy(call, "a", "b")
     node = scene.node
     decision = scene.decide()
-    assert (decision.verdict, decision.node, decision.record) == (Verdict.HOLD, None, None)
+    assert (decision.outcome, decision.node, decision.record) == (TopicOutcome.HELD, None, None)
     assert said in decision.reason
     assert "'mine'" in decision.reason
     assert "\n" not in decision.reason
@@ -160,7 +160,7 @@ def test_a_site_strategy_that_is_partial_may_leave_partitions_without_an_owner(m
         if partial is True:
             scene.settles()
             assert scene.owned == {"a": [0]}
-        assert scene.decide().verdict is Verdict.HOLD
+        assert scene.decide().outcome is TopicOutcome.HELD
         assert said in scene.decide().reason
 
 

@@ -14,12 +14,12 @@ from coordinator_plugin import changes
 from coordinator_plugin.reconcile import reconcile
 from coordinator_ui.data import page_data
 
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Ending, Fleet, Silence, State, Unreachable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.nodes import directives, fleet, observe
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.service.watch import audit, lag_moments, overview
 from tests.world.site import LOOP, Site, stable_site
 

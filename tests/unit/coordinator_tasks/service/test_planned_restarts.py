@@ -8,6 +8,7 @@ import pytest
 from coordinator_tasks import show
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import NotManaged, Refused
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -59,7 +60,7 @@ def test_partitions_wait_for_the_restart_and_nobody_else_is_touched(how: Ending)
         "b's incarnation 1 is away: its partitions wait for it, back within 10 min, asked by ada: new kernel"
     )
     site.clock.advance(WITHIN_S - 1)
-    assert step(site).outcome is transitions.TopicOutcome.UNCHANGED
+    assert step(site).outcome is TopicOutcome.UNCHANGED
     assert site.node().epoch == epoch
     site.starts("b")
     site.settles()

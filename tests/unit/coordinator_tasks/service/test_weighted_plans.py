@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_tasks.core.assignors.weights import Measure, Totals, measured, totals
 from coordinator_tasks.core.codecs.history_codec import decode_record, encode_record
-from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.machine.machine import explain
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import (
@@ -86,7 +86,7 @@ def test_racks_of_replicas_come_from_the_brokers_description() -> None:
 
 def test_a_wrong_measure_of_another_strategy_holds_with_a_sentence() -> None:
     scene = Scene(config=replace(CONFIG, parameters={"measure": "size"})).joins("a")
-    assert scene.decide().verdict is Verdict.HOLD
+    assert scene.decide().outcome is TopicOutcome.HELD
     assert "'measure' of topic orders is 'size'; choose one of partitions, lag, records, bytes" in scene.decide().reason
 
 
@@ -122,7 +122,7 @@ def test_later_a_rate_follows_what_is_new_and_forgets_what_is_old() -> None:
 def test_changed_loads_are_a_reason_once_the_topic_was_stable_for_the_interval() -> None:
     scene = lags(weighted("a", "b"), 900, 10, 900, 10)
     assert scene.owned == {"a": [0, 2], "b": [1, 3]}
-    assert scene.later(99).decide().verdict is Verdict.NOTHING
+    assert scene.later(99).decide().outcome is TopicOutcome.UNCHANGED
     decision = scene.later(1).step()
     assert decision.reason.startswith("loads have changed: weighted by lag: 1 moves; the fullest is ")
     assert decision.record is not None
@@ -138,11 +138,11 @@ def test_the_lag_of_paused_partitions_is_no_reason() -> None:
     scene.settles()
     assert scene.owned == {"a": [0, 2, 4], "b": [1, 3, 5]}
     lags(scene, 9_000, 10, 10, 10, 10, 10).later(1_000)
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
     scene.config = replace(scene.config, paused=frozenset())
     scene.settles()
     lags(scene, 9_000, 10, 10, 10, 10, 10).later(1_000)
-    assert scene.decide().verdict is Verdict.WRITE
+    assert scene.decide().outcome is TopicOutcome.WRITTEN
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_otherwise_changed_loads_are_no_reason(change: dict[str, Any]) -> None:
     scene.config = replace(scene.config, **change)
     scene.settles()
     lags(scene, 900, 10, 900, 10).later(1_000)
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
 
 
 # Limits --------------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def test_partitions_that_no_limit_lets_anybody_have_are_held_for_a_person_and_th
     scene = weighted("a", "b", max_partitions="1")
     assert scene.counts() == {"a": 1, "b": 1}
     decision = scene.decide()
-    assert decision.verdict is Verdict.HOLD
+    assert decision.outcome is TopicOutcome.HELD
     assert (
         "partitions 2, 3 have no owner: strategy 'weighted' may give them to none of the live consumers"
         in decision.reason
@@ -234,4 +234,4 @@ def test_every_partition_is_explained_at_any_time_without_changing_anything() ->
     found = explain(scene.view(), scene.world(), scene.policy)
     told = sorted(p for one in (*found.moves, *found.stays) for p in one.partitions)
     assert told == [0, 1, 2, 3]
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED

@@ -2,39 +2,40 @@
 
 from coordinator_plugin.confirmation import Patience, WaitKind, confirmations
 
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.service.plan import overrides, transitions
-from coordinator_tasks.service.plan.transitions import AwaitedTopic, WaitReport
+from coordinator_tasks.service.plan.transitions import WaitReport
 from tests.fakes.cluster import PERSON, Cluster
 from tests.world.site import stable_site
 
 
-def waiting(kind: AwaitedTopic, confirmed: tuple[str, ...] = (), pending: tuple[str, ...] = ()) -> WaitReport:
+def waiting(kind: TopicOutcome, confirmed: tuple[str, ...] = (), pending: tuple[str, ...] = ()) -> WaitReport:
     return WaitReport(kind, dict.fromkeys(pending, "waits"), dict.fromkeys(pending, ("a",)), confirmed, pending)
 
 
 def test_a_wait_ends_as_soon_as_all_is_confirmed_or_a_new_plan_is_due() -> None:
-    assert Patience(0.0, 60.0).judge(waiting(AwaitedTopic.CONFIRMED), False, 0.1) is not None
-    ended = Patience(0.0, 60.0).judge(waiting(AwaitedTopic.REPLAN, pending=("x",)), False, 0.1)
+    assert Patience(0.0, 60.0).judge(waiting(TopicOutcome.WRITTEN), False, 0.1) is not None
+    ended = Patience(0.0, 60.0).judge(waiting(TopicOutcome.OVERTAKEN, pending=("x",)), False, 0.1)
     assert ended is not None
-    assert ended.waiting is AwaitedTopic.REPLAN
+    assert ended.outcome is TopicOutcome.OVERTAKEN
 
 
 def test_a_stuck_topic_holds_up_no_other() -> None:
     patience = Patience(0.0, 60.0, patience_s=2.0)
-    report = waiting(AwaitedTopic.PENDING, confirmed=("y",), pending=("x",))
+    report = waiting(TopicOutcome.WAITING, confirmed=("y",), pending=("x",))
     assert patience.judge(report, False, 1.0) is None
     assert patience.judge(report, False, 2.9) is None
     ended = patience.judge(report, False, 3.1)
     assert ended is not None
-    assert ended.waiting is AwaitedTopic.CONFIRMED
+    assert ended.outcome is TopicOutcome.WRITTEN
 
 
 def test_a_wait_with_nothing_confirmed_ends_blocked_at_its_limit() -> None:
     patience = Patience(0.0, 5.0, patience_s=2.0)
-    assert patience.judge(waiting(AwaitedTopic.BLOCKED, pending=("x",)), False, 4.0) is None
-    ended = patience.judge(waiting(AwaitedTopic.BLOCKED, pending=("x",)), False, 5.0)
+    assert patience.judge(waiting(TopicOutcome.STUCK, pending=("x",)), False, 4.0) is None
+    ended = patience.judge(waiting(TopicOutcome.STUCK, pending=("x",)), False, 5.0)
     assert ended is not None
-    assert ended.plain() == {"waiting": "blocked", "topics": {"x": "waits"}, "blockers": {"x": ["a"]}, "waited_s": 5.0}
+    assert ended.plain() == {"outcome": "stuck", "topics": {"x": "waits"}, "blockers": {"x": ["a"]}, "waited_s": 5.0}
 
 
 def test_one_look_tells_of_topics_that_wait_for_something_else(shop: Cluster) -> None:

@@ -4,8 +4,9 @@ import json
 
 from coordinator_plugin import report
 
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Explanation, Move, MoveKind, Reason, State
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 
 
 def test_a_report_reads_as_sentences() -> None:

@@ -16,8 +16,9 @@ from coordinator_plugin import hook, stats
 from coordinator_plugin.upkeep import ReconcileOperator
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Move, MoveKind, Pause, Pauses, State, Unmoved
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.airflow_process import said_by_airflow
 from tests.statsd_server import StatsdServer
 from tests.world.site import stable_site

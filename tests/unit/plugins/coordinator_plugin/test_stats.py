@@ -15,6 +15,7 @@ from coordinator_plugin.operators import SettleOperator
 from coordinator_plugin.reconcile import reconcile
 
 from coordinator_tasks.core.machine.audit import FindingKind
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import (
     Answer,
     ConsumerStatus,
@@ -28,7 +29,7 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.service.fleets import autoscale
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.fakes.cluster import PERSON
 from tests.unit.coordinator_tasks.service.fleets.test_autoscale import BUSY, fleet_site
 from tests.world.site import Site, stable_site

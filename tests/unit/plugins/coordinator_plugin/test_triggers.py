@@ -24,7 +24,7 @@ def test_a_confirmed_wait_ends_its_task_with_the_outcome(borrowed: Opened) -> No
     event = asyncio.run(first(triggers.ConfirmationTrigger("main", "closed", "[]", 5.0)))
     assert isinstance(event, TaskSuccessEvent)
     assert event.xcoms is not None
-    assert event.xcoms["return_value"]["waiting"] == "confirmed"  # type: ignore[index, call-overload]
+    assert event.xcoms["return_value"]["outcome"] == "unchanged"  # type: ignore[index, call-overload]
     assert borrowed.opened == 1
 
 

@@ -9,10 +9,10 @@ from confluent_kafka import Consumer
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.fleet.fetch_properties import CHOICES, JAVA_NAMES, NUMBERS, checked, usable
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome
 from spark_apps import plain
 from spark_apps.records import reader
 from tests.world.site import LOOP, Site, stable_site

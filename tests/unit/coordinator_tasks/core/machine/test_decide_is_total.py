@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_tasks.core.machine import invariants
-from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, Verdict
+from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import (
@@ -165,7 +165,7 @@ def test_any_stored_data_gives_a_decision_and_only_valid_data_is_written(
 ) -> None:
     decision = decide(view, world, POLICY, ACTOR, steps)
     assert decision.reason
-    if decision.verdict is Verdict.WRITE:
+    if decision.outcome is TopicOutcome.WRITTEN:
         check(view, decision)
 
 
@@ -201,7 +201,7 @@ def play(scene: Scene, event: str, consumer: str) -> None:
         scene.acts(consumer)
     elif event in ("plan", "start", "settle"):
         decision = scene.decide(Step(event))
-        if decision.verdict is Verdict.WRITE:
+        if decision.outcome is TopicOutcome.WRITTEN:
             scene.write(decision)
     elif event in ("join", "isolate", "drain", "release"):
         always = {"join": joins, "isolate": Scene.is_isolated, "drain": Scene.drains, "release": releases}
@@ -219,11 +219,11 @@ def test_what_follows_from_real_events_is_valid_written_once_and_in_any_order(
     decision = scene.decide(*steps)
     assert decide(_shuffled(scene.view(), seed), _shuffled(scene.world(), seed), scene.policy, ACTOR, steps) == decision
     for _ in range(12):
-        if decision.verdict is not Verdict.WRITE:
+        if decision.outcome is not TopicOutcome.WRITTEN:
             break
         scene.write(decision)
         decision = scene.decide(*steps)
-    assert decision.verdict is not Verdict.WRITE, "with nothing changed the writing ends"
+    assert decision.outcome is not TopicOutcome.WRITTEN, "with nothing changed the writing ends"
 
 
 def _shuffled(value: Any, seed: int) -> Any:

@@ -12,7 +12,7 @@ from coordinator_tasks.core.codecs import history_codec, member_codec
 from coordinator_tasks.core.errors import InvalidName, Malformed
 from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.deciding import Deciding
-from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, Split, State, TopicState
 from coordinator_tasks.core.text.json_fields import MAX_BYTES, MAX_NUMBER, Fields
 from coordinator_tasks.core.text.partition_text import MAX_PARTITIONS, numbers
@@ -137,7 +137,7 @@ def test_a_state_node_that_says_initial_is_as_good_as_none(live: bool) -> None:
     scene = Scene()
     scene.state = TopicState(State.INITIAL)
     if not live:
-        assert scene.decide().verdict is Verdict.WAIT
+        assert scene.decide().outcome is TopicOutcome.WAITING
         return
     scene.joins("a").step()
     assert scene.state.state is State.STARTING
@@ -149,7 +149,7 @@ def test_no_offset_is_reset_in_what_is_stored_against_the_rules() -> None:
     scene.node = replace(scene.node, since=dict.fromkeys(scene.node.since, scene.node.epoch + 1))
     plan = Explanation("manual", "", "asked for", ())
     decision = machine.seek(scene.view(), scene.world(), scene.policy, Actor("command", "ann"), {0: 1}, plan)
-    assert decision.verdict is Verdict.HOLD
+    assert decision.outcome is TopicOutcome.HELD
     assert "breaks the rule" in decision.reason
 
 
@@ -178,7 +178,7 @@ def test_an_explanation_knows_who_has_what_and_whom_a_person_pinned() -> None:
 def test_during_an_upgrade_what_is_on_its_way_is_not_explained_as_kept() -> None:
     scene = stable("a", config=replace(CONFIG, split=Split("shop", ("b",)))).joins("b").settles()
     scene.config = replace(scene.config, split=Split("shop", ("b",), frozenset({3})))
-    assert scene.step().verdict is Verdict.WRITE
+    assert scene.step().outcome is TopicOutcome.WRITTEN
     found = machine.explain(scene.view(), scene.world(), scene.policy)
     assert [(one.text, one.partitions) for one in found.stays] == [
         ("a keeps it, as the upgrade of shop asks in this step", (0, 1, 2)),
@@ -189,7 +189,7 @@ def test_during_an_upgrade_what_is_on_its_way_is_not_explained_as_kept() -> None
 def test_a_newcomer_that_cannot_read_the_properties_gets_nothing_and_an_owner_keeps_what_it_has() -> None:
     scene = stable("a", "old", config=replace(CONFIG, properties={"fetch.wait.max.ms": "7"}))
     scene.members["old"] = replace(scene.members["old"], formats=())
-    assert scene.decide().verdict is not Verdict.WRITE
+    assert scene.decide().outcome is not TopicOutcome.WRITTEN
     scene.joins("older", formats=()).joins("new")
     scene.settles()
     assert sorted(scene.owned) == ["a", "new", "old"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_tasks.core.machine.decision import Decision, Step, Verdict
+from coordinator_tasks.core.machine.decision import Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Absence, Ending, Move, MoveKind, Seek, State, TopicConfig, TopicDescription
 from tests.world.scene import CONFIG, TOPIC, Scene, stable
@@ -72,7 +72,7 @@ def test_the_first_plan_assigns_everything_and_waits_for_the_starts() -> None:
 )
 def test_nothing_is_planned_while(make: Callable[[], Scene], why: str) -> None:
     decision = make().decide()
-    assert decision.verdict is Verdict.WAIT
+    assert decision.outcome is TopicOutcome.WAITING
     assert why in decision.reason
 
 
@@ -107,7 +107,7 @@ def test_starting_becomes_stable_with_the_last_start_and_leaves_the_node_alone()
 def test_one_unconfirmed_start_keeps_the_topic_starting_and_names_its_consumer() -> None:
     scene = starting().acts("a")
     decision = scene.decide()
-    assert decision.verdict is Verdict.WAIT
+    assert decision.outcome is TopicOutcome.WAITING
     assert decision.blockers is not None
     assert list(decision.blockers) == ["b"]
     assert "b" in decision.reason
@@ -193,8 +193,8 @@ def test_the_last_consumer_that_was_asked_to_end_closes_everything_and_that_is_h
     assert kinds(scene.step()) == {MoveKind.STOP}
     scene.settles()
     assert scene.owned == {}
-    assert (scene.decide().verdict, scene.decide().reason) == (
-        Verdict.HOLD,
+    assert (scene.decide().outcome, scene.decide().reason) == (
+        TopicOutcome.HELD,
         "no live consumer is there to take partitions",
     )
     scene.joins("b").settles()
@@ -314,7 +314,7 @@ def test_all_consumers_gone_leaves_nothing_assigned_and_says_so() -> None:
     assert decision.record.moves == ()
     assert decision.state.targets == {}
     rest = scene.decide()
-    assert rest.verdict is Verdict.HOLD
+    assert rest.outcome is TopicOutcome.HELD
     assert "no live consumer" in rest.reason
 
 
@@ -334,7 +334,7 @@ def test_more_consumers_than_partitions_reach_stable_and_the_surplus_owns_nothin
     scene = stable("a", "b", "c", "d", partitions=2)
     assert scene.joins("e").step().node is None, "nothing moves, and no consumer has to act on anything"
     assert sorted(scene.counts().values()) == [1, 1]
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
     assert scene.node is not None
     assert set(scene.node.incarnations) == set(scene.owned)
 
@@ -361,7 +361,7 @@ def test_a_new_incarnation_gets_back_what_its_dead_predecessor_had() -> None:
 def test_a_new_incarnation_gets_nothing_while_its_predecessor_may_still_run() -> None:
     scene = ab().vanishes("b").joins("b", incarnation=2)
     decision = scene.decide()
-    assert decision.verdict is not Verdict.WRITE or scene.write(decision)
+    assert decision.outcome is not TopicOutcome.WRITTEN or scene.write(decision)
     assert scene.node is not None
     assert scene.node.incarnations["b"] == 1
     scene.joins("c")
@@ -403,12 +403,14 @@ def test_an_owner_that_does_not_start_is_told_again_a_limited_number_of_times() 
     scene = ab().dies("b")
     scene.step()
     policy, told = Policy(), 0
-    while (decision := scene.acts("a", runs=()).later(policy.stuck_after_s / 2).decide()).verdict is Verdict.WRITE:
+    while (
+        decision := scene.acts("a", runs=()).later(policy.stuck_after_s / 2).decide()
+    ).outcome is TopicOutcome.WRITTEN:
         assert kinds(scene.write(decision)) == {MoveKind.RESTART}
         assert decision.reason == "not running what it holds: a"
         told += 1
     assert told == policy.max_restarts
-    assert (decision.verdict, set(decision.blockers)) == (Verdict.WAIT, {"a"})
+    assert (decision.outcome, set(decision.blockers)) == (TopicOutcome.WAITING, {"a"})
     assert scene.state is not None
     assert scene.state.state is State.STARTING
 
@@ -417,7 +419,7 @@ def test_an_owner_in_starting_has_its_time_before_it_is_told_again() -> None:
     scene = ab().dies("b")
     scene.step()
     scene.acts("a", runs=()).later(Policy().stuck_after_s / 2 - 0.1)
-    assert scene.decide().verdict is Verdict.WAIT
+    assert scene.decide().outcome is TopicOutcome.WAITING
 
 
 @pytest.mark.parametrize(
@@ -452,7 +454,7 @@ def test_what_a_stable_topic_waits_for_while_an_owner_is_absent_is_said(
     scene.claims["b"] = replace(scene.claims["b"], ended=ended, absence=Absence(1, scene.now))
     scene.later(policy.settle_max_s)
     decision = scene.settles().decide()
-    assert (decision.verdict, decision.reason) == (Verdict.NOTHING, text)
+    assert (decision.outcome, decision.reason) == (TopicOutcome.UNCHANGED, text)
 
 
 def test_why_a_successor_gets_nothing_yet_is_said() -> None:
@@ -521,7 +523,7 @@ def test_a_changed_configuration_reaches_the_node_without_moving_anything(
         scene.config.bootstrap_servers,
     )
     scene.acts("a", "b")
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
 
 
 def test_what_a_person_took_back_is_noticed_though_the_plan_never_knew_of_it() -> None:
@@ -551,7 +553,7 @@ def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bo
     assert decision.state.cause == "resumed: partition 0"
     assert not scene.node.paused
     scene.acts("a", "b")
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
 
 
 @pytest.mark.parametrize("stale", [{"removed": True}, {"topic_id": "id-0"}], ids=["removed", "recreated"])
@@ -575,7 +577,7 @@ def test_an_unknown_strategy_holds_and_names_those_there_are() -> None:
     scene = ab()
     scene.config = replace(scene.config, strategy="magic")
     decision = scene.decide()
-    assert decision.verdict is Verdict.HOLD
+    assert decision.outcome is TopicOutcome.HELD
     assert "magic" in decision.reason
     assert "balanced" in decision.reason
 
@@ -612,7 +614,7 @@ def test_frozen_means_no_plan_for_joins_but_owners_for_what_has_none() -> None:
     scene.settles()
     before = dict(scene.node.assignments) if scene.node is not None else {}
     scene.joins("c")
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
     scene.dies("b").settles()
     assert sum(scene.counts().values()) == 4
     assert "b" not in scene.counts()
@@ -647,9 +649,12 @@ def test_a_removed_topic_is_closed_everywhere_and_marked() -> None:
     assert scene.state is not None
     assert scene.state.state is State.STABLE
     rests = scene.decide()
-    assert (rests.verdict, rests.reason) == (Verdict.NOTHING, "the topic was removed, and nobody runs anything of it")
+    assert (rests.outcome, rests.reason) == (
+        TopicOutcome.UNCHANGED,
+        "the topic was removed, and nobody runs anything of it",
+    )
     scene.joins("c")
-    assert scene.decide().verdict is Verdict.NOTHING, "nobody is given a partition of it"
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED, "nobody is given a partition of it"
 
 
 @pytest.mark.parametrize(
@@ -684,10 +689,10 @@ def test_what_was_placed_at_once_is_followed_by_no_plan_without_moves(event: Cal
     scene = ab()
     event(scene)
     cause = scene.step().reason
-    assert scene.decide().verdict is Verdict.WAIT
+    assert scene.decide().outcome is TopicOutcome.WAITING
     scene.acts(*scene.members)
     assert scene.step().reason == cause, "the cause stays that of the move"
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
 
 
 def test_a_removed_topic_in_the_middle_of_a_hand_off_is_closed_at_both() -> None:
@@ -714,16 +719,16 @@ def test_a_topic_whose_kafka_topic_is_another_is_held(
     scene.config, scene.description, scene.missing = config, description, missing
     scene.dies("b")
     decision = scene.decide()
-    assert decision.verdict is Verdict.HOLD
+    assert decision.outcome is TopicOutcome.HELD
     assert "remove" in decision.reason
     scene.config = replace(scene.config, removed=True)
-    assert scene.decide().verdict is Verdict.WRITE, "it can still be removed"
+    assert scene.decide().outcome is TopicOutcome.WRITTEN, "it can still be removed"
 
 
 def test_brokers_that_do_not_answer_change_nothing_for_a_running_topic() -> None:
     scene = ab()
     scene.description, scene.committed = None, None
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
     scene.dies("b").settles()
     assert scene.counts() == {"a": 4}
 
@@ -735,11 +740,11 @@ def test_a_join_waits_until_membership_has_been_still() -> None:
     scene = ab(policy=Policy(settle_s=1.0, settle_max_s=5.0))
     scene.joins("c", at=scene.now - 0.25)
     decision = scene.decide()
-    assert decision.verdict is Verdict.WAIT
+    assert decision.outcome is TopicOutcome.WAITING
     assert decision.wake_in_s == pytest.approx(0.75)
     assert "joined: c" in decision.reason
-    assert scene.later(0.74).decide().verdict is Verdict.WAIT
-    assert scene.later(0.01).decide().verdict is Verdict.WRITE
+    assert scene.later(0.74).decide().outcome is TopicOutcome.WAITING
+    assert scene.later(0.01).decide().outcome is TopicOutcome.WRITTEN
 
 
 def test_every_further_join_starts_the_waiting_anew_but_not_beyond_its_limit() -> None:
@@ -749,15 +754,15 @@ def test_every_further_join_starts_the_waiting_anew_but_not_beyond_its_limit() -
     for number in range(5):
         scene.later(0.5).joins(f"d{number}", at=scene.now)
         decision = scene.decide()
-        assert decision.verdict is Verdict.WAIT, number
+        assert decision.outcome is TopicOutcome.WAITING, number
         assert decision.wake_in_s == pytest.approx(min(1.0, began + 3.0 - scene.now))
-    assert scene.later(0.5).decide().verdict is Verdict.WRITE
+    assert scene.later(0.5).decide().outcome is TopicOutcome.WRITTEN
 
 
 def test_a_clock_that_is_far_behind_the_registry_delays_no_plan() -> None:
     scene = ab()
     scene.joins("c", at=scene.now + 3_600)
-    assert scene.decide().verdict is Verdict.WRITE
+    assert scene.decide().outcome is TopicOutcome.WRITTEN
 
 
 # A consumer that does not run what it holds --------------------------------------------------------------------------
@@ -788,7 +793,7 @@ def test_after_enough_restarts_a_person_is_asked() -> None:
         scene.acts("a", "b").step()
     scene.acts("b", runs=[])
     decision = scene.decide()
-    assert decision.verdict is Verdict.HOLD
+    assert decision.outcome is TopicOutcome.HELD
     assert decision.blockers is not None
     assert list(decision.blockers) == ["b"]
     assert "3 times" in decision.reason
@@ -852,10 +857,10 @@ def test_a_rebalance_keeps_its_name_and_beginning_until_stable() -> None:
 def test_one_giver_of_two_is_not_enough_to_write_before_the_settling_limit() -> None:
     scene = joining(scene=stable("a", "b", partitions=6))
     scene.acts("a")
-    assert scene.decide().verdict is Verdict.WAIT
+    assert scene.decide().outcome is TopicOutcome.WAITING
     assert scene.decide().blockers is not None
     scene.later(scene.policy.settle_max_s - 0.01)
-    assert scene.decide().verdict is Verdict.WAIT
+    assert scene.decide().outcome is TopicOutcome.WAITING
     decision = scene.later(0.01).step()
     assert decision.state is not None
     assert decision.state.state is State.CLOSING
@@ -872,7 +877,7 @@ def test_a_barrier_partition_that_is_confirmed_goes_on_at_once_while_others_wait
     decision = scene.decide()
     if set(closing["b"]) >= {p for ps in closing.values() for p in ps}:
         pytest.skip("b is an owner of all of them")
-    assert decision.verdict is Verdict.WRITE
+    assert decision.outcome is TopicOutcome.WRITTEN
 
 
 def barrier(partitions: int = 4) -> Scene:
@@ -895,7 +900,7 @@ def test_a_barrier_is_passed_only_when_every_possible_owner_has_closed() -> None
     owners = sorted(c for c, ps in scene.state.to_close.items() if partition in ps)
     scene.acts(owners[0])
     decision = scene.decide(Step.START)
-    assert decision.verdict is Verdict.WAIT or (decision.node and partition not in decision.node.assignments)
+    assert decision.outcome is TopicOutcome.WAITING or (decision.node and partition not in decision.node.assignments)
     scene.acts(*owners).step(Step.START)
     assert scene.node.assignments[partition] in ("a", "b", "d")
     assert scene.node.since[partition] == scene.node.epoch, "nobody's older token reaches as far as this start"
@@ -1026,7 +1031,7 @@ def test_a_placement_before_anybody_was_a_target_is_followed_by_a_plan_for_every
 
 def test_a_drain_of_one_whose_answer_is_not_believed_says_that() -> None:
     scene = ab().drains("a").says("a", acted_epoch=2**40)
-    while scene.decide().verdict is Verdict.WRITE:
+    while scene.decide().outcome is TopicOutcome.WRITTEN:
         scene.step()
         scene.acts("b")
     assert "a drains and keeps partitions 0, 1: what it runs is not known" in scene.decide().reason

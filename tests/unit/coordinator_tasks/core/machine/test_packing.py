@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS
@@ -23,7 +23,7 @@ def older(there: Scene, consumer: str) -> Scene:
 def written(there: Scene) -> bool:
     """Whether the next plan packs the node."""
     decision = there.decide()
-    assert decision.verdict is Verdict.WRITE
+    assert decision.outcome is TopicOutcome.WRITTEN
     there.write(decision)
     return there.packed
 
@@ -108,7 +108,7 @@ def test_a_node_is_plain_again_for_an_older_consumer_that_must_act_on_it_before_
     assert there.packed
     there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
     assert not written(there)
-    assert there.decide().verdict is Verdict.HOLD, "once is enough"
+    assert there.decide().outcome is TopicOutcome.HELD, "once is enough"
 
 
 def test_a_node_is_plain_again_for_an_older_consumer_that_is_readmitted_beside_an_owner() -> None:
@@ -119,14 +119,14 @@ def test_a_node_is_plain_again_for_an_older_consumer_that_is_readmitted_beside_a
     assert there.packed
     there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
     assert not written(there)
-    assert there.decide().verdict is not Verdict.WRITE, "once is enough"
+    assert there.decide().outcome is not TopicOutcome.WRITTEN, "once is enough"
 
 
 def test_a_node_is_plain_again_for_an_older_consumer_also_while_a_plan_waits_for_a_person() -> None:
     there = stable("a", "b", policy=SMALL)
     there.joins("d")
     there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
-    assert decide(there.view(), there.world(), there.policy, ACTOR).verdict is Verdict.WRITE
+    assert decide(there.view(), there.world(), there.policy, ACTOR).outcome is TopicOutcome.WRITTEN
     found = decide(there.view(), there.world(), there.policy, ACTOR, plans=False)
     assert found.reason == "read in the plain form only: c"
 
@@ -138,4 +138,4 @@ def test_a_node_that_does_not_fit_plain_is_not_written_again_for_an_older_consum
         there.is_isolated(consumer)
     there.settles(40)
     there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
-    assert there.decide().verdict is not Verdict.WRITE
+    assert there.decide().outcome is not TopicOutcome.WRITTEN

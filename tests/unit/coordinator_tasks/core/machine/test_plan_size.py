@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_tasks.core.codecs.codec import encode_node, encode_state
 from coordinator_tasks.core.codecs.history_codec import encode_record
-from coordinator_tasks.core.machine.decision import Decision, Verdict
+from coordinator_tasks.core.machine.decision import Decision, TopicOutcome
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS, TopicDescription
 from tests.world.scene import TOPIC, Scene
@@ -29,10 +29,10 @@ def complete(there: Scene, limit_bytes: int, most: int = 80) -> int:
     plans = 0
     for _ in range(most):
         decision = there.decide()
-        if decision.verdict is not Verdict.WRITE:
+        if decision.outcome is not TopicOutcome.WRITTEN:
             there.acts(*there.members)
             decision = there.decide()
-        if decision.verdict is not Verdict.WRITE:
+        if decision.outcome is not TopicOutcome.WRITTEN:
             return plans
         assert size(decision) <= limit_bytes, (size(decision), decision.reason)
         plans += bool(decision.record and decision.record.moves)
@@ -84,7 +84,7 @@ def test_without_room_nothing_more_moves_before_what_is_in_flight_is_confirmed()
     there = scene(["a"], 3, Policy(max_write_bytes=1))
     there.step()
     assert there.counts() == {"a": 1}
-    assert there.decide().verdict is Verdict.WAIT
+    assert there.decide().outcome is TopicOutcome.WAITING
     there.acts("a").step()
     assert there.step().state is not None
     assert there.counts() == {"a": 2}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.machine import machine
-from coordinator_tasks.core.machine.decision import Verdict
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import (
     Committed,
     Explanation,
@@ -73,14 +73,14 @@ def test_after_a_loss_a_removed_topic_stops_whatever_kafka_has_under_its_name(
     scene = stable("a", "b")
     scene.config = replace(scene.config, removed=True)
     lost(scene).description = now
-    assert scene.decide().verdict is Verdict.WRITE
+    assert scene.decide().outcome is TopicOutcome.WRITTEN
     assert not scene.settles().owned
 
 
 def test_after_a_loss_every_registered_consumer_is_waited_for_and_named() -> None:
     scene = lost(stable("a", "b")).is_silent("b")
     decision = scene.decide()
-    assert decision.verdict is Verdict.WAIT
+    assert decision.outcome is TopicOutcome.WAITING
     assert decision.blockers is not None
     assert list(decision.blockers) == ["b"]
     assert "b is registered but does not answer" in decision.reason
@@ -100,7 +100,7 @@ def sought(scene: Scene, partition: int) -> Seek:
     """A person has sent this partition to another offset."""
     plan = Explanation("reset", "id-1", "reset of 1 partition")
     decision = scene.write(machine.seek(scene.view(), scene.world(), scene.policy, PERSON, {partition: 9}, plan))
-    assert decision.verdict is Verdict.WRITE
+    assert decision.outcome is TopicOutcome.WRITTEN
     return picture(scene).seeks[partition]
 
 
@@ -179,7 +179,7 @@ def test_an_unknown_generation_leads_to_a_new_one_that_covers_both() -> None:
     assert "acts on generation other" in decision.reason
     assert after.supersedes == {before.generation: before.epoch, "other": 9}
     assert after.epoch == 10
-    assert scene.decide().verdict is Verdict.WAIT, "covered now"
+    assert scene.decide().outcome is TopicOutcome.WAITING, "covered now"
 
 
 def restored() -> tuple[Scene, TopicNode]:
@@ -275,7 +275,7 @@ def test_a_survivor_that_nobody_knew_of_does_not_bar_a_start_for_ever() -> None:
     scene.settles()
     assert scene.state.state is State.STABLE
     assert picture(scene).since[partition] > 1
-    assert scene.decide().verdict is Verdict.NOTHING, "an entry that bars nobody is no evidence"
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED, "an entry that bars nobody is no evidence"
 
 
 def test_a_commit_of_a_life_that_the_node_covers_bars_nobody() -> None:
@@ -285,7 +285,7 @@ def test_a_commit_of_a_life_that_the_node_covers_bars_nobody() -> None:
     scene.committed = entries
     scene.settles()
     assert {picture(scene).since[p] for p in entries} == {1}, "what runs has gone on under its old token"
-    assert scene.decide().verdict is Verdict.NOTHING
+    assert scene.decide().outcome is TopicOutcome.UNCHANGED
 
 
 def test_two_that_run_one_partition_go_through_the_barrier() -> None:
@@ -329,7 +329,7 @@ def test_a_recovery_waits_for_the_whole_list_of_partitions(listed: Callable[[Sce
     scene = lost(stable("a", "b"))
     listed(scene)
     decision = scene.decide()
-    assert decision.verdict is Verdict.WAIT
+    assert decision.outcome is TopicOutcome.WAITING
     assert "partition" in decision.reason
 
 
@@ -482,7 +482,7 @@ def test_an_owner_that_runs_under_a_newer_holding_than_stored_is_taken_at_its_wo
     decision = scene.says("a", running={**runs, partition: newer}).step()
     assert f"a runs partition {partition} since {newer.token.epoch}" in decision.reason
     assert picture(scene).since[partition] == newer.token.epoch, "what runs goes on"
-    assert scene.acts("a", "b", "c").settles().decide().verdict is Verdict.NOTHING
+    assert scene.acts("a", "b", "c").settles().decide().outcome is TopicOutcome.UNCHANGED
 
 
 # Answers and commits that cannot be true ---------------------------------------------------------------------------
@@ -496,7 +496,7 @@ def rounds(scene: Scene, lie: Callable[[], object], count: int = 40, every_s: fl
         lie()
         scene.fresh = f"fresh-{scene.now:.0f}"
         decision = scene.decide()
-        if decision.verdict is Verdict.WRITE:
+        if decision.outcome is TopicOutcome.WRITTEN:
             scene.write(decision)
             written += decision.node is not None
         scene.later(every_s)
@@ -524,7 +524,7 @@ def test_a_consumer_that_contradicts_every_node_is_named_after_a_few_recoveries(
     scene.acts("a", "b")
     lie(scene)()
     before, decision = picture(scene), scene.decide()
-    assert decision.verdict is not Verdict.WRITE
+    assert decision.outcome is not TopicOutcome.WRITTEN
     assert "the answers of b have led to 4 recoveries of topic orders, and are no longer believed" in decision.reason
     scene.joins("c")
     assert rounds(scene, lie(scene)) <= 3
@@ -599,7 +599,7 @@ def test_a_commit_under_an_epoch_that_cannot_be_is_named_and_left_out(epoch: int
     scene = stable("a", "b")
     scene.committed = {0: committed("zzz", epoch)}
     decision = scene.decide()
-    assert decision.verdict is Verdict.NOTHING
+    assert decision.outcome is TopicOutcome.UNCHANGED
     assert f"partition 0 was committed under epoch {epoch} by zzz" in decision.reason
     lost(scene).step()
     assert picture(scene).epoch == 2
@@ -611,5 +611,5 @@ def test_the_largest_epoch_is_held_and_no_other_is_written_after_it() -> None:
     scene.node = replace(picture(scene), epoch=2**53 - 1)
     scene.joins("c")
     decision = scene.decide()
-    assert decision.verdict is Verdict.HOLD
+    assert decision.outcome is TopicOutcome.HELD
     assert "epoch 9007199254740991 of topic orders is the largest there is" in decision.reason

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.errors import ApprovalVoid, NotEntitled, NotManaged
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Ending, MoveKind
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import action_log, directives, topics
 from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site

@@ -8,6 +8,7 @@ import pytest
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.fleet.growth import GrowthDecision, GrowthKind, GrowthMove, Limits, Memory
 from coordinator_tasks.core.fleet.upgrade import UpgradePhase
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Ending, Fleet
 from coordinator_tasks.core.ports import SetData
@@ -17,7 +18,6 @@ from coordinator_tasks.service.fleets import redeployment, scaling
 from coordinator_tasks.service.fleets import upgrades as upgrading
 from coordinator_tasks.service.nodes import directives, fleet
 from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
-from coordinator_tasks.service.plan.transitions import TopicOutcome
 from tests.fakes.cluster import PERSON, AllowEverything
 from tests.world.site import LOOP, Site, stable_site
 from tests.world.upgrading import APP, NEW, OLD, UpgradingSite, to_v2, upgrading_site

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.codecs.codec import decode_release, encode_release
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import (
     Ago,
     Answer,
@@ -22,7 +23,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.service.nodes import directives, history
 from coordinator_tasks.service.plan import pauses
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import upkeep
 from coordinator_tasks.service.run.loop import _Measures
 from tests.fakes.zookeeper import FakeZooKeeper

@@ -13,7 +13,7 @@ from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRe
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.errors import LookAgain, NoAccess, StoreUnavailable
-from coordinator_tasks.core.machine.decision import ALL_STEPS
+from coordinator_tasks.core.machine.decision import ALL_STEPS, TopicOutcome
 from coordinator_tasks.core.model import (
     Absence,
     Actor,
@@ -29,7 +29,7 @@ from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, history, observe, store, topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.plan.transitions import AwaitedTopic, Need, TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import Need, TopicReport
 from coordinator_tasks.service.run import loop, upkeep
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumers import FakeDiscovery
@@ -72,7 +72,7 @@ def test_a_join_runs_through_its_tasks_one_record_each() -> None:
     assert transitions.await_closed(c, ["orders"]).confirmed == ("orders",)
     assert transitions.start(c, ["orders"], ONE)[0].after is State.STARTING
     site.everybody_acts()
-    assert transitions.await_started(c, ["orders"]).waiting is AwaitedTopic.CONFIRMED
+    assert transitions.await_started(c, ["orders"]).outcome is TopicOutcome.WRITTEN
     assert transitions.settle(c, ["orders"], ONE)[0].after is State.STABLE
     records = site.history()[before:]
     assert [(r.source, r.target) for r in records] == [
@@ -473,7 +473,7 @@ def test_an_unreachable_registry_means_hold(site: Site, state: State) -> None:
     wait = (
         transitions.await_closed(c, ["orders"]) if state is State.CLOSING else transitions.await_started(c, ["orders"])
     )
-    assert wait.waiting is (AwaitedTopic.CONFIRMED if state is State.STABLE else AwaitedTopic.PENDING)
+    assert wait.outcome is (TopicOutcome.UNCHANGED if state is State.STABLE else TopicOutcome.WAITING)
     assert wait.confirmed == ()
     assert site.server.zxid == zxid, "nothing was written"
 
@@ -945,15 +945,15 @@ def test_a_wait_names_who_holds_it_up(site: Site) -> None:
     giver = next(iter(site.node().handoff.values())).giver
     site.processes[giver].silence = Silence.SILENT
     report = transitions.await_closed(site.coordinator, ["orders"])
-    assert report.waiting is AwaitedTopic.PENDING
+    assert report.outcome is TopicOutcome.WAITING
     assert report.blockers == {"orders": (giver,)}
     assert giver in report.topics["orders"]
     assert report.pending == ("orders",)
     site.clock.advance(site.policy.stuck_after_s - 0.1)
-    assert transitions.await_closed(site.coordinator, ["orders"]).waiting is AwaitedTopic.PENDING
+    assert transitions.await_closed(site.coordinator, ["orders"]).outcome is TopicOutcome.WAITING
     site.clock.advance(0.1)
     report = transitions.await_closed(site.coordinator, ["orders"])
-    assert report.waiting is AwaitedTopic.BLOCKED
+    assert report.outcome is TopicOutcome.STUCK
     assert report.pending == ("orders",)
 
 
@@ -961,7 +961,7 @@ def test_a_held_topic_is_waited_for_once(site: Site) -> None:
     joining(site)
     site.kafka.create_topic("orders", 4)
     report = transitions.await_closed(site.coordinator, ["orders"])
-    assert (report.waiting, report.pending) == (AwaitedTopic.PENDING, ("orders",))
+    assert (report.outcome, report.pending) == (TopicOutcome.WAITING, ("orders",))
     assert "recreated" in report.topics["orders"]
 
 
@@ -975,7 +975,7 @@ def test_a_topic_that_waits_holds_up_no_other() -> None:
             process.read("payments")
             process.act("payments")
     report = transitions.await_closed(site.coordinator, ["orders", "payments"])
-    assert report.waiting is AwaitedTopic.PENDING
+    assert report.outcome is TopicOutcome.WAITING
     assert report.confirmed == ("payments",)
     assert report.pending == ("orders",)
     first, second = transitions.start(site.coordinator, ["orders", "payments"], ONE)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Move, MoveKind, State
-from coordinator_tasks.service.plan.transitions import TopicOutcome, TopicReport
+from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run.loop import BUSY_S, HANDOFF_S, QUIET_S, _pause_s
 
 
