@@ -255,8 +255,8 @@ Not a node: part of each commit in Kafka.
 
 "v", "g", "e", "i", "o", "c", "t" | format; generation, epoch and incarnation of the token; owner; cluster; topic id
 "p" | only for the [measure of pauses](../architecture.md#how-long-a-partition-stands-still); unknown to earlier
-    releases. The committed records had passed the sink `a` seconds after the owner had read the topic's node of epoch `n`; `u` is the
-    usual stall
+    releases. The committed records had passed the sink, or nothing was left to read, `a` seconds after the owner had
+    read the topic's node of epoch `n`; `u` is the usual stall
 """,
 }
 

@@ -59,9 +59,9 @@ class Ago:
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """When the committed records of a partition passed the sink, in a form that outlives the consumer.
+    """When a partition's records last passed the sink or nothing was left to read, in a form that outlives the consumer.
 
-    The records passed `after_s` after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
+    This was `after_s` after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
     """
 
     epoch: int

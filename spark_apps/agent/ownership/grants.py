@@ -130,6 +130,9 @@ class Grants:
         """Stop everything for good, and commit all passed offsets; nothing is released."""
         if why:
             self._reports.add("stopped", why)
+        if not self._stopping:
+            for held in self._holdings.held.values():
+                held.commits.farewell = held.passes.empty_at > held.passes.last_at
         self._stopping = True
         self._changed()
 

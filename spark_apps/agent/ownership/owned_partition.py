@@ -36,12 +36,16 @@ class StartInputs:
 
 @dataclass(slots=True)
 class Commits:
-    """The commits under one grant. `acknowledged`: the last offset that Kafka has acknowledged (None = none)."""
+    """The commits under one grant. `acknowledged`: the last offset that Kafka has acknowledged (None = none).
+
+    `farewell`: commit once more before the end, because the last commit does not tell how long nothing was left.
+    """
 
     acknowledged: int | None = None
     acknowledged_at: float = -inf
     sent: bool = False  # a commit may be under way
     rewrite: bool = False  # another consumer has overwritten our entry
+    farewell: bool = False
     failing_at: float | None = None  # time of the first failure in a row
     # an older owner's entry over ours, and the time of the last sight
     overwritten: tuple[Committed, float] | None = None
@@ -93,7 +97,8 @@ class OwnedPartition:
             return False
         if self.parting and not self.promised:  # the last commit waits for the listener, and the listener for the batch
             return False
-        return self.commits.acknowledged is None or self.commits.rewrite or self.passed > self.commits.acknowledged
+        known = self.commits.acknowledged
+        return known is None or self.passed > known or self.commits.rewrite or self.commits.farewell
 
     @property
     def parting(self) -> bool:
@@ -147,7 +152,7 @@ class OwnedPartition:
         """Our commit is in Kafka."""
         self.commits.acknowledged = max(offset, self.commits.acknowledged or 0)
         self.commits.acknowledged_at = now
-        self.commits.rewrite = False
+        self.commits.rewrite = self.commits.farewell = False
         self.commits.failing_at = None
         if self.phase is Phase.STARTING:
             self.advance(PhaseEvent.COMMITTED_GUARDED if guarded else PhaseEvent.COMMITTED)
@@ -188,6 +193,8 @@ class OwnedPartition:
 
     def discard(self) -> None:
         """The query has ended: the next owner reads unpassed offsets again."""
+        if self.pending:
+            self.passes.discard()
         self.position = self.passed
         self.pending = False
 

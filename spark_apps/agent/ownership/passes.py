@@ -51,6 +51,10 @@ class Passes:
         begin = max(self.last_at, came_at)
         self.stalled_at = begin if begin > -inf else inf
 
+    def discard(self) -> None:
+        """The batch will not pass: its records wait, so no earlier look has found nothing left."""
+        self.empty_at, self.stalled_at = -inf, inf
+
     def passed(self, now: float) -> float:
         """The batch has passed the sink; return the length of its stall, 0 if unknown."""
         stall = max(0.0, now - self.stalled_at)

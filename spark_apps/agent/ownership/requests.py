@@ -190,6 +190,7 @@ class Requests:
             self._commit_fails(partition, held, failed.reason, now)
 
     def _commit_fails(self, partition: int, held: OwnedPartition, why: str, now: float) -> None:
+        held.commits.farewell = False  # it only measures a pause: nothing waits for another try
         since = held.commits.failing_at = held.commits.failing_at if held.commits.failing_at is not None else now
         if held.phase is Phase.READY and not held.closing and now - since >= self._timing.give_up_s:
             self._holdings.stop(held)

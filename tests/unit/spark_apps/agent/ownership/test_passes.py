@@ -184,3 +184,56 @@ def test_a_commit_says_when_its_records_had_passed_and_the_next_owner_repeats_it
     found = taken(taker, 0)
     assert found is not None
     assert found.last_pass == said
+
+
+def test_a_consumer_that_ends_commits_how_long_nothing_was_left(stage: Stage) -> None:
+    stage.own(0, 1)
+    for partition in (0, 1):
+        stage.hand_out(partition, 100)
+        stage.cover()
+    stage.wait(600.0)
+    list_offsets(stage)
+    stage.kafka.append("t", 1, 5)
+    stage.wait(20.0)
+    before = stage.committed(0).last_pass
+    assert before is not None
+    assert before.after_s < 1.0
+    list_offsets(stage)
+    stage.ownership.grants.stop()
+    stage.tick()
+    assert stage.ownership.grants.idle
+    quiet, behind = stage.committed(0).last_pass, stage.committed(1).last_pass
+    assert quiet is not None
+    assert behind is not None
+    assert quiet.after_s == pytest.approx(before.after_s + 620.0, abs=1.0)
+    assert behind.after_s == pytest.approx(before.after_s + 600.0, abs=1.0), "five records wait since then"
+
+
+def test_a_consumer_that_ends_without_kafka_waits_for_one_try_only(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 100)
+    stage.cover()
+    stage.wait(1.0)
+    list_offsets(stage)
+    before = stage.committed(0)
+    stage.kafka.down = True
+    stage.ownership.grants.stop()
+    assert not stage.ownership.grants.idle
+    stage.tick()
+    assert stage.ownership.grants.idle
+    stage.kafka.down = False
+    assert stage.committed(0).last_pass == before.last_pass
+
+
+def test_a_batch_that_will_not_pass_is_left_whatever_was_seen_before(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 50)
+    stage.cover()
+    stage.hand_out(0, 100)
+    stage.wait(10.0)
+    list_offsets(stage)
+    stage.ownership.query_ended("its sink is broken")
+    stage.tick()
+    said = stage.committed(0).last_pass
+    assert said is not None
+    assert said.after_s < 1.0
