@@ -56,7 +56,7 @@ the data.
 `token`: `epoch`, `incarnation`, `generation` | epoch of the acquisition, incarnation of the owner, generation
 `ago`: `read`, `passed`, `empty`, `usual` | only for the [measure of pauses](../architecture.md#how-long-a-partition-stands-still):
     seconds before this write: when the giver had read the plan, when the last record had passed the sink, and when the log last had
-    no further record; `usual` is the longest stall of the partition in the ten to twenty seconds before
+    no further record; `usual` is the longest undisturbed stall of the partition in the ten to twenty seconds before
 """,
     "state/[TOPIC]": """
 The state of the topic; a missing node means Initial.

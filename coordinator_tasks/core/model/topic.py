@@ -48,7 +48,7 @@ class Ago:
 
     `read_s`: since reading the node with the hand-off. `passed_s`: since the last record passed the sink; `empty_s`:
     since the giver last knew that no further record waited (`None` = never in this ownership). `usual_s` is a duration:
-    the longest stall of the partition in the ten to twenty seconds before.
+    the longest undisturbed stall of the partition in the ten to twenty seconds before.
     """
 
     read_s: float | None = None

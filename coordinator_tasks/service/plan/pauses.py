@@ -251,9 +251,12 @@ def _measured(
     epochs = [one.record.epoch for one in ended.written]
     told = {who: said.stalls for who in answers.by_consumer if (said := ended.status(who, answers)) is not None}
     unmoved, not_believed = pauses.unmoved(told, min(epochs), max(epochs), ended.moves, ended.last.record.rebalance_s)
-    if unmoved is not None and unmoved.before_s:
-        # A giver of an earlier release does not report the usual stall: the other partitions then give it.
-        measured = [replace(one, usual_s=unmoved.before_s) if one.usual_s is None else one for one in measured]
+    # Without a usual stall (a quiet partition, or a giver of an earlier release) the other partitions give it. Those that
+    # moved come first: the stall of unmoved partitions just before may be a hang.
+    before_s = unmoved.before_s if unmoved is not None else 0.0
+    usual_s = max((one.usual_s for one in measured if one.usual_s is not None), default=before_s)
+    if usual_s:
+        measured = [replace(one, usual_s=usual_s) if one.usual_s is None else one for one in measured]
     kept = tuple(dict.fromkeys((*left_out, *not_believed)))[: pauses.MOST_LEFT_OUT]
     return Pauses(tuple(measured), len(ended.moves) - len(measured), unmoved, kept)
 

@@ -6,11 +6,16 @@ first later record. Arrival times are unknown here: `records` between two looks 
 
 from dataclasses import dataclass
 from math import inf
+from statistics import median
 
 from coordinator_tasks.core.model import LastPass, Taken
 
 BUCKET_S = 10.0
-"""The longest stall of the present and the former bucket is the usual stall."""
+"""The longest undisturbed stall of the present and the former bucket is the usual stall."""
+RECENT, ENOUGH = 9, 3
+"""Stalls kept to tell a disturbed stall, and stalls needed for that."""
+HANG_S, HANG_FACTOR = 1.0, 3.0
+"""A stall above this length, and above this multiple of the recent median, is disturbed: the median counts in its place."""
 TOLD_S = 900.0
 """Seconds after a grant for which the status reports the take-up."""
 
@@ -33,6 +38,7 @@ class Passes:
     bucket_at: float = -inf
     bucket_s: float | None = None
     former_s: float | None = None
+    recent: tuple[float, ...] = ()
 
     def empty(self, at: float) -> None:
         """Nothing was left at that time (infinitely long ago = unknown)."""
@@ -60,7 +66,8 @@ class Passes:
         stall = max(0.0, now - self.stalled_at)
         if self.stalled_at < inf:
             self._roll(now)
-            self.bucket_s = max(stall, self.bucket_s or 0.0)
+            self.bucket_s = max(self._undisturbed(stall), self.bucket_s or 0.0)
+            self.recent = (*self.recent[1 - RECENT :], stall)
         self.last_at, self.stalled_at = now, inf
         if self.first_at is None:
             self.first_at = now
@@ -76,9 +83,15 @@ class Passes:
         return Taken(self.waited, now - self.first_at, self.first_at - self.handed_at, since_release, self.before)
 
     def usual(self, now: float) -> float | None:
-        """Return the longest stall of the last ten to twenty seconds; `None` = no stall ended in this time."""
+        """Return the longest undisturbed stall of the last ten to twenty seconds; `None` = none ended in this time."""
         self._roll(now)
         return max((one for one in (self.bucket_s, self.former_s) if one is not None), default=None)
+
+    def _undisturbed(self, stall: float) -> float:
+        if stall <= HANG_S or len(self.recent) < ENOUGH:
+            return stall
+        middle = median(self.recent)
+        return middle if stall > HANG_FACTOR * middle else stall
 
     def _roll(self, now: float) -> None:
         if now - self.bucket_at > BUCKET_S:

@@ -237,3 +237,27 @@ def test_a_batch_that_will_not_pass_is_left_whatever_was_seen_before(stage: Stag
     said = stage.committed(0).last_pass
     assert said is not None
     assert said.after_s < 1.0
+
+
+def test_a_hang_is_not_usual(stage: Stage) -> None:
+    stage.own(0)
+    for end in (20, 40, 60, 80):
+        stage.hand_out(0, end)
+        stage.tick(0.5)
+        stage.cover()
+    stage.hand_out(0, 90)
+    stage.tick(12.0)
+    stage.cover()
+    give(stage, 0)
+    ago = posted(stage, 0).ago
+    assert ago is not None
+    assert ago.usual_s == pytest.approx(0.5)
+
+
+def test_batches_that_stay_longer_become_usual() -> None:
+    passes = Passes()
+    passes.passed(0.0)
+    for at, usual_s in ((0.5, 0.5), (1.0, 0.5), (1.5, 0.5), (6.5, 0.5), (11.5, 0.5), (16.5, 0.5), (21.5, 5.0)):
+        passes.hand_out(1, 99, at)
+        passes.passed(at)
+        assert passes.usual(at) == usual_s
