@@ -16,7 +16,7 @@ from typing import Any
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.delivery import SinkUnavailable
-from spark_apps.delivery.dialects import Cursor, Row, dialect_of, insertion, quoted
+from spark_apps.delivery.dialects import Cursor, Row, dialect_of, quoted
 
 __all__ = ["KEY", "Cursor", "Database", "RowSink", "borrowed", "first_line"]
 
@@ -133,7 +133,6 @@ class RowSink:
         types = ", ".join(f'"{name}" {kind}' for name, kind in self.columns.items())
         keys = f"PRIMARY KEY ({quoted(key)})" + (f", UNIQUE ({quoted(unique)})" if unique else "")
         self._create = f'CREATE TABLE IF NOT EXISTS "{table}" ({types}, {keys})'
-        self._insert = f"{insertion(table, list(self.columns))} ON CONFLICT DO NOTHING"
 
     def prepare(self, cursor: Cursor) -> None:
         """Create the table where it is missing."""
@@ -143,7 +142,7 @@ class RowSink:
         """Add rows, values in the order of `columns`; a row whose key exists changes nothing."""
         # In a fixed order of the second keys: two writers of the same keys would wait for each other.
         ordered = sorted(rows, key=self._second_key) if self._unique else rows
-        cursor.executemany(self._insert, map(self._lossless, ordered))
+        cursor.merge(self.table, list(self.columns), map(self._lossless, ordered))
 
     def _second_key(self, row: Row) -> list[str]:
         return [repr(row[place]) for place in self._unique]

@@ -19,6 +19,7 @@ from coordinator_tasks.core.model import Token
 from spark_apps.delivery import PositionMoved, SinkEntry, SinkStep, SinkUnavailable, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import TABLE, DatabaseSink
+from spark_apps.delivery.dialects import postgresql
 from spark_apps.pipelines import orders
 from tests.integration.agent_site import wait_for
 from tests.postgres_server import PostgresServer
@@ -80,9 +81,11 @@ class Bench:
             sink.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+@pytest.fixture(params=["sqlite", "postgresql", "postgresql-staged"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     sqlite = request.param == "sqlite"
+    if request.param == "postgresql-staged":
+        monkeypatch.setattr(postgresql, "STAGED_ROWS", 1)
     made = Bench(f"sqlite:///{tmp_path}/rows.sqlite" if sqlite else request.getfixturevalue("postgres").url)
     yield made
     made.close()
@@ -272,6 +275,24 @@ def test_a_row_that_is_written_again_changes_nothing_and_the_first_of_a_key_stay
     database.close()
     found = bench.query(f'SELECT "offset", order_id, text FROM "{orders.table}" ORDER BY 1')
     assert found == [*first, (5, "C", "first")]
+
+
+def test_an_account_without_temporary_tables_writes_many_rows(postgres: PostgresServer) -> None:
+    sink = RowSink("unstaged", {"text": "TEXT"})
+    with Database(postgres.url).transaction() as cursor:
+        sink.prepare(cursor)
+        cursor.execute("CREATE ROLE plain LOGIN")
+        cursor.execute("GRANT SELECT, INSERT ON unstaged TO plain")
+        cursor.execute("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC")
+    plain = Database(postgres.url.replace("tests@", "plain@"))
+    rows = [("orders", 0, offset, "a") for offset in range(2 * postgresql.STAGED_ROWS)]
+    for _ in range(2):
+        with plain.transaction() as cursor:
+            sink.write(cursor, rows)
+            assert cursor.query("SELECT COUNT(*) FROM unstaged") == [(len(rows),)]
+    plain.close()
+    with Database(postgres.url).transaction() as cursor:
+        cursor.execute("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
 
 
 def test_two_that_write_the_same_keys_do_not_wait_for_each_other(postgres: PostgresServer) -> None:

@@ -45,6 +45,10 @@ class Cursor:
         """Add many rows in the database's quickest way; a row whose key exists is an error."""
         self.executemany(insertion(table, columns), rows)
 
+    def merge(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Add the rows in order; a row whose key exists changes nothing."""
+        self.executemany(f"{insertion(table, columns)} ON CONFLICT DO NOTHING", rows)
+
     def exclusively(self, matter: str) -> None:
         """Hold the lock of this name until the end of the transaction; others wait."""
 
