@@ -20,18 +20,24 @@ class Asking:
     def __init__(self, name: str) -> None:
         self._name = name
         self._questions: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
-        self._last: Future[Any] | None = None
+        self._asked: Future[Any] | None = None
+        self._about: object = None
 
-    def ask(self, question: Callable[[], V], wait_s: float = WAIT_S) -> V | None:
-        """Return the answer, or raise its error; `None` if late, and at once while the last answer is awaited."""
-        if self._last is not None and not self._last.done():
-            return None
-        if self._last is None:
+    def ask(self, question: Callable[[], V], wait_s: float = WAIT_S, about: object = None) -> V | None:
+        """Return the answer, or raise its error; `None` if late, and at once while the last answer is awaited.
+
+        The next call about the same thing returns a late answer: on a busy host every answer may be late.
+        """
+        if self._asked is None:
             threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        self._last = Future()
-        self._questions.put((question, self._last))
-        wait([self._last], wait_s)
-        answer: V | None = self._last.result() if self._last.done() else None
+        elif not self._asked.done():
+            return None
+        if self._asked is None or self._about is None or self._about is not about:
+            self._asked, self._about = Future(), about
+            self._questions.put((question, self._asked))
+            wait([self._asked], wait_s)
+        asked, self._about = self._asked, None if self._asked.done() else about
+        answer: V | None = asked.result() if asked.done() else None
         return answer
 
     def close(self) -> None:

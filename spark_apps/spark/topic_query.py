@@ -145,7 +145,7 @@ class TopicQuery(TopicReader):
             return self.problem
         self._checked_at = now
         try:
-            found = self._spark.ask(lambda: _look_at(query))
+            found = self._spark.ask(lambda: _look_at(query), about=query)
         except SPARK_ERRORS:
             self.problem = f"topic {self.runner.topic}: Spark no longer answers"
             return self.problem
