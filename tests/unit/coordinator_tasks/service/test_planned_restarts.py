@@ -28,7 +28,7 @@ from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import directives, history, topics
-from coordinator_tasks.service.plan import pauses, transitions
+from coordinator_tasks.service.plan import pauses, preview, transitions
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
@@ -261,6 +261,7 @@ def test_the_history_tells_a_planned_restart_as_one_rebalance_with_its_wait() ->
         assert one.first_at - read_at - 20 >= 9
         assert one.most_s == pytest.approx(one.first_at - read_at - 20, abs=0.01)
     assert "longest total between " in show.history([found])
+    assert preview.earlier_moves(site.coordinator, "orders") == (), "the pause of a restart predicts no move"
 
 
 def takes_up(site: Site, consumer: str, taken: Taken) -> None:
