@@ -49,7 +49,8 @@ class PositionMoved(CoordinatorError):
     """Under the consumer's own token, the sink's position is not the start of the batch: the table of positions was
     edited or emptied, or a row names a partition that the batch does not have. Nothing was written.
 
-    Remedy: correct the table or the pipeline, and start the consumer again.
+    Remedy: check who edits the table: its partitions are claimed again and read from there. With a wrong partition in the
+    rows, correct the pipeline, and start the consumer again.
     """
 
     code = "KPC-064"

@@ -80,7 +80,9 @@ class DatabaseSink:
         strange = set(pc.unique(rows["partition"]).to_pylist()) - steps.keys()
         if strange:
             raise PositionMoved(
-                f"{_named(writer, min(strange))} has rows and no step in this batch; nothing was written"
+                f"{_named(writer, min(strange))} has rows and no step: the pipeline gave rows a partition that this batch "
+                "does not read; nothing was written; let the pipeline keep each record's partition, and start the "
+                "consumer again"
             )
         if not steps:
             return {}
@@ -88,7 +90,11 @@ class DatabaseSink:
             found = _standing(cursor, writer, steps)
             missing = sorted(steps.keys() - found.keys())
             if missing:
-                raise PositionMoved(f"{_named(writer, missing[0])} is gone from {TABLE}; start the consumer again")
+                raise PositionMoved(
+                    f"{_named(writer, missing[0])} is gone from {TABLE}: its row was deleted after the claim; nothing was "
+                    "written; the partition is claimed again and read from Kafka's committed offset: check who deletes "
+                    "rows there"
+                )
             refused: dict[int, SinkEntry] = {}
             for partition, step in steps.items():
                 topic_id, standing = found[partition]
@@ -162,6 +168,6 @@ def _named(writer: Writer, partition: int) -> str:
 def _moved(writer: Writer, partition: int, step: SinkStep, standing: SinkEntry) -> str:
     return (
         f"{_named(writer, partition)} stands in {TABLE} at offset {standing.offset} of epoch {standing.token.epoch}, and "
-        f"the batch begins at {step.start} of epoch {step.token.epoch}: somebody edited the table; nothing was written, "
-        "start the consumer again"
+        f"the batch begins at {step.start} of epoch {step.token.epoch}: the row was edited after the claim; nothing was "
+        "written; the partition is claimed again and read from the row's offset: check who edits rows there"
     )
