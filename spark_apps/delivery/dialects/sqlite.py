@@ -72,9 +72,9 @@ def _path(url: str) -> Path:
 
 
 def _check_file(path: Path) -> None:
-    """Raise `Refused` for an existing file that is no SQLite database, or belongs to another program.
+    """Raise `Refused` for an existing file that is no SQLite database, or carries another program's application number.
 
-    It is not overwritten.
+    Nothing is written into such a file. A database without the number may hold a site's own tables: a sink adds its own.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise Refused(f"{path} is no regular file, so it can be no SQLite database; name a file that does not exist")
@@ -82,7 +82,10 @@ def _check_file(path: Path) -> None:
     with suppress(OSError), path.open("rb") as file:  # SQLite reports why the file cannot be opened
         header = file.read(_APPLICATION.stop)
     if header and (not header.startswith(_HEADER) or any(header[_APPLICATION])):
-        raise Refused(f"{path} is there and is no SQLite database of a pipeline; name a file that does not exist")
+        raise Refused(
+            f"{path} is a file of another program (no SQLite database, or one with an application number), so nothing is "
+            "written there; name another file"
+        )
 
 
 DIALECT = SQLite()

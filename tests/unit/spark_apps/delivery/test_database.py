@@ -432,8 +432,23 @@ def test_nothing_is_written_over_a_file_of_another_program(tmp_path: Path) -> No
     for file in (conf, other):
         before = file.read_bytes()
         with (
-            pytest.raises(Refused, match="is no SQLite database of a pipeline"),
+            pytest.raises(Refused, match=r"is a file of another program .* nothing is written there; name another"),
             Database(f"sqlite:///{file}").transaction(),
         ):
             pass
         assert file.read_bytes() == before
+
+
+def test_a_sink_s_tables_come_beside_those_of_a_site_s_own_database(tmp_path: Path) -> None:
+    file = tmp_path / "shop.sqlite"
+    with closing(sqlite3.connect(file)) as made:
+        made.execute("CREATE TABLE customers (name TEXT)")
+        made.execute("INSERT INTO customers VALUES ('ada')")
+        made.commit()
+    texts = RowSink("texts", {"text": "TEXT"})
+    with Database(f"sqlite:///{file}").transaction() as cursor:
+        texts.prepare(cursor)
+        texts.write(cursor, [["orders", 0, 1, "x"]])
+    with closing(sqlite3.connect(file)) as found:
+        assert found.execute("SELECT * FROM customers").fetchall() == [("ada",)]
+        assert found.execute("SELECT * FROM texts").fetchall() == [("orders", 0, 1, "x")]
