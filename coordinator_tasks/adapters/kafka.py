@@ -56,11 +56,12 @@ class _Client:
     def _listed(self, topic: str, specs: Mapping[int, Any], missing: Collection[int] = ()) -> dict[int, int]:
         """Return partition → offset; partitions whose error is in `missing` are left out.
 
-        While a partition's leader is dying, librdkafka may answer with neither an error nor an offset of the log
-        (librdkafka 2.16).
+        While a partition's leader is dying or hangs, librdkafka may answer with neither an error nor an offset of the
+        log (librdkafka 2.16). If the time limit is over and no offset is known, the brokers have not answered.
         """
         if not specs:
             return {}
+        began_s = time.monotonic()
         asked = {partition: TopicPartition(topic, partition) for partition in sorted(specs)}
         answers = self._broker.results(
             lambda client, time_out: client.list_offsets(
@@ -72,7 +73,8 @@ class _Client:
         found = {p: answers.get(one, f"partition {topic}-{p}", missing) for p, one in asked.items()}
         listed = {p: int(answer.offset) for p, answer in found.items() if answer is not None}
         unknown = [p for p, offset in listed.items() if offset == OFFSET_INVALID]
-        if unknown and not missing:
+        is_over = len(unknown) == len(listed) and time.monotonic() - began_s >= self._broker.limit_s
+        if unknown and (is_over or not missing):
             raise self._broker.unavailable(f"partition {topic}-{unknown[0]}: no broker says its offset")
         return {p: offset for p, offset in listed.items() if p not in unknown}
 

@@ -203,6 +203,26 @@ def test_a_broker_that_stands_still_for_longer_than_a_request_may_take_ends_nobo
     assert ConfluentGroupOffsets(settings, topic).committed(topic, [0, 1]) == {0: replace(OURS, offset=2)}
 
 
+def test_a_broker_that_stood_still_answers_the_first_look_after_it_with_the_present_bounds(
+    kafka: EmbeddedKafka,
+) -> None:
+    settings = {"bootstrap.servers": kafka.bootstrap_servers}
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    admin, producer = ConfluentKafkaAdmin(settings, limit_s=1.0), Producer(settings)
+    ConfluentKafkaAdmin(settings).create_topic(topic, 2)
+    insist(lambda: admin.bounds(topic, [0, 1]))
+    kafka.pause()
+    try:
+        for _ in range(2):
+            with pytest.raises(KafkaUnavailable, match="does not answer within 1 s"):
+                admin.bounds(topic, [0, 1])
+    finally:
+        kafka.resume()
+    producer.produce(topic, b"x", partition=1)
+    assert producer.flush(WAIT_S) == 0
+    assert admin.bounds(topic, [0, 1]) == {0: (0, 0), 1: (0, 1)}
+
+
 def _commit_around_a_pause(
     settings: Mapping[str, str], topic: str, connected: Event, paused: Event, gave_up: Event
 ) -> None:
