@@ -19,7 +19,9 @@ REGISTRY_LOG_IN = ("schemaRegistryUser", "schemaRegistryPassword")
 NAMED = {DATABASE: "databases", REGISTRY: "registries"}
 """Setting of a pipeline → the group of the host's settings with the addresses."""
 PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
-"""Variables that a consumer does not inherit from its launcher: connections with secrets, and settings of other clusters."""
+"""Variables that a consumer does not inherit from its launcher: connections with secrets, and settings of other
+clusters.
+"""
 _LOG_IN_PREFIXES = (*PRIVATE_PREFIXES, "ASSIGNED_KAFKA_")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SIMPLE = re.compile(r"[A-Za-z0-9_.,:/+-]{0,200}")

@@ -20,7 +20,9 @@ from typing import Any
 
 MAX_CONNECTIONS = 32
 REQUEST_S = 10.0
-"""From the accept or the last answer to the last byte of the next answer; longer than the coordinator keeps a connection."""
+"""From the accept or the last answer to the last byte of the next answer; longer than the coordinator keeps a
+connection.
+"""
 MAX_HEAD_BYTES = 16 * 1024
 DROP_S = 0.2  # how long the thread of a dropped connection may take to end
 SHORTAGE_S = 0.2  # the pause while this process has no open file left
@@ -39,7 +41,10 @@ def host_and_port(text: str) -> tuple[str, int] | None:
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """A thread for each connection, at most `MAX_CONNECTIONS`. `wrap` puts a connection into TLS; its handshake is made here."""
+    """A thread for each connection, at most `MAX_CONNECTIONS`.
+
+    `wrap` puts a connection into TLS; its handshake is made here.
+    """
 
     daemon_threads = True
     request_queue_size = 128

@@ -22,7 +22,10 @@ _APPLICATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def is_page(text: str, *, query: bool = False) -> bool:
-    """Whether this is `http(s)://host[:port][/path]`; with `query` also with a query and a fragment. No user, no blanks."""
+    """Whether this is `http(s)://host[:port][/path]`; with `query` also with a query and a fragment.
+
+    No user, no blanks.
+    """
     found = _PARTS.fullmatch(text) if len(text) <= MAX_LINK_CHARS else None
     if found is None or not is_address(found[1] + (found[2] or ":80")):
         return False
@@ -30,7 +33,9 @@ def is_page(text: str, *, query: bool = False) -> bool:
 
 
 def is_application(text: str) -> bool:
-    """Return whether this may be the id of a Spark application, such as `application_1700000000000_0001` or `app-20261125-0000`."""
+    """Return whether this may be the id of a Spark application, such as `application_1700000000000_0001` or
+    `app-20261125-0000`.
+    """
     return _APPLICATION.fullmatch(text) is not None
 
 

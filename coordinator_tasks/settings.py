@@ -2,11 +2,11 @@
 
 The file is JSON, `{"cluster": ..., "zookeeper": ..., "kafka": {"bootstrap.servers": ...}, ...}`, and may be read by its
 owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the file, or else `COORDINATOR_SETTINGS_SECRET`
-holds its content (a Kubernetes Secret in a pod); `COORDINATOR_<FIELD>` names a field,
-`COORDINATOR_KAFKA_<PROPERTY>` a property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of
-`ZooKeeperAccess`, `COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_ALLOWED_<FIELD>` a field of
-`AllowedLaunches`, `COORDINATOR_BUDGET_<FIELD>` a field of `Budget`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the
-cluster's strategy with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site, `COORDINATOR_DATABASES_<NAME>` and
+holds its content (a Kubernetes Secret in a pod); `COORDINATOR_<FIELD>` names a field, `COORDINATOR_KAFKA_<PROPERTY>` a
+property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of `ZooKeeperAccess`,
+`COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_ALLOWED_<FIELD>` a field of `AllowedLaunches`,
+`COORDINATOR_BUDGET_<FIELD>` a field of `Budget`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the cluster's strategy
+with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site, `COORDINATOR_DATABASES_<NAME>` and
 `COORDINATOR_REGISTRIES_<NAME>` an address that a fleet may name. `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>` and
 `COORDINATOR_CONSUMER_KAFKA_<PROPERTY>` are of the consumers that are launched from here.
 """
@@ -63,8 +63,8 @@ class Settings:
     status_key_password: str = field(default="", repr=False)
     """Pass phrase of an encrypted key."""
     status_ca: str = ""
-    """File in PEM: authorities of the consumers' certificates; empty = the authorities known to httpx. With `status_ca`, a consumer registered
-    with plain http is sent nothing.
+    """File in PEM: authorities of the consumers' certificates; empty = the authorities known to httpx. With
+    `status_ca`, a consumer registered with plain http is sent nothing.
     """
     status_http: str = ""
     """`allowed` = with `status_ca`, consumers with plain http are asked all the same, with the token in clear: only while

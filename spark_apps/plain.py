@@ -193,7 +193,8 @@ class PlainTopic(TopicReader):
         self._heard -= set(gone)
 
     def _replace_stuck_client(self) -> None:
-        """Replace the client if a partition has brought no records between two checks, although polls have left nothing in it.
+        """Replace the client if a partition has brought no records between two checks, although polls have left nothing
+        in it.
 
         When its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch some partition again, even
         after a new assignment. But where the sink is slow, records wait in the client behind those of other partitions.

@@ -1,7 +1,7 @@
 """The coordinator's metrics for Prometheus, where no Airflow sends them: a look every few seconds, and an HTTP server.
 
-`/metrics` gives the last look; `/targets` the consumers' own interfaces, for Prometheus' `http_sd_configs`. The interface is open on
-loopback; any other address needs the status token, as a consumer's does.
+`/metrics` gives the last look; `/targets` the consumers' own interfaces, for Prometheus' `http_sd_configs`. The
+interface is open on loopback; any other address needs the status token, as a consumer's does.
 """
 
 import hmac

@@ -83,9 +83,10 @@ def simulate(
 ) -> None:
     """Replay changes against a snapshot with the planner itself: moves, reasons and pauses.
 
-    Each step begins at the end of the step before; without a step, the output is the due plan at the time of the snapshot. The step
-    `growth` lets a policy of growth act for so many minutes (60). Each consumer reads `capacity` records per second, and records
-    come as fast as in the snapshot, times `load` (1). LIMIT is an option of `set-growth`, such as max or catch_up.
+    Each step begins at the end of the step before; without a step, the output is the due plan at the time of the
+    snapshot. The step `growth` lets a policy of growth act for so many minutes (60). Each consumer reads `capacity`
+    records per second, and records come as fast as in the snapshot, times `load` (1). LIMIT is an option of
+    `set-growth`, such as max or catch_up.
     """
     changes = [("now", SiteChange())] if not steps else [(step, _step(step)) for step in steps]
     if len(changes) > MAX_STEPS:

@@ -46,9 +46,9 @@ def export(
 ) -> None:
     """Write the coordinator's whole state into a file, for `import`: topics, fleets, pins, directives, growth and history.
 
-    Only your user may read the file: the file has stored fields of fleets, such as the environment, and names of people. The file
-    has no assignment: after an import, the assignment is recovered from the committed offsets and from the consumers. Exit code 1 if a node is
-    left out as unreadable.
+    Only your user may read the file: the file has stored fields of fleets, such as the environment, and names of
+    people. The file has no assignment: after an import, the assignment is recovered from the committed offsets and from
+    the consumers. Exit code 1 if a node is left out as unreadable.
     """
     with opened(context) as c:
         found = state_file.take(c, records)
@@ -80,10 +80,11 @@ def import_state(
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
-    """Write the state of a file into an empty cluster, for example in another ZooKeeper. Without --execute the command only checks.
+    """Write the state of a file into an empty cluster, for example in another ZooKeeper. Without --execute the command
+    only checks.
 
-    Stop all consumers first: refused while a consumer is registered. Every line is checked before anything is written. After an interruption
-    the same command continues.
+    Stop all consumers first: refused while a consumer is registered. Every line is checked before anything is written.
+    After an interruption the same command continues.
     """
     if dry_run and execute:
         raise Refused("--dry-run and --execute contradict each other; give one of them")

@@ -25,7 +25,9 @@ def examine(
     *,
     known: bool = True,
 ) -> Iterator[DoctorFinding]:
-    """Yield findings about the brokers, each right on each topic and group, the groups themselves, and expiring offsets."""
+    """Yield findings about the brokers, each right on each topic and group, the groups themselves, and expiring
+    offsets.
+    """
     try:
         rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
         brokers = rights.brokers()

@@ -21,7 +21,9 @@ HOST, ADDRESS = "host", "address"
 _TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
 MOST_CHARS = 300
 DRIVER = {"spark.driver.minMemoryOverhead": "1g"}
-"""Beside the heap of a driver's JVM its container has eight processes of Python with some 0.5 GB, and Spark adds 384 MiB."""
+"""Beside the heap of a driver's JVM its container has eight processes of Python with some 0.5 GB, and Spark adds 384
+MiB.
+"""
 KUBERNETES = "k8s"
 KUBERNETES_PROVIDER = "airflow.providers.cncf.kubernetes"
 KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the name of a variable

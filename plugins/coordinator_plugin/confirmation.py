@@ -39,7 +39,9 @@ class Confirmations:
 
 @dataclass(frozen=True, slots=True)
 class WaitOutcome:
-    """The end of a wait: `written`, `unchanged`, `overtaken` or `stuck`, with a sentence, and the blockers of each topic."""
+    """The end of a wait: `written`, `unchanged`, `overtaken` or `stuck`, with a sentence, and the blockers of each
+    topic.
+    """
 
     outcome: TopicOutcome
     topics: Mapping[str, str]
@@ -60,8 +62,8 @@ class WaitOutcome:
 class Patience:
     """Decides when a wait ends. Pure; times are `time.monotonic()`.
 
-    A stuck topic does not delay others: when something can be written and the rest has not changed for `patience_s`, the wait
-    ends as `written`. The next run serves the rest.
+    A stuck topic does not delay others: when something can be written and the rest has not changed for `patience_s`,
+    the wait ends as `written`. The next run serves the rest.
     """
 
     began_s: float

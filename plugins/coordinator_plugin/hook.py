@@ -1,9 +1,10 @@
 """Makes the coordinator's settings from Airflow's connections.
 
-ZooKeeper's connection: host (several with commas) and port, or all of it in the host; the folder in the schema (the path of a
-URI), in the host or as `chroot` in the extra; login and password; in the extra any other field of the settings (`discovery`,
-`status_token` and the others of `status_*`, `zookeeper_access`, `policy`, `fence`, `strategy` with `parameters`, `strategies`, the
-limits).
+ZooKeeper's connection: host (several with commas) and port, or all of it in the host; the folder in the schema (the
+path of a URI), in the host or as `chroot` in the extra; login and password; in the extra any other field of the
+settings (`discovery`, `status_token` and the others of `status_*`, `zookeeper_access`, `policy`, `fence`, `strategy`
+with `parameters`, `strategies`, the limits).
+
 Kafka's connection: host and port, or `bootstrap.servers` in the extra; every name with a dot in the extra is a setting
 of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are for SASL.
 """

@@ -168,9 +168,9 @@ class SettleOperator(TransitionOperator):
 class ConfirmationOperator(ClusterOperator):
     """Waits for confirmations and ends `written`, `unchanged`, `overtaken` or `stuck`; none of them is a failure.
 
-    A wait in the triggerer takes 2.0 to 2.7 s even without anything to wait for (both of its loops run once a second), but a
-    hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`, and only a longer wait continues in
-    the triggerer, without a worker.
+    A wait in the triggerer takes 2.0 to 2.7 s even without anything to wait for (both of its loops run once a second),
+    but a hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`, and only a longer wait
+    continues in the triggerer, without a worker.
     """
 
     kind: WaitKind
@@ -223,8 +223,9 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
     Work that is due now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes
     one run of all waiting events. The event has a digest of the work, which stops duplicates:
 
-    - Another run has left the same work after this run began: the run woken by it continues, and this run ends. Otherwise each
-      change during a wait would start another chain of runs, up to the DAG's limit, and a change would wait for their end.
+    - Another run has left the same work after this run began: the run woken by it continues, and this run ends.
+      Otherwise each change during a wait would start another chain of runs, up to the DAG's limit, and a change would
+      wait for their end.
     - This run was woken for the same work, and leaves it although it can be written: the further run comes after a pause.
       Otherwise a plan that ZooKeeper refuses would be retried without a pause.
 

@@ -49,7 +49,8 @@ class PlanToApprove:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result: due topics, consumers to launch and their fleets, questions to people (approvals as well), lines for the log, and the audit.
+    """The result: due topics, consumers to launch and their fleets, questions to people (approvals as well), lines for
+    the log, and the audit.
 
     `writable`: a step of some due topic can be written now. `growing`: fleets with limits of growth.
     """

@@ -127,7 +127,9 @@ def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
 
 
 def sentences(c: Coordinator) -> Iterator[str]:
-    """A line for each topic that cannot be read, is stuck, flaps, has partitions without an owner or two, with the reason."""
+    """A line for each topic that cannot be read, is stuck, flaps, has partitions without an owner or two, with the
+    reason.
+    """
     found = overview.topics(c)
     for topic, sentence in flapping(c, [one.topic for one in found]).items():
         yield f"{topic} flaps: {sentence}"
@@ -144,7 +146,8 @@ def sentences(c: Coordinator) -> Iterator[str]:
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
-    """Whether the question still stands: the topic is stuck or, without a consumer, flaps or has partitions without an owner.
+    """Whether the question still stands: the topic is stuck or, without a consumer, flaps or has partitions without an
+    owner.
 
     Raises `Malformed` and other errors if the topic cannot be read.
     """

@@ -150,8 +150,8 @@ class ConfirmationTrigger(ZooKeeperTrigger):
 class RegistrationTrigger(ZooKeeperTrigger):
     """Waits until a launched consumer has registered; `folder` is its run folder, empty if it is not on this host.
 
-    The deadline (seconds since 1970) survives a restart of the triggerer. A failure shows the end of the driver's log. An end
-    before `began_at` is that of an earlier start, on this host and not on the worker's.
+    The deadline (seconds since 1970) survives a restart of the triggerer. A failure shows the end of the driver's log.
+    An end before `began_at` is that of an earlier start, on this host and not on the worker's.
     """
 
     arguments = ("cluster", "consumer", "folder", "limit_s", "deadline_at", "began_at")

@@ -11,19 +11,19 @@ class Timing:
     - `cool_down_s`: a commit that took longer than `fresh_s` may have overwritten a newer owner's entry. For this long
       nothing more is committed: the newer owner fetches, and writes its entry again.
     - `commit_timeout_s`: a request to Kafka is given up after this; its outcome is then unknown.
-    - `guard_s`: a guarded start commit has to stay our own for longer than this. No commit of the site can be under way for
-      longer.
+    - `guard_s`: a guarded start commit has to stay our own for longer than this. No commit of the site can be under way
+      for longer.
     - `guard_look_s`: the pause between two fetches of a guarded start.
     - `commit_s`, plus `commit_each_s` for each partition: the pause between unhurried commits.
     - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
     - `give_up_s`: a partition stops if its commits, or the fetches before them, fail for this long.
     - `measure_s`, plus `measure_each_s` for each partition: the least pause between two requests for the log's ends.
       `ends_s`: the longest pause, also while no batch is planned.
-    - `id_each_s`, for each partition of the topic: the pause between two requests for the topic's id. A new ownership asks at
-      once, unless it begins with a release and Kafka has told the id within `id_fresh_s`.
+    - `id_each_s`, for each partition of the topic: the pause between two requests for the topic's id. A new ownership
+      asks at once, unless it begins with a release and Kafka has told the id within `id_fresh_s`.
     - `together_s`: a release waits this long for releases that only wait for their commit, for a joint write.
-    - `bounds_s`: how often positions are compared with the log. A position behind the log's end counts only after `ahead_s`:
-      a new leader may lag for a moment.
+    - `bounds_s`: how often positions are compared with the log. A position behind the log's end counts only after
+      `ahead_s`: a new leader may lag for a moment.
     - `retry_s` to `retry_max_s`: the pause after a failed request, doubled with each further failure.
     """
 

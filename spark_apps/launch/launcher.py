@@ -1,4 +1,6 @@
-"""Starts a consumer that outlives the caller: `python -m spark_apps.launch.launcher --consumer ID --cluster NAME -- COMMAND...`.
+"""Starts a consumer that outlives the caller.
+
+    python -m spark_apps.launch.launcher --consumer ID --cluster NAME -- COMMAND...
 
 The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher runs in its own session,
 independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all
@@ -69,7 +71,9 @@ class LaunchRequest:
 
 @dataclass(slots=True)
 class ConsumerState:
-    """The launcher's state while the consumer runs; times are `time.monotonic()`, `driver` is the consumer's Python process."""
+    """The launcher's state while the consumer runs; times are `time.monotonic()`, `driver` is the consumer's Python
+    process.
+    """
 
     root_pid: int
     driver: psutil.Process | None = None
@@ -274,8 +278,8 @@ def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
 def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], None] | None = None) -> bool:
     """Write the end of the incarnation into ZooKeeper, with retries until the limit; False if this failed.
 
-    A consumer that failed before it drew an incarnation (0) gets one for the report: otherwise only this log has the reason.
-    This report is tried once, because nothing waits for it and the next launch does.
+    A consumer that failed before it drew an incarnation (0) gets one for the report: otherwise only this log has the
+    reason. This report is tried once, because nothing waits for it and the next launch does.
     """
     incarnation = request.folder.drawn()
     if not incarnation and not request.folder.reason():

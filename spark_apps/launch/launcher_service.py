@@ -1,6 +1,7 @@
 """Launches missing consumers of the fleets on this host, where Airflow's workers cannot.
 
-    python -m spark_apps.launch.launcher_service --base FOLDER --master spark://host:7077 [--app NAME ...] [--conf NAME=VALUE ...]
+    python -m spark_apps.launch.launcher_service --base FOLDER --master spark://host:7077
+        [--app NAME ...] [--conf NAME=VALUE ...]
 
 A process that Airflow starts in a container dies with the container; this service outlives it. The service reads the
 fleet in ZooKeeper, and starts the missing consumers through `spark_apps.launch.launcher`. A live id gets no second

@@ -12,7 +12,10 @@ NAMED = frozenset({"record", "error", "enum", "fixed"})
 
 
 def with_references(schema: str, references: Iterable[str]) -> str:
-    """The schema as JSON, each referenced type defined at its first use. Raises `ValueError` for a type with two meanings."""
+    """The schema as JSON, each referenced type defined at its first use.
+
+    Raises `ValueError` for a type with two meanings.
+    """
     types: dict[str, Any] = {}
     for text in references:
         _collect(_full_names(json.loads(text), ""), types)

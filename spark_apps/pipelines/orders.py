@@ -79,7 +79,8 @@ def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
 
 @writes_to(_outputs)
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
-    """Read `orders` and write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
+    """Read `orders` and write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see
+    `delivery.database`.
 
     Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`. Setting `records`: `document` (the
     default: a record is one event) or `lines`: each of its lines is an event, in the tables `..._by_line`.

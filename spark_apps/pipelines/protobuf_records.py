@@ -1,4 +1,6 @@
-"""Reads a record as one Protobuf message to its last byte, where `from_protobuf` leaves out fields that it does not know."""
+"""Reads a record as one Protobuf message to its last byte, where `from_protobuf` leaves out fields that it does not
+know.
+"""
 
 from functools import cache
 
@@ -12,7 +14,10 @@ MORE = "bytes stand behind its message, or it is not in the shortest form"
 
 
 def as_json(value: Column, descriptors: bytes, name: str) -> Column:
-    """A struct of `json`, the message as text, and `problem`: why it is null. `descriptors`: the file that `protoc` writes."""
+    """A struct of `json`, the message as text, and `problem`: why it is null.
+
+    `descriptors`: the file that `protoc` writes.
+    """
     message(descriptors, name)  # raises `KeyError` for an unknown name here, and not in a worker
     return F.udf(lambda one: read(one, descriptors, name), "json STRING, problem STRING")(value)
 

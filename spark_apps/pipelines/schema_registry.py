@@ -28,7 +28,10 @@ MAGIC_BYTES = 5
 """A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
 END = secrets.token_bytes(16)
-"""Put behind each record, and read there. Avro itself reads no further than a record's end, and says nothing of what follows."""
+"""Put behind each record, and read there.
+
+Avro itself reads no further than a record's end, and says nothing of what follows.
+"""
 TIMEOUT_S, ALL_TIMEOUT_S = 10.0, 60.0
 """For one answer, and for all of a subject."""
 MOST_BYTES = 4 * 1024 * 1024
@@ -48,8 +51,8 @@ class Subject:
 def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client | None = None) -> Subject:
     """Ask the registry in the settings `schemaRegistry`, `schemaRegistryUser` and `schemaRegistryPassword`.
 
-    The address may be the name of one in the site's `registries`, with the log-in in it. Without a name, give the password as
-    `PIPELINE_schemaRegistryPassword` in the environment. Raises `Refused`.
+    The address may be the name of one in the site's `registries`, with the log-in in it. Without a name, give the
+    password as `PIPELINE_schemaRegistryPassword` in the environment. Raises `Refused`.
     """
     url = setting(settings, "schemaRegistry", "").rstrip("/")
     if not url:

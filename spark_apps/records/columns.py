@@ -42,7 +42,10 @@ _ASSIGNMENT = (
 _US_PER_MS = 1000
 _DAY_MS = 86_400_000
 _FIRST_MS, _LAST_MS = -62_135_596_800_000 + _DAY_MS, 253_402_300_799_999 - _DAY_MS
-"""Python's first and last `datetime`, less a day for time zones. A producer may send any number as a time, such as nanoseconds."""
+"""Python's first and last `datetime`, less a day for time zones.
+
+A producer may send any number as a time, such as nanoseconds.
+"""
 _HEADERS_OF = methodcaller("headers")
 """Not `message.headers()`: see `coordinator_tasks.adapters.kafka_samples`."""
 
@@ -50,7 +53,9 @@ log = logging.getLogger(__name__)
 
 
 def spark_schema(include_headers: bool, include_assignment: bool) -> StructType:
-    """The columns of Spark's own Kafka source; with `include_assignment` also the holding under which a record was read."""
+    """The columns of Spark's own Kafka source; with `include_assignment` also the holding under which a record was
+    read.
+    """
     fields = [*_KAFKA]
     if include_headers:
         fields.append(_HEADERS)

@@ -3,14 +3,14 @@
 Partitions of a topic differ only in their present owner, so the unknowns are the numbers x[member, topic]: a flow from
 topics to their subscribers. `own[member, topic]` of them would be no move.
 
-1. Loads. A load vector is decreasingly minimal if and only if no path of hand-overs leads from a member to a member with at
-   least two partitions less (the loads form an M-convex set; Frank and Murota, "Decreasing minimization on M-convex sets",
-   2022; for one partition per topic see Harvey, Ladner, Lovász and Tamir, "Semi-matchings", 2006). `level` walks such
-   paths until none is left.
-2. Moves. Among flows with these loads, a flow has the fewest moves if and only if the residual graph has no cycle of negative
-   cost. A hand-over costs 1 if the giver loses a partition of its own and -1 if the taker gets one back, and two members
-   whose loads differ by one may exchange their loads (minimum-cost flow with convex costs). `cheapen` cancels such cycles,
-   found by Bellman-Ford, until none is left.
+1. Loads. A load vector is decreasingly minimal if and only if no path of hand-overs leads from a member to a member
+   with at least two partitions less (the loads form an M-convex set; Frank and Murota, "Decreasing minimization on
+   M-convex sets", 2022; for one partition per topic see Harvey, Ladner, Lovász and Tamir, "Semi-matchings", 2006).
+   `level` walks such paths until none is left.
+2. Moves. Among flows with these loads, a flow has the fewest moves if and only if the residual graph has no cycle of
+   negative cost. A hand-over costs 1 if the giver loses a partition of its own and -1 if the taker gets one back, and
+   two members whose loads differ by one may exchange their loads (minimum-cost flow with convex costs). `cheapen`
+   cancels such cycles, found by Bellman-Ford, until none is left.
 
 Both start from the present assignment, so a small change costs little.
 """
@@ -34,7 +34,9 @@ def fewest_moves_of(
 
 
 class Flow:
-    """x, own and subscribed are [member, topic]; `counts` are the partitions of each topic, `base` is what members have beside."""
+    """x, own and subscribed are [member, topic]; `counts` are the partitions of each topic, `base` is what members have
+    beside.
+    """
 
     def __init__(self, subscribed: Flags, own: Numbers, counts: Numbers, base: Numbers | None = None) -> None:
         self.subscribed = subscribed

@@ -1,4 +1,6 @@
-"""Kafka's `roundrobin`: all partitions of all topics in order, dealt to the members in turn, passing over the unsubscribed."""
+"""Kafka's `roundrobin`: all partitions of all topics in order, dealt to the members in turn, passing over the
+unsubscribed.
+"""
 
 from coordinator_tasks.core.assignors.group import Assignment, Group, java_order, kafka_order
 

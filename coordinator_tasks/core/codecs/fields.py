@@ -1,6 +1,7 @@
 """What the fields of the stored and sent formats mean: `docs/reference/znodes.md` and `http.md` are made from it.
 
-Each text has sentences about the whole, and a line `fields | meaning` for each field; an indented line continues the line above.
+Each text has sentences about the whole, and a line `fields | meaning` for each field; an indented line continues the
+line above.
 """
 
 from collections.abc import Mapping

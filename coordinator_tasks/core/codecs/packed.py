@@ -1,7 +1,8 @@
 """The packed form of a topic's node: the same fields in a tenth of the bytes.
 
-`{"version": 2, "packed": TEXT}`. The text is zlib's form, in Base64, of a JSON object. It has the plain form's fields, but
-columns in place of the objects by partition: consumers are numbered, and `assigned` and `moving` list partitions as ranges.
+`{"version": 2, "packed": TEXT}`. The text is zlib's form, in Base64, of a JSON object. It has the plain form's fields,
+but columns in place of the objects by partition: consumers are numbered, and `assigned` and `moving` list partitions as
+ranges.
 """
 
 import zlib

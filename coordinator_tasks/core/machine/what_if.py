@@ -1,7 +1,7 @@
 """A simulation of a changed cluster: `decide` itself, with consumers that confirm everything at once.
 
-Nothing is stored and no consumer is asked. A `ClusterMoment` is a cluster at one moment, `SiteChange` is the difference, and
-`replay` decides every topic repeatedly until nothing is left to write.
+Nothing is stored and no consumer is asked. A `ClusterMoment` is a cluster at one moment, `SiteChange` is the
+difference, and `replay` decides every topic repeatedly until nothing is left to write.
 """
 
 from collections import Counter

@@ -32,8 +32,9 @@ class Policy:
     settle_max_s: float = 5.0
     """A plan waits no longer than this time from the first change of membership on."""
     absent_after_s: float = 30.0
-    """A consumer unregistered and without an answer for this time is isolated, and other consumers get the partitions. A consumer
-    that stood still for longer starts again. Where Kafka or the sink refuses the former owner (`fence=transactional`, exactly once), `1` costs nothing but this start.
+    """A consumer unregistered and without an answer for this time is isolated, and other consumers get the partitions.
+    A consumer that stood still for longer starts again. Where Kafka or the sink refuses the former owner
+    (`fence=transactional`, exactly once), `1` costs nothing but this start.
     """
     hold_absent: bool = False
     """A person, never the platform, isolates a consumer that is absent and silent."""

@@ -1,8 +1,8 @@
 """How far a group is behind: in seconds, and as one of the words of Burrow.
 
-Rules: https://github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of its settings are
-fixed here: a partition is judged by a full window only, and STOP needs a silence as long as a window. So the first looks
-raise no alarm.
+Rules: https://github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of its
+settings are fixed here: a partition is judged by a full window only, and STOP needs a silence as long as a window. So
+the first looks raise no alarm.
 """
 
 from collections.abc import Iterable, Sequence

@@ -117,7 +117,8 @@ class Pause:
       `wait_s`.
     - `least`: the giver did not report its last record, so `wait_s` counts from the plan or the release and is a lower
       bound. The upper bound is `most_s`, since the giver's last commit (`None` = unknown).
-    - `usual_s`: the longest undisturbed stall of the same partition in the ten to twenty seconds before (`None` = unknown).
+    - `usual_s`: the longest undisturbed stall of the same partition in the ten to twenty seconds before (`None` =
+      unknown).
     """
 
     partition: int

@@ -150,7 +150,10 @@ class Fields:
 
 
 def read_json(text: str, *, once: bool = False) -> Any:
-    """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate). `once`: as in `parse`."""
+    """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate).
+
+    `once`: as in `parse`.
+    """
     try:
         data = (_ONCE if once else _DECODER).decode(text)
         if "\\u" in text:  # the only source of half a character, readable but never writable again

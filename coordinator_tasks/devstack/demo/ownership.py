@@ -105,7 +105,9 @@ class _Partition:
             self._go_on(record, End.CONFIRMED)
 
     def absent(self, record: Record) -> None:
-        """An owner that is no longer among the record's grants, or with another incarnation, is lost and counts as closed."""
+        """An owner that is no longer among the record's grants, or with another incarnation, is lost and counts as
+        closed.
+        """
         if self.pending is not None and not self.pending.owners.items() & record.incarnations.items():
             self._go_on(record, End.LOST)
 

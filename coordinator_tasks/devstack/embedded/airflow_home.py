@@ -94,7 +94,9 @@ def prepare(path: Path, port: int, dags_folder: Path, plugins_folder: Path | Non
 
 
 def connection_variables(connections: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Airflow's environment variables for connections, each given by its fields (``conn_type``, ``host``, ``extra``, ...)."""
+    """Airflow's environment variables for connections, each given by its fields (``conn_type``, ``host``, ``extra``,
+    ...).
+    """
     return {f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()}
 
 

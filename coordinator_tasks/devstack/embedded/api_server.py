@@ -1,4 +1,5 @@
-"""``python -m coordinator_tasks.devstack.embedded.api_server api-server``: Airflow's own, with its audit log off the event loop.
+"""``python -m coordinator_tasks.devstack.embedded.api_server api-server``: Airflow's own, with its audit log off the
+event loop.
 
 Airflow 3.3 commits its audit log on the event loop, and no other request can commit while the loop waits. SQLite has one
 writer: if another request has written and not committed, the loop waits for that request's lock, and the request for the

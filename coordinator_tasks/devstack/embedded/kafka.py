@@ -1,4 +1,6 @@
-"""A real Kafka on loopback: one broker, or a cluster of three; each process is broker and controller (KRaft combined mode)."""
+"""A real Kafka on loopback: one broker, or a cluster of three; each process is broker and controller (KRaft combined
+mode).
+"""
 
 from __future__ import annotations
 

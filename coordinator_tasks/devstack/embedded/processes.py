@@ -82,7 +82,9 @@ class Guard:
 
 
 def marked_environment(extra: Mapping[str, str], not_inherited: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return this process's environment with ``extra`` and the owner's mark, for processes that must not be left behind."""
+    """Return this process's environment with ``extra`` and the owner's mark, for processes that must not be left
+    behind.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(not_inherited)}
     environment = {**inherited, **extra}
     outer = extra.get(reaper.MARK_VARIABLE, os.environ.get(reaper.MARK_VARIABLE, ""))

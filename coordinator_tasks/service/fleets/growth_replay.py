@@ -1,6 +1,7 @@
 """Replay a growth policy on a cluster snapshot, with the real policy and the real planner, minute by minute.
 
-Records come as they did when the snapshot was taken, times a factor, and every consumer reads the same number of them per second.
+Records come as they did when the snapshot was taken, times a factor, and every consumer reads the same number of them
+per second.
 """
 
 from collections.abc import Collection, Mapping
@@ -69,7 +70,10 @@ class ReplayEvent:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """In the end: `consumers`, and `lag` in records. `worst_lag` was the most, `worst_after_s` seconds after the snapshot."""
+    """In the end: `consumers`, and `lag` in records.
+
+    `worst_lag` was the most, `worst_after_s` seconds after the snapshot.
+    """
 
     happened: tuple[ReplayEvent, ...]
     consumers: int

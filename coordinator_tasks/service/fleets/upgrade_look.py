@@ -67,7 +67,8 @@ def outage(c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: 
 
 
 def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
-    """The sink that new consumers call away, in a sentence, if no old consumer runs a partition to compare with; empty = none.
+    """The sink that new consumers call away, in a sentence, if no old consumer runs a partition to compare with; empty
+    = none.
 
     Only after a step has passed: the new version has then reached the sink before.
     """

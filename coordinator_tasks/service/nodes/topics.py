@@ -180,7 +180,9 @@ def _check_readable(c: Coordinator, wanted: TopicConfig) -> None:
 
 
 def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:
-    """Raise `TopicConflict` if another cluster of this ZooKeeper manages one of the topics for the same group, or has not closed it."""
+    """Raise `TopicConflict` if another cluster of this ZooKeeper manages one of the topics for the same group, or has
+    not closed it.
+    """
     others = [one for one in children(c.zk, ROOT) if one != c.paths.cluster and is_cluster(one)]
     for cluster, wanted in product(others, topics):
         found = _find(c.zk, Paths(cluster), wanted.topic)

@@ -1,4 +1,7 @@
-"""Where a person may send partitions, as text: the words of `--to`, of Kafka's own tool, and of a file of offsets. Pure."""
+"""Where a person may send partitions, as text: the words of `--to`, of Kafka's own tool, and of a file of offsets.
+
+Pure.
+"""
 
 import csv
 import io
@@ -42,7 +45,9 @@ class PositionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`number`: the offset, the shift in offsets, milliseconds since 1970, or milliseconds back from now; `text` as given."""
+    """`number`: the offset, the shift in offsets, milliseconds since 1970, or milliseconds back from now; `text` as
+    given.
+    """
 
     kind: PositionKind
     text: str

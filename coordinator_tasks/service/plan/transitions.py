@@ -364,7 +364,9 @@ def _each(
 
 
 def _overtaken(c: Coordinator, stored: Stored, snapshot: Observation) -> bool:
-    """Whether a plan was written after the topic was read, whose answers and commits look like those of a lost ZooKeeper."""
+    """Whether a plan was written after the topic was read, whose answers and commits look like those of a lost
+    ZooKeeper.
+    """
     contradicted = recovery.needed(stored.view, snapshot.world_of(stored.view.topic)) is not None
     return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
 

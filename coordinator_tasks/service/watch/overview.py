@@ -65,8 +65,8 @@ class TopicOverview:
 
     `unread`: partition → why the partition has no reader, and what to do; `unowned`: the same partitions. `reason`: the
     step that is due or awaited; `blockers`: consumers that block the step; `failing`: records that owners cannot
-    process; `wishes`: a person's freezes, pauses and pins; `wished`: the `reason` is among them; `problem`: why the topic is unreadable (the figures are then
-    empty).
+    process; `wishes`: a person's freezes, pauses and pins; `wished`: the `reason` is among them; `problem`: why the
+    topic is unreadable (the figures are then empty).
     """
 
     topic: str

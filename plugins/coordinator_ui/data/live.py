@@ -183,7 +183,9 @@ def _sums(standing: Iterable[PartitionNow], speeds: Speeds) -> tuple[float, floa
 
 
 def _figures(standing: Iterable[PartitionNow], lag: float, rate: float, speed: float) -> dict[str, Any]:
-    """How far behind, in records and in seconds; records written and read per second; and the time until nothing is left."""
+    """How far behind, in records and in seconds; records written and read per second; and the time until nothing is
+    left.
+    """
     unknown = _unknown(standing)
     return {
         "lag": _number(lag),

@@ -35,7 +35,10 @@ Key = tuple[float, str]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceFilter:
-    """A filter; an empty text or 0 = any. Texts are found anywhere, in upper or lower case; times are those of the first record."""
+    """A filter; an empty text or 0 = any.
+
+    Texts are found anywhere, in upper or lower case; times are those of the first record.
+    """
 
     topic: str = ""
     consumer: str = ""

@@ -84,7 +84,10 @@ def wanted_of(
 async def listed(
     request: Request, clusters: Collection[ReadableCluster], wanted: ActionFilter, limit: int, rest: str = ""
 ) -> ListedActions:
-    """A page of the list. A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`."""
+    """A page of the list.
+
+    A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`.
+    """
     places = places_of(rest)
     reader: ClusterReader = request.app.state.reader
     names = [name for name in clusters if places.get(name) != _ENDED]

@@ -62,7 +62,10 @@ async def listed(
     now: float,
     rest: str = "",
 ) -> ListedRebalances:
-    """A page of the list. A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`."""
+    """A page of the list.
+
+    A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`.
+    """
     since = _place(rest) if rest else None
     reader: ClusterReader = request.app.state.reader
     reads = [reader.read(name, lambda c: rebalance_search.rebalances(c, wanted, limit, since)) for name in clusters]

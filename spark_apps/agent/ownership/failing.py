@@ -1,15 +1,16 @@
 """Failures of the sink, the pipeline or other user code, and the time of each retry.
 
 The same rules hold with Spark and without. Times are the clock's monotonic seconds.
-- A batch of several partitions fails: each half is retried alone, at once. So good partitions pass, and the bad partition is
-  found.
-- A single partition fails: a tenth of its offsets is retried, at once. Each retry that passes doubles the next one, until all
-  offsets before the bad record have passed.
+- A batch of several partitions fails: each half is retried alone, at once. So good partitions pass, and the bad
+  partition is found.
+- A single partition fails: a tenth of its offsets is retried, at once. Each retry that passes doubles the next one,
+  until all offsets before the bad record have passed.
 - A single offset fails: its partition waits, twice as long after each failure, up to `MOST_S`.
-- Two groups fail for the same reason, and nothing has passed in between: the sink is away. All groups with this reason wait;
-  then the least recently tried group is retried for all.
-- `SinkUnavailable` says that the sink is away, whatever its text: all groups with such a reason wait, up to `MOST_AWAY_S`. When
-  one group passes, the other groups are retried in one batch without a limit: an outage says nothing about records.
+- Two groups fail for the same reason, and nothing has passed in between: the sink is away. All groups with this reason
+  wait; then the least recently tried group is retried for all.
+- `SinkUnavailable` says that the sink is away, whatever its text: all groups with such a reason wait, up to
+  `MOST_AWAY_S`. When one group passes, the other groups are retried in one batch without a limit: an outage says
+  nothing about records.
 - A group passes: all groups that failed for the same reason are due at once.
 - A failure is over when the partition is paused, closes, or has another grant (a seek, a move, another process).
 No record is skipped: a record that never passes stops its partition alone.
@@ -149,7 +150,9 @@ class Failing:
             self._in_a_row = {cause: sets for cause, sets in self._in_a_row.items() if cause not in causes}
 
     def reading_failed(self, why: str) -> float:
-        """The topic is not read any more, and no partition in particular is the cause; returns the pause before the next try."""
+        """The topic is not read any more, and no partition in particular is the cause; returns the pause before the
+        next try.
+        """
         now, before = self._clock.monotonic(), self._reading_now()
         tries, since = (1, now) if before is None else (before.tries + 1, before.since)
         again_at = now + backoff_s(tries, why)

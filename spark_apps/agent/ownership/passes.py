@@ -15,7 +15,9 @@ BUCKET_S = 10.0
 RECENT, ENOUGH = 9, 3
 """Stalls kept to tell a disturbed stall, and stalls needed for that."""
 HANG_S, HANG_FACTOR = 1.0, 3.0
-"""A stall above this length, and above this multiple of the recent median, is disturbed: the median counts in its place."""
+"""A stall above this length, and above this multiple of the recent median, is disturbed: the median counts in its
+place.
+"""
 TOLD_S = 900.0
 """Seconds after a grant for which the status reports the take-up."""
 

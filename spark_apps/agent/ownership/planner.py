@@ -5,10 +5,10 @@
   takes all available records.
 - With `min_offsets`, a batch waits for this many offsets, or until `max_delay_s` after the last batch. Starts and stops do
   not wait, and a waiting partition counts as making progress.
-- While a partition comes to us (`handoff_s` at most) and in its first batch, a batch is limited to the recent throughput of
-  `handoff_batch_s`: Spark runs one batch at a time, and a backlog in it would delay the new partition.
-- A closing partition is in no further batch, and is closed when its last batch has passed the sink; the `start` of the next
-  `offer` tells this.
+- While a partition comes to us (`handoff_s` at most) and in its first batch, a batch is limited to the recent
+  throughput of `handoff_batch_s`: Spark runs one batch at a time, and a backlog in it would delay the new partition.
+- A closing partition is in no further batch, and is closed when its last batch has passed the sink; the `start` of the
+  next `offer` tells this.
 - The same `start` gives the same batch until it has passed.
 - A new batch needs a fresh fetch of the committed entries (`Batches.readable`).
 - At most once: a batch is offered when its ends are committed.
@@ -166,7 +166,9 @@ class BatchPlanner:
 
     @property
     def next_at(self) -> float:
-        """Until then, nothing but a started partition or a look at the log makes a batch (the clock's monotonic seconds)."""
+        """Until then, nothing but a started partition or a look at the log makes a batch (the clock's monotonic
+        seconds).
+        """
         now = self._clock.monotonic()
         return self._next_at if now < self._next_at else self._ends_until
 

@@ -3,9 +3,9 @@
 Rules (`schedule` decides which request is due):
 - One request at a time. The commits of closing partitions come first: another consumer waits for them.
 - The committed entry is fetched after the grant came, then the start is committed, then the partition is read.
-- The committed entries are fetched at least once per `look_s`, also of idle partitions. Nothing is handed out or committed on
-  a fetch older than `fresh_s`: a process that slept fetches first. Its late commit may have hidden a newer owner's entry, so
-  the process waits until the newer owner has written the entry again (`cool_down_s`).
+- The committed entries are fetched at least once per `look_s`, also of idle partitions. Nothing is handed out or
+  committed on a fetch older than `fresh_s`: a process that slept fetches first. Its late commit may have hidden a newer
+  owner's entry, so the process waits until the newer owner has written the entry again (`cool_down_s`).
 - A newer token in an entry: no further commit, no release. An older token or no token: report and write our entry again.
 - A commit that Kafka refuses because the partition has a new owner ends our holding, regardless of the entries.
 - A commit never goes back, and covers only passed offsets. One exception: the log has lost the position, and the

@@ -32,7 +32,8 @@ class Rules:
 
     - `tolerance`: a member is relieved only if its load exceeds the level by more than this.
     - `hysteresis`: no member is relieved until a load exceeds the tolerance by more than this.
-    - `min_gain`: a member is relieved by at least this; the taker of each move stays this far below the giver's former load.
+    - `min_gain`: a member is relieved by at least this; the taker of each move stays this far below the giver's former
+      load.
     - `floor`: a member with less than this gets partitions, if possible without harm.
     - `max_moves`: of owned partitions, in one plan; `None` = as many as needed.
     - `most`: member → maximum partitions of all topics; `None` → all other members.
