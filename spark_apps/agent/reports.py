@@ -1,11 +1,20 @@
 """A consumer's reported problems: the latest sentence for each matter, until cleared."""
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator_tasks.core.text.partition_text import named
 
 MAX_REPORTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A reported problem for the log. It lasts as long as some problem has one of its `matters`."""
+
+    text: str
+    matters: frozenset[Hashable]
 
 
 class _Report(NamedTuple):
@@ -46,6 +55,10 @@ class Reports:
 
     def all(self) -> tuple[str, ...]:
         return tuple(one.sentence for one in self._found.values())
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return the sentences, each with its matter."""
+        return tuple(Problem(one.sentence, frozenset({matter})) for matter, one in self._found.items())
 
     def merged(self) -> tuple[str, ...]:
         """Return the sentences, with equal sentences about single partitions joined at the place of the first."""

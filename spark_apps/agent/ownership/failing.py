@@ -16,7 +16,7 @@ The same rules hold with Spark and without. Times are the clock's monotonic seco
 No record is skipped: a record that never passes stops its partition alone.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -26,6 +26,7 @@ from coordinator_tasks.core.protocol.claims import one_line
 from coordinator_tasks.core.text.partition_text import agreed, counted, named
 from spark_apps.agent.ownership.holdings import Holdings
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
+from spark_apps.agent.reports import Problem
 from spark_apps.delivery import sink_is_away
 from spark_apps.records.batches import Range
 
@@ -208,15 +209,20 @@ class Failing:
 
     def sentences(self) -> tuple[str, ...]:
         """Return the failures as sentences. A sentence changes with each retry, and not in between."""
-        return tuple(map(self._sentence, self.told()))
+        return tuple(
+            f"{self._sentence(one)} (failed {counted(one.tries, 'time')}; {'' if one.partitions else 'it is '}tried again)"
+            for one in self.told()
+        )
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return the failures for the log, without their tries. A failure lasts while any of its partitions fails."""
+        return tuple(Problem(self._sentence(one), _matters(one)) for one in self.told())
 
     def _sentence(self, one: Failure) -> str:
-        often = f"failed {counted(one.tries, 'time')}"
         if not one.partitions:
-            return f"the topic is not read: {one.why} ({often}; it is tried again)"
+            return f"the topic is not read: {one.why}"
         where = self._where(one.partitions[0]) if len(one.partitions) == 1 else ""
-        waits = agreed(len(one.partitions), "waits", "wait")
-        return f"{named(one.partitions)} {waits}{where}: {one.why} ({often}; tried again)"
+        return f"{named(one.partitions)} {agreed(len(one.partitions), 'waits', 'wait')}{where}: {one.why}"
 
     def _where(self, partition: int) -> str:
         """Return the failing offsets, as far as known: a single offset is named once it has failed alone."""
@@ -241,6 +247,11 @@ class Failing:
             if over:
                 self._groups = _without(self._groups, over)
         return self._groups
+
+
+def _matters(one: Failure) -> frozenset[Hashable]:
+    """Return what the failure is about: its partitions, or the reading as a whole."""
+    return frozenset(("processing", partition) for partition in one.partitions) or frozenset({"reading"})
 
 
 def _is_held(held: OwnedPartition | None, epoch: int) -> bool:

@@ -20,7 +20,7 @@ from spark_apps.agent.ownership.listening import Listening
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.ownership.requests import Requests
-from spark_apps.agent.reports import Reports
+from spark_apps.agent.reports import Problem, Reports
 from spark_apps.agent.settings import Identity, Terms, Timing
 from spark_apps.delivery import Writer
 
@@ -88,9 +88,9 @@ class TopicOwnership:
         """Return our identity for a sink that keeps the positions."""
         return Writer(self.identity.cluster, self.topic, self.holdings.topic_id, self.identity.consumer)
 
-    def said(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         """Return failures and all other reports."""
-        return (*self.failing.sentences(), *self.reports.all())
+        return (*self.failing.problems(), *self.reports.problems())
 
     def status(self) -> TopicStatus:
         """Return this topic's status for the interface."""

@@ -157,7 +157,7 @@ class Agent:
         """Return the figures for the metrics."""
         names = sorted(self._topics.names())
         reports = len(self.reports.all()) + sum(
-            self._topics.edit(topic, lambda ownership: len(ownership.said())) for topic in names
+            self._topics.edit(topic, lambda ownership: len(ownership.problems())) for topic in names
         )
         return ConsumerFigures(
             consumer=self.identity.consumer,
@@ -172,7 +172,7 @@ class Agent:
     def standing(self) -> dict[str, TopicAccount]:
         """Return the facts for the log by topic, and the consumer's own under an empty name."""
         found = {topic: self._topics.edit(topic, _standing) for topic in sorted(self._topics.names())}
-        return {"": TopicAccount(self.reports.all()), **found}
+        return {"": TopicAccount(self.reports.problems()), **found}
 
     def condition(self) -> Condition:
         """Return the condition for load balancers and metrics."""
@@ -404,4 +404,4 @@ class Agent:
 def _standing(ownership: TopicOwnership) -> TopicAccount:
     accepted = ownership.holdings.accepted
     epoch = accepted.epoch if accepted is not None else 0
-    return TopicAccount(ownership.said(), frozenset(ownership.holdings.held), epoch)
+    return TopicAccount(ownership.problems(), frozenset(ownership.holdings.held), epoch)

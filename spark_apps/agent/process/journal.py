@@ -1,10 +1,11 @@
 """Logs changes at a consumer: new reports, and partitions taken up or given away."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from coordinator_tasks.core.text.partition_text import named
+from spark_apps.agent.reports import Problem
 
 EVERY_S = 1.0
 
@@ -13,9 +14,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicAccount:
-    """One topic, or the consumer itself: reports, held partitions, and the epoch in force."""
+    """One topic, or the consumer itself: problems, held partitions, and the epoch in force."""
 
-    reports: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     held: frozenset[int] = frozenset()
     epoch: int = 0
 
@@ -43,15 +44,15 @@ class Journal:
 
     def _say(self, topic: str, before: TopicAccount, now: TopicAccount) -> None:
         about = {"topic": topic} if topic else {}
-        for sentence in _new(now.reports, before.reports):
-            log.warning("%s", sentence, extra=about)
-        for sentence in _new(before.reports, now.reports):
-            log.info("over: %s", sentence, extra=about)
+        known = {problem.text for problem in before.problems}
+        for problem in now.problems:
+            if problem.text not in known:
+                log.warning("%s", problem.text, extra=about)
+        lasting = frozenset[Hashable]().union(*(problem.matters for problem in now.problems))
+        for problem in before.problems:
+            if lasting.isdisjoint(problem.matters):
+                log.info("over: %s", problem.text, extra=about)
         if now.held - before.held:
             log.info("takes up %s", named(sorted(now.held - before.held)), extra=about)
         if before.held - now.held:
             log.info("has given away or lost %s", named(sorted(before.held - now.held)), extra=about)
-
-
-def _new(these: Collection[str], others: Collection[str]) -> list[str]:
-    return [one for one in these if one not in others]

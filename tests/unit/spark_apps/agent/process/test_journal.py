@@ -5,6 +5,10 @@ import logging
 import pytest
 
 from spark_apps.agent.process.journal import EVERY_S, Journal, TopicAccount
+from spark_apps.agent.reports import Problem
+from spark_apps.records.batches import Range
+from tests.fakes.kafka import FakeKafka
+from tests.unit.spark_apps.agent.ownership.stage import Stage
 
 
 @pytest.fixture(autouse=True)
@@ -25,10 +29,12 @@ class Consumer:
 def test_it_says_what_is_new_and_what_is_over(caplog: pytest.LogCaptureFixture) -> None:
     consumer = Consumer()
     journal = Journal(consumer.standing)
+    gone = (Problem("no ZooKeeper", frozenset({"zookeeper"})),)
+    slow = (Problem("slow", frozenset({"tasks"})),)
     steps = [
-        {"": TopicAccount(("no ZooKeeper",)), "orders": TopicAccount((), frozenset({0, 1}), 3)},
-        {"": TopicAccount(("no ZooKeeper",)), "orders": TopicAccount(("slow",), frozenset({0, 1}), 3)},
-        {"": TopicAccount(), "orders": TopicAccount(("slow",), frozenset({1, 2}), 4)},
+        {"": TopicAccount(gone), "orders": TopicAccount((), frozenset({0, 1}), 3)},
+        {"": TopicAccount(gone), "orders": TopicAccount(slow, frozenset({0, 1}), 3)},
+        {"": TopicAccount(), "orders": TopicAccount(slow, frozenset({1, 2}), 4)},
     ]
     for number, stands in enumerate(steps):
         consumer.stands = stands
@@ -42,3 +48,45 @@ def test_it_says_what_is_new_and_what_is_over(caplog: pytest.LogCaptureFixture) 
         ("INFO", "has given away or lost partition 0", "orders"),
     ]
     assert (journal.epoch_of("orders"), journal.epoch_of("other")) == (4, 0)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Two partitions with ten records each, running."""
+    kafka = FakeKafka()
+    kafka.create_topic("t", 2)
+    for partition in (0, 1):
+        kafka.append("t", partition, 10)
+    stage = Stage(kafka=kafka)
+    stage.own(0, 1)
+    stage.wait(2)
+    return stage
+
+
+def test_a_retry_of_a_lasting_failure_is_neither_new_nor_over(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    failing, epoch = stage.ownership.failing, stage.ownership.holdings.held[0].token.epoch
+    journal = Journal(lambda: {"t": TopicAccount(stage.ownership.problems())})
+    both, alone = [Range(0, 0, 5, epoch), Range(1, 0, 5, epoch)], [Range(1, 0, 1, epoch)]
+    for number, ranges in enumerate([both, alone, alone, alone]):
+        failing.fail(ranges, "ValueError: no such currency")
+        journal.look(number * EVERY_S)
+        if ranges is both:
+            failing.passed(both[:1])
+    failing.passed(alone)
+    journal.look(9 * EVERY_S)
+    assert [f"{record.levelname} {record.message}" for record in caplog.records] == [
+        "WARNING partitions 0-1 wait: ValueError: no such currency",
+        "WARNING partition 1 waits at offset 0: ValueError: no such currency",
+        "INFO over: partition 1 waits at offset 0: ValueError: no such currency",
+    ]
+
+
+def test_an_outage_whose_error_changes_is_not_over(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    failing, epoch = stage.ownership.failing, stage.ownership.holdings.held[0].token.epoch
+    journal = Journal(lambda: {"t": TopicAccount(stage.ownership.problems())})
+    both = [Range(0, 0, 5, epoch), Range(1, 0, 5, epoch)]
+    for number, why in enumerate(("connection refused", "the database is starting up")):
+        failing.fail(both, f"SinkUnavailable: {why}")
+        stage.ownership.reports.add("sink", why)
+        journal.look(number * EVERY_S)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 4
