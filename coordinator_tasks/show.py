@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from coordinator_tasks.core.measure import pauses
-from coordinator_tasks.core.model import ActionRecord, Actor, Condition, Explanation, Fleet, Move, State
+from coordinator_tasks.core.model import ActionRecord, Actor, Explanation, Fleet, Move, State
 from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.text.move_ways import HOW, by_way
 from coordinator_tasks.core.text.partition_text import first, joined, named, ranges, shown
@@ -104,6 +104,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
         owners = " ".join(f"{consumer}:{count}" for consumer, count in one.owners.items())
         reason = "" if one.wished else one.reason
         blockers = f" [{shown(one.blockers)}]" if one.blockers else ""
+        brief = [failure.in_topic for failure in one.failures]
         rows.append(
             (
                 one.topic,
@@ -113,7 +114,7 @@ def topics(found: Iterable[TopicOverview]) -> Table:
                 owners or NOBODY,
                 ranges(one.moving) or NOBODY,
                 ranges(one.unowned) or NOBODY,
-                one.problem or "; ".join(part for part in (reason + blockers, *one.failing, *one.wishes) if part),
+                one.problem or "; ".join(part for part in (reason + blockers, *brief, *one.wishes) if part),
             )
         )
     headers = ("topic", "state", "epoch", "partitions", "owners", "moving", "unowned", "now")
@@ -130,12 +131,11 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
     """Return a line for each consumer and topic."""
     rows = []
     for one in found:
-        health = "" if one.condition is Condition.OK else one.health
-        notes = joined((one.asked, health, one.problem, one.ended, *first(one.reports)))
+        notes = joined((one.asked, one.unwell, one.problem, one.ended, *first(one.reports)))
         release = f"{one.release} ({one.code})" if one.code else one.release
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)
         for topic in one.topics or (RunningTopic(NOBODY),):
-            said = "; ".join(filter(None, (notes, joined(topic.reports))))
+            said = "; ".join(filter(None, (notes, joined(topic.notes))))
             lag = topic.lag or NOBODY
             said = "; ".join(part for part in (said, f"paused: {named(topic.paused)}" if topic.paused else "") if part)
             closing = ranges(topic.closing) or NOBODY

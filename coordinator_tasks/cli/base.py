@@ -20,6 +20,7 @@ from coordinator_tasks import logs, show
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import BadSettings, Refused
 from coordinator_tasks.core.machine.decision import TopicOutcome
+from coordinator_tasks.core.machine.failures import CommonFailure
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.text.partition_text import by_reason, first
 from coordinator_tasks.service.coordinator import Coordinator
@@ -170,19 +171,23 @@ def exit_if_held(reports: Sequence[TopicReport]) -> None:
 
 
 def exit_if_unowned(
-    found: Mapping[str, Mapping[int, str]], problems: Sequence[str] = (), failing: Sequence[str] = ()
+    found: Mapping[str, Mapping[int, str]],
+    problems: Sequence[str] = (),
+    failures: Sequence[CommonFailure] = (),
+    unwell: Sequence[str] = (),
 ) -> None:
-    """Print unread partitions by topic and reason, failing records, and problems, on standard error.
+    """Print failures, unwell consumers, unread partitions by topic and reason, and problems, on standard error.
 
-    Exit with `HELD_EXIT` if there are any.
+    An unread partition is left out if a failure names it. Exit with `HELD_EXIT` if there are any.
     """
-    for text in failing:
+    for text in (*(one.told for one in failures), *unwell):
         print(visible(text), file=sys.stderr)
     for topic, partitions in found.items():
-        for why, said in by_reason(partitions):
+        told = {p for one in failures for p in one.partitions.get(topic, ())}
+        for why, said in by_reason({p: why for p, why in partitions.items() if p not in told}):
             print(visible(f"nobody reads {said} of topic {topic}: {why}"), file=sys.stderr)
     exit_if_left_out(problems)
-    if found or failing:
+    if found or failures or unwell:
         raise typer.Exit(HELD_EXIT)
 
 

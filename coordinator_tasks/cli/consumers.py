@@ -38,8 +38,11 @@ def status(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
         found = overview.consumers(c)
         listed(found, how_of(how, json), show.consumers_text, show.consumers)
         unowned = overview.unowned(c, problems)
-    failing = [f"{one.consumer}: {one.health}" for one in found if one.condition is Condition.FAILING]
-    exit_if_unowned(unowned, [f"{topic}: {problem.told}" for topic, problem in problems.items()], failing)
+    failures = overview.failures(found)
+    told = {consumer for failure in failures for consumer in failure.consumers}
+    failing = (one for one in found if one.condition is Condition.FAILING and one.consumer not in told)
+    unwell = [f"{one.consumer}: {one.health}" for one in failing]
+    exit_if_unowned(unowned, [f"{topic}: {problem.told}" for topic, problem in problems.items()], failures, unwell)
 
 
 for panel, found in {

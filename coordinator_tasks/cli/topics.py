@@ -18,6 +18,7 @@ from coordinator_tasks.cli.base import (
     opened,
 )
 from coordinator_tasks.cli.progress import waiting
+from coordinator_tasks.core.machine.failures import by_cause
 from coordinator_tasks.service.actions.declarations import ACTIONS, TOPIC_ACTIONS
 from coordinator_tasks.service.watch import overview
 from coordinator_tasks.tables import visible
@@ -40,9 +41,9 @@ def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
         for problem in unanswered:
             print(visible(f"without Kafka, by what ZooKeeper and the consumers say: {problem}"), file=sys.stderr)
         listed(found, how_of(how, json), show.topics)
-    failing = [f"{one.topic}: {text}" for one in found for text in one.failing]
+    failures = by_cause(failure for one in found for failure in one.failures)
     unowned = {one.topic: one.unread for one in found if one.unread}
-    exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem], failing)
+    exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem], failures)
     if unanswered:
         raise typer.Exit(HELD_EXIT)
 

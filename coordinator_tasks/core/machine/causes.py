@@ -15,6 +15,7 @@ from coordinator_tasks.core.text import cause_text
 from coordinator_tasks.core.text.partition_text import joined, noun, shown
 
 REMOVED = "the topic was removed, and nobody runs anything of it"
+SETTLED = "every partition is where it should be"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from coordinator_tasks.core.machine.draft import by_consumer
+from coordinator_tasks.core.machine.failures import CommonFailure, by_cause, failures_of
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Failure, Reason, Silence, TopicNode, TopicStatus, Unreachable, topic_status
-from coordinator_tasks.core.text.partition_text import counted, cut, named
-
-_MOST_CHARS = 100
+from coordinator_tasks.core.text.partition_text import counted
 
 
 def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World) -> TopicStatus | str:
@@ -81,13 +81,14 @@ def _failures(view: TopicView, world: World) -> Iterator[tuple[str, TopicStatus,
             yield from ((owner, status, failure) for failure in status.failures)
 
 
-def failing(view: TopicView, world: World) -> tuple[str, ...]:
-    """Return what the owners report as not processable, in sentences."""
-    sentences = list[str]()
-    for owner, _, failure in _failures(view, world):
-        subject = cut(named(failure.partitions), _MOST_CHARS) if failure.partitions else "anything of the topic"
-        sentences.append(f"{owner} cannot process {subject}: {failure.why}")
-    return tuple(sentences)
+def failing(view: TopicView, world: World) -> tuple[CommonFailure, ...]:
+    """Return what the owners report as not processable, each cause once."""
+    owned = by_consumer((c, p) for p, c in view.node.assignments.items()) if view.node is not None else {}
+    return by_cause(
+        common
+        for owner, _, failure in _failures(view, world)
+        for common in failures_of(owner, view.topic, owned[owner], (failure,))
+    )
 
 
 def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:

@@ -13,6 +13,7 @@ from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malfo
 from coordinator_tasks.core.machine import causes, machine, recovery
 from coordinator_tasks.core.machine.confirm import blockers, failing, waiting
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, TopicOutcome
+from coordinator_tasks.core.machine.failures import CommonFailure
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.table import TableBroken
@@ -42,9 +43,9 @@ class TopicReport:
     """A topic's part of a call, for the log, XCom and the command line.
 
     `explanation`: of the call's last plan, if any; `left_out` names consumers and offsets that do not count, each with
-    its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: records that owners
-    cannot process, `unread`: partition → why it has no reader; only for a preview. `causes`: of a
-    plan that is or would be written.
+    its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: what owners cannot
+    process, `unread`: partition → why it has no reader; only for a preview. `causes`: of a plan that is or would be
+    written.
     """
 
     topic: str
@@ -59,7 +60,7 @@ class TopicReport:
     explanation: Explanation | None = None
     left_out: tuple[str, ...] = ()
     approval: str = ""
-    failing: tuple[str, ...] = ()
+    failing: tuple[CommonFailure, ...] = ()
     unread: Mapping[int, str] = field(default_factory=dict)
     causes: tuple[Cause, ...] = ()
 

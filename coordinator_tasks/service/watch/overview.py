@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import crashes, fleet_topics
-from coordinator_tasks.core.machine.causes import absence
+from coordinator_tasks.core.machine.causes import SETTLED, absence
 from coordinator_tasks.core.machine.crashes import Exits
+from coordinator_tasks.core.machine.failures import CommonFailure, by_cause, failures_of
 from coordinator_tasks.core.machine.fleet_topics import conflicts
 from coordinator_tasks.core.machine.life import Life, interfaces
 from coordinator_tasks.core.machine.presence import presence, wants
@@ -24,6 +25,7 @@ from coordinator_tasks.core.model import (
     Condition,
     ConsumerStatus,
     Ending,
+    Failure,
     Fleet,
     IdClaim,
     Member,
@@ -33,7 +35,7 @@ from coordinator_tasks.core.model import (
     Unreachable,
 )
 from coordinator_tasks.core.text import topic_patterns
-from coordinator_tasks.core.text.partition_text import because, shown
+from coordinator_tasks.core.text.partition_text import agreed, because, named, shown
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import redeployment, upgrades
 from coordinator_tasks.service.nodes import observe, store, upgrade_store
@@ -64,9 +66,9 @@ class TopicOverview:
     """A managed topic. `owners`: consumer → number of partitions; `moving`: partitions with an awaited close or start.
 
     `unread`: partition → why the partition has no reader, and what to do; `unowned`: the same partitions. `reason`: the
-    step that is due or awaited; `blockers`: consumers that block the step; `failing`: records that owners cannot
-    process; `wishes`: a person's freezes, pauses and pins; `wished`: the `reason` is among them; `problem`: why the
-    topic is unreadable (the figures are then empty).
+    step that is due or awaited; `blockers`: consumers that block the step; `failing`: what owners cannot process, as
+    sentences; `failures`: the same as values; `wishes`: a person's freezes, pauses and pins; `wished`: the `reason` is
+    among them; `problem`: why the topic is unreadable (the figures are then empty).
     """
 
     topic: str
@@ -82,6 +84,7 @@ class TopicOverview:
     wishes: tuple[str, ...] = ()
     problem: str = ""
     failing: tuple[str, ...] = ()
+    failures: tuple[CommonFailure, ...] = ()
     wished: bool = False
 
 
@@ -90,7 +93,7 @@ class RunningTopic:
     """A consumer's report of one topic, and its grants.
 
     `lag_records` is `None` if no partition's lag is known; `lag_unknown`: number of `assigned` partitions without a
-    reported lag.
+    reported lag. `failures`: what the consumer cannot process, told in `reports` as well.
     """
 
     topic: str
@@ -102,6 +105,22 @@ class RunningTopic:
     lag_records: int | None = None
     lag_unknown: int = 0
     reports: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+    def reports_without(self, errors: Collection[str]) -> tuple[str, ...]:
+        """Return the reports that contain none of these errors."""
+        return tuple(report for report in self.reports if not any(error in report for error in errors))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The reports for a person; a sink that does not answer is told once, without its error."""
+        away = [one for one in self.failures if one.away]
+        rest = self.reports_without([one.why for one in away])
+        if not away:
+            return rest
+        waiting = {p for p in self.assigned if any(one.concerns(p) for one in away)}
+        wait = f"{named(waiting)} {agreed(len(waiting), 'waits', 'wait')}" if waiting else "the topic waits"
+        return (f"the sink does not answer: {wait} for {max(one.for_s for one in away):.0f} s", *rest)
 
     @property
     def lag(self) -> str:
@@ -141,6 +160,14 @@ class ConsumerOverview:
     exits: Exits | None = None
     left: bool = False
     drained: bool = False
+
+    @property
+    def unwell(self) -> str:
+        """The health for a person; empty = well, or no answer. What fails at a topic is told there."""
+        if self.condition in (None, Condition.OK):
+            return ""
+        told = self.condition is Condition.FAILING and any(topic.failures for topic in self.topics)
+        return Condition.FAILING.value if told else self.health
 
 
 def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | None = None) -> list[TopicOverview]:
@@ -223,12 +250,18 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         moving=tuple(sorted(moving)),
         unowned=tuple(nobody_reads),
         unread=nobody_reads,
-        reason=report.reason if report is not None else "",
+        reason=_reason(report) if report is not None else "",
         blockers=report.blockers if report is not None else (),
         wishes=overrides.told(view.config),
-        failing=report.failing if report is not None else (),
+        failing=tuple(one.told for one in report.failing) if report is not None else (),
+        failures=report.failing if report is not None else (),
         wished=report is not None and bool(report.causes) and _WISHES.issuperset(one.kind for one in report.causes),
     )
+
+
+def _reason(report: transitions.TopicReport) -> str:
+    """Return the step due or awaited; a settled topic whose owners fail is not told as settled."""
+    return "" if report.failing and report.reason == SETTLED else report.reason
 
 
 def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, Mapping[int, str]]:
@@ -348,6 +381,16 @@ def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
     """Return the number of consumers by presence, zeros included: an unsent gauge keeps the last value."""
     counted = Counter(one.presence for one in found)
     return {str(one): counted[one] for one in PRESENCES}
+
+
+def failures(found: Iterable[ConsumerOverview]) -> tuple[CommonFailure, ...]:
+    """Return what the consumers cannot process of their partitions, each cause once."""
+    return by_cause(
+        common
+        for one in found
+        for topic in one.topics
+        for common in failures_of(one.consumer, topic.topic, topic.assigned, topic.failures)
+    )
 
 
 def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerOverview]:
@@ -472,6 +515,7 @@ def _running(granted: RunningTopic, said: TopicStatus | None) -> RunningTopic:
         lag_records=_sum(one.lag_records for one in said.running.values()),
         lag_unknown=len(set(granted.assigned) - known),
         reports=said.reports,
+        failures=said.failures,
     )
 
 

@@ -5,14 +5,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator_tasks.core.model import Condition, State
+from coordinator_tasks.core.model import State
 from coordinator_tasks.core.text.partition_text import agreed, counted, cut
+from coordinator_tasks.service.watch import overview
 from coordinator_ui.data.live import Now, says
 from coordinator_ui.data.topic_summary import TopicSummary
 from coordinator_ui.texts import words
 
 MOST_NAMED = 5
 MOST_NAME = 80
+MOST_TOLD = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,12 @@ def _consumers(seen: Now) -> Iterator[Line]:
             f"{counted(len(silent), 'consumer')} {agreed(len(silent), 'gives', 'give')} no answer: {_named(silent)}",
             bad=True,
         )
-    unwell = [one.consumer for one in seen.consumers if one.condition not in (None, Condition.OK)]
+    failures = overview.failures(seen.consumers)
+    yield from (Line(cut(one.told, MOST_TOLD), bad=True) for one in failures[:MOST_NAMED])
+    if len(failures) > MOST_NAMED:
+        yield Line(f"and {counted(len(failures) - MOST_NAMED, 'more failure')}", bad=True)
+    told = {consumer for failure in failures for consumer in failure.consumers}
+    unwell = [one.consumer for one in seen.consumers if one.unwell and one.consumer not in told]
     if unwell:
         yield Line(
             f"{counted(len(unwell), 'consumer')} {agreed(len(unwell), 'is', 'are')} not well: {_named(unwell)}",

@@ -369,7 +369,7 @@ def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[PartitionNow]
     member = seen.world.members.get(one.consumer)
     claim = seen.world.claims.get(one.consumer)
     absent = claim.absence if claim is not None and member is None else None
-    of_topics = [f"{topic.topic}: {report}" for topic in one.topics for report in topic.reports]
+    of_topics = [f"{topic.topic}: {report}" for topic in one.topics for report in topic.notes]
     return {
         "consumer": one.consumer,
         "presence": words.presence(one),
@@ -386,7 +386,7 @@ def _consumer(one: ConsumerOverview, seen: Now, standing: Sequence[PartitionNow]
         "registered": (member.registered_at or None) if member is not None else None,
         "answers": bool(one.health),
         "absent_since": absent.since_at if absent is not None else None,
-        "health": one.health,
+        "health": one.unwell or one.health,
         "exits": one.exits.count if one.exits is not None else 0,
         "last_exit": one.exits.reason if one.exits is not None else "",
         "next_try": (one.exits.next_at or None) if one.exits is not None else None,

@@ -16,6 +16,7 @@ from coordinator_tasks.core.errors import (
     NodeMissing,
     NotManaged,
 )
+from coordinator_tasks.core.machine.failures import by_cause, failures_of
 from coordinator_tasks.core.model import Condition, Record, State
 from coordinator_tasks.core.text.partition_text import joined
 from coordinator_tasks.service.actions.fleet_actions import kept_until
@@ -26,7 +27,7 @@ from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
 from coordinator_tasks.service.watch.consumer_pages import ConsumerPages, pages_now
-from coordinator_tasks.service.watch.overview import ConsumerOverview
+from coordinator_tasks.service.watch.overview import ConsumerOverview, RunningTopic
 from coordinator_ui.data import rebalance_search
 from coordinator_ui.data.topic_summary import TopicSummary, summaries
 
@@ -64,14 +65,28 @@ class Consumers:
         settled = summary.state is State.STABLE
         return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
 
-    def unwell(self, owners: Collection[str], topic: str) -> dict[str, tuple[str, ...]]:
-        """Return owner → its reported problems with itself and the topic, for answering owners."""
-        topics, found = self.of_topic(topic), dict[str, tuple[str, ...]]()
-        for one in self.listed:
-            if one.consumer in owners and one.health:
-                reports = topics[one.consumer].reports if one.consumer in topics else ()
-                found[one.consumer] = reports if one.condition is Condition.OK else (one.health, *reports)
-        return {who: texts for who, texts in found.items() if texts}
+    def unwell(self, owners: Collection[str], topic: str) -> list[str]:
+        """Return the problems that answering owners report of themselves and the topic, each cause once.
+
+        The failures of several owners, and of a sink, come first.
+        """
+        answering = {one.consumer: one for one in self.listed if one.consumer in owners and one.health}
+        said = {who: running for who, running in self.of_topic(topic).items() if who in answering}
+        failures = by_cause(
+            failure
+            for who, running in said.items()
+            for failure in failures_of(who, topic, running.assigned, running.failures)
+        )
+        shared = [one for one in failures if one.away or len(one.consumers) > 1]
+        errors = {one.why for one in shared}
+        found = [one.told for one in shared]
+        for who, one in answering.items():
+            here = said.get(who, RunningTopic(topic))
+            told = [failure.why for failure in here.failures if failure.away or failure.why in errors]
+            fails_here = one.condition is Condition.FAILING and here.failures
+            health = "" if fails_here or one.condition is Condition.OK else one.health
+            found += [f"{who}: {text}" for text in (health, *here.reports_without(told)) if text]
+        return found
 
 
 @dataclass(frozen=True, slots=True)

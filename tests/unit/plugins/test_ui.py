@@ -32,6 +32,7 @@ from coordinator_tasks.core.model import (
     Condition,
     ConsumerStatus,
     Ending,
+    Failure,
     Move,
     MoveKind,
     Pause,
@@ -226,7 +227,7 @@ def test_an_owner_that_is_not_well_and_why_a_last_life_ended_are_shown(shop: Clu
             ConsumerOverview("b", "live", health=stuck, condition=Condition.STUCK),
         )
     )
-    assert well.unwell(("a", "b"), "orders") == {"b": (stuck,)}
+    assert well.unwell(("a", "b"), "orders") == [f"b: {stuck}"]
 
 
 def test_what_an_owner_says_of_a_topic_stands_on_the_topics_page(shop: Cluster) -> None:
@@ -236,6 +237,27 @@ def test_what_an_owner_says_of_a_topic_stands_on_the_topics_page(shop: Cluster) 
     shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": said})
     page = text_of(pages_of(shop).get("/clusters/shop/topics/orders").text)
     assert f"Owners that are not well: a: {report} " in page
+
+
+def test_what_owners_cannot_process_is_told_once_with_its_cause(shop: Cluster) -> None:
+    stable(shop, {0: "a", 1: "a", 2: "b", 3: "b"})
+    away, bad = "SinkUnavailable: no route to the database", "ValueError: bad record"
+    of_a = (Failure((0,), bad, 4, 9.0), Failure((), away, 2, 69.0, away=True))
+    of_b = (Failure((2, 3), away, 5, 41.0, away=True),)
+    for who, failures in (("a", of_a), ("b", of_b)):
+        reports = tuple(f"it waits: {one.why} (failed {one.tries} times)" for one in failures)
+        said = TopicStatus("g", 3, reports=reports, failures=failures)
+        health = f"failing: topic orders: {reports[0]}"
+        shop.statuses.answers[who] = ConsumerStatus(
+            who, "shop", 1, "boot", health, {"orders": said}, condition=Condition.FAILING
+        )
+    outage = f"the sink does not answer for 69 s (a, b, partitions 0-3 of topic orders): {away}"
+    client = pages_of(shop)
+    page = text_of(client.get("/clusters/shop/topics/orders").text)
+    assert f"Owners that are not well: {outage} a: it waits: {bad} (failed 4 times) " in page
+    lines = [one["says"] for one in client.get("/api/v1/summary").json()["clusters"][0]["health"] if one["bad"]]
+    assert lines[-2:] == [f"a cannot process partition 0 of topic orders for 9 s: {bad}", outage]
+    assert away not in client.get("/clusters/shop").text
 
 
 class Walked(tuple[RunningTopic, ...]):

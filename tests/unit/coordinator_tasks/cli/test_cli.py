@@ -330,17 +330,45 @@ def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer
         )
 
     site.statuses.answers["consumer-a"] = fails
+    told = "consumer-a cannot process partition 3 of topic orders for 12 s: ValueError: bad record"
     for command in ("topics", "status"):
         code, out, error = run(command)
-        assert (code, "ValueError: bad record" in out) == (1, True)
-        assert "consumer-a" in error
+        assert (code, out.count("ValueError: bad record"), error) == (1, 1, f"{told}\n")
+    assert "is where it should be" not in run("topics")[1]
     (found,) = json.loads(run("topics", "--json")[1])
-    assert found["failing"] == ["consumer-a cannot process partition 3: ValueError: bad record"]
+    assert found["failing"] == [told]
     waits = r"waits 3: consumer-a cannot process it at offset \d+: ValueError: bad record \(failed 4 times; the next try is in 3 s\)"
     assert re.search(waits, run("explain", "orders")[1])
     assert re.search(waits, run("explain", "orders", "--partition", "3")[1])
     assert "waits" not in run("explain", "orders", "--partition", "2")[1]
     assert "waits,3,consumer-a cannot process it" in run("explain", "orders", "-o", "csv")[1]
+
+
+@pytest.mark.parametrize("lasted_s", [12.0, 400.0])
+@pytest.mark.parametrize("command", ["topics", "status"])
+def test_an_outage_of_the_sink_is_told_once_for_all_consumers_and_topics(
+    run: Run, site: Site, command: str, lasted_s: float
+) -> None:
+    site.kafka.create_topic("refunds", 2)
+    assert run("add-topic", "refunds", "--group", "g")[0] == 0
+    stable(run, site, "consumer-a", "consumer-b")
+
+    def fails(member: Member) -> Answer:
+        answer = site.obey(member)
+        assert isinstance(answer, ConsumerStatus)
+        why, claims = f"SinkUnavailable: no route from {member.consumer}", "the database takes no claims"
+        failures = (Failure((), why, 2, lasted_s, away=True), Failure((0,), claims, 1, 1.0, away=True))
+        reports = (f"the topic is not read: {why} (failed 2 times; it is tried again)", claims)
+        topics = {topic: replace(one, failures=failures, reports=reports) for topic, one in answer.topics.items()}
+        health = f"failing: topic orders: {reports[0]}"
+        return replace(answer, health=health, condition=Condition.FAILING, topics=topics)
+
+    site.statuses.answers |= dict.fromkeys(("consumer-a", "consumer-b"), fails)
+    code, out, error = run(command)
+    outage = f"the sink does not answer for {lasted_s:.0f} s (consumer-a, consumer-b, 8 partitions of 2 topics)"
+    assert (code, error) == (1, f"{outage}: SinkUnavailable: no route from consumer-a\n")
+    assert ("no route" in out, "claims" in out) == (False, False)
+    assert out.count("the sink does not answer") == {"topics": 2, "status": 4}[command]
 
 
 def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_something(run: Run, site: Site) -> None:

@@ -1,0 +1,82 @@
+"""The failures that consumers report, each cause once, with all consumers and partitions that wait for it. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from coordinator_tasks.core.model import Failure
+from coordinator_tasks.core.text.partition_text import counted, cut, named, shown
+
+_MOST_NAMED = 3  # consumers
+_MOST_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CommonFailure:
+    """What waits for one cause. `why`: the error; of a sink that is `away`, the error that has lasted longest.
+
+    `consumers`: sorted; `partitions`: topic → waiting partitions, sorted; `for_s`: seconds since the first failed try.
+    """
+
+    why: str
+    away: bool
+    for_s: float
+    consumers: tuple[str, ...]
+    partitions: Mapping[str, tuple[int, ...]]
+
+    @property
+    def told(self) -> str:
+        """Return the failure as a sentence."""
+        (topic, numbers), *others = self.partitions.items()
+        if others:
+            number = sum(map(len, self.partitions.values()))
+            which = f"{counted(number, 'partition')} of {len(self.partitions)} topics"
+        else:
+            which = f"{_named(numbers)} of topic {topic}"
+        return f"{self._sentence(which)}: {self.why}"
+
+    @property
+    def in_topic(self) -> str:
+        """Return the sentence beside the topic's name. The error of a sink is left out: `told` has it, once for all topics."""
+        sentence = self._sentence(", ".join(map(_named, self.partitions.values())))
+        return sentence if self.away else f"{sentence}: {self.why}"
+
+    def _sentence(self, which: str) -> str:
+        several = len(self.consumers) > _MOST_NAMED
+        who = counted(len(self.consumers), "consumer") if several else shown(self.consumers)
+        if self.away:
+            return f"the sink does not answer for {self.for_s:.0f} s ({who}, {which})"
+        return f"{who} cannot process {which} for {self.for_s:.0f} s"
+
+
+def failures_of(
+    consumer: str, topic: str, owned: Collection[int], failures: Iterable[Failure]
+) -> tuple[CommonFailure, ...]:
+    """Return a consumer's failures at its `owned` partitions of a topic; no owned partition = no failure."""
+    return tuple(
+        CommonFailure(one.why, one.away, one.for_s, (consumer,), {topic: waiting})
+        for one in failures
+        if (waiting := tuple(sorted(p for p in owned if one.concerns(p))))
+    )
+
+
+def by_cause(found: Iterable[CommonFailure]) -> tuple[CommonFailure, ...]:
+    """Return the failures with equal errors merged, in order. All failures of sinks that are away have one cause."""
+    merged: dict[str | None, CommonFailure] = {}
+    for one in found:
+        cause = None if one.away else one.why
+        merged[cause] = _merged(merged[cause], one) if cause in merged else one
+    return tuple(merged.values())
+
+
+def _merged(one: CommonFailure, other: CommonFailure) -> CommonFailure:
+    longest = max(one, other, key=lambda failure: failure.for_s)
+    topics = sorted(one.partitions.keys() | other.partitions.keys())
+    waiting = {
+        topic: tuple(sorted({*one.partitions.get(topic, ()), *other.partitions.get(topic, ())})) for topic in topics
+    }
+    consumers = tuple(sorted({*one.consumers, *other.consumers}))
+    return CommonFailure(longest.why, one.away, longest.for_s, consumers, waiting)
+
+
+def _named(partitions: Collection[int]) -> str:
+    return cut(named(partitions), _MOST_CHARS)
