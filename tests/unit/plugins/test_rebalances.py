@@ -341,7 +341,6 @@ def test_marks_stand_where_their_times_are_on_the_axis(shop: Cluster) -> None:
         TaskSpan(task("start"), 900_001.0, 900_001.4, "success"),
     )
     chart = handoffs(story, tasks, 900_010.0)
-    assert chart is not None
     begin_s, end_s = 0.25 - 0.02, 0.523 + 0.02
     expected = [round(WIDTH * (s - begin_s) / (end_s - begin_s), 2) for s in (0.5, 0.51, 0.523)]
     assert [place for _, place in at(chart, 0)] == pytest.approx(expected, abs=0.05)
@@ -352,7 +351,6 @@ def test_marks_stand_where_their_times_are_on_the_axis(shop: Cluster) -> None:
     assert chart.bands[0].path.startswith("/dags/rebalance/runs/run%201%2Fx/tasks/plan")
     assert "+300 ms" in [tick.text for tick in chart.ticks]
     everything = whole(story, tasks, 900_010.0)
-    assert everything is not None
     assert [lane.label for lane in everything.bands] == ["plan", "start"]
     assert [line.text.split(":")[0] for line in everything.lines] == ["plan", "start", "settle"]
 
@@ -363,7 +361,6 @@ def test_a_crash_has_a_bar_of_what_is_certain_and_before_it_of_what_is_possible(
     crashed = Pause(1, None, None, first_at, 12, None, 0.28, 0.002, least=True, most_s=2.3, usual_s=0.5)
     shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, Pauses((crashed,), 2)))])
     chart = handoffs(tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0), (), 900_010.0)
-    assert chart is not None
     perhaps, stands, takes = chart.lanes[0].parts
     assert [part.kind for part in (perhaps, stands, takes)] == ["perhaps", "stands", "takes"]
     assert stands.width / (perhaps.width + stands.width) == pytest.approx(0.28 / 2.3, abs=0.01)
@@ -402,7 +399,6 @@ def test_a_rebalance_under_way_is_drawn_up_to_now(shop: Cluster) -> None:
         (TaskSpan(Actor("airflow", "", "rebalance", "r", "confirm_closed", 1), 900_001.0, 0.0, "running"),),
         900_010.0,
     )
-    assert chart is not None
     assert "a has not confirmed that it closed: 10" in chart.lanes[0].parts[0].text
     assert "running: 9.0 s" in chart.bands[0].parts[0].text
     assert handoffs(story, (), 900_010.0) is None

@@ -364,5 +364,4 @@ def test_an_answer_isolates_the_blocker_in_the_name_of_who_gave_it(shop: Cluster
     answer = dag.get_task("ask").execute_complete({}, event)
     assert Instance(dag, "apply_answer", given, {"ask": answer}).run().left["xcom"] == "ada"
     isolation = directives.read_directive(shop.coordinator, "a").isolation
-    assert isolation is not None
     assert (isolation.by, isolation.why) == ("ada", "held up orders")

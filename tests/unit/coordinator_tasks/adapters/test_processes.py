@@ -24,7 +24,6 @@ def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Another process and its name."""
     command = [sys.executable, "-c", NAMES_ITSELF]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         yield process, process.stdout.readline().strip()
         process.kill()
 

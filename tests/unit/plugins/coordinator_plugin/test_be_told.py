@@ -115,7 +115,6 @@ def test_a_missed_deadline_tells_it_from_the_triggerer(
     opened(site(), monkeypatch)
     monkeypatch.setenv("COORDINATOR_NOTIFY_CONN_ID", "chat")
     alert = dagparts.deadline(NamedCluster("main", "zookeeper_default", "kafka_default"))
-    assert alert is not None
     assert isinstance(alert.callback, AsyncCallback)
     missed = {"dag_run": {"dag_id": "rebalance__eu", "dag_run_id": "asset__1"}, "deadline": {"id": "1"}}
     trigger = CallbackTrigger(alert.callback.path, {**alert.callback.kwargs, "context": missed})

@@ -16,7 +16,6 @@ def waiting(kind: TopicOutcome, confirmed: tuple[str, ...] = (), pending: tuple[
 def test_a_wait_ends_as_soon_as_all_is_confirmed_or_a_new_plan_is_due() -> None:
     assert Patience(0.0, 60.0).judge(waiting(TopicOutcome.WRITTEN), False, 0.1) is not None
     ended = Patience(0.0, 60.0).judge(waiting(TopicOutcome.OVERTAKEN, pending=("x",)), False, 0.1)
-    assert ended is not None
     assert ended.outcome is TopicOutcome.OVERTAKEN
 
 
@@ -26,7 +25,6 @@ def test_a_stuck_topic_holds_up_no_other() -> None:
     assert patience.judge(report, False, 1.0) is None
     assert patience.judge(report, False, 2.9) is None
     ended = patience.judge(report, False, 3.1)
-    assert ended is not None
     assert ended.outcome is TopicOutcome.WRITTEN
 
 
@@ -34,7 +32,6 @@ def test_a_wait_with_nothing_confirmed_ends_blocked_at_its_limit() -> None:
     patience = Patience(0.0, 5.0, patience_s=2.0)
     assert patience.judge(waiting(TopicOutcome.STUCK, pending=("x",)), False, 4.0) is None
     ended = patience.judge(waiting(TopicOutcome.STUCK, pending=("x",)), False, 5.0)
-    assert ended is not None
     assert ended.plain() == {"outcome": "stuck", "topics": {"x": "waits"}, "blockers": {"x": ["a"]}, "waited_s": 5.0}
 
 

@@ -23,7 +23,6 @@ from tests.unit.plugins.coordinator_plugin.stage import Opened, first, stable
 def test_a_confirmed_wait_ends_its_task_with_the_outcome(borrowed: Opened) -> None:
     event = asyncio.run(first(triggers.ConfirmationTrigger("main", "closed", "[]", 5.0)))
     assert isinstance(event, TaskSuccessEvent)
-    assert event.xcoms is not None
     assert event.xcoms["return_value"]["outcome"] == "unchanged"  # type: ignore[index, call-overload]
     assert borrowed.opened == 1
 
@@ -32,7 +31,6 @@ def test_a_wait_holds_while_zookeeper_is_away_and_says_so_at_its_limit(borrowed:
     borrowed.problem = StoreUnavailable("ZooKeeper does not answer")
     event = asyncio.run(first(triggers.ConfirmationTrigger("main", "closed", "[]", 0.2)))
     assert isinstance(event, TaskSuccessEvent)
-    assert event.xcoms is not None
     assert event.xcoms["return_value"]["topics"] == {"": "ZooKeeper does not answer"}  # type: ignore[index, call-overload]
 
 

@@ -19,7 +19,6 @@ def stored(by: str, why: str, incarnation: int = 0) -> bytes:
 
 def owner_of(raw: bytes) -> DrainOwner:
     draining = decode_directive("/d", raw, "a", 0).draining
-    assert draining is not None
     return draining.owner
 
 

@@ -65,7 +65,6 @@ def kinds(found: list[Finding]) -> list[FindingKind]:
 
 
 def test_two_consumers_that_run_one_partition_are_both_named(scene: Scene) -> None:
-    assert scene.node is not None
     (taken, *_) = scene.owned["a"]
     own = scene.node.since[scene.owned["b"][0]]
     scene.says(
@@ -99,7 +98,6 @@ def test_a_consumer_whose_word_is_not_believed_is_found_whatever_epochs_its_lies
     later = committing(stable("a", "b"))
     assert later.node is not None
     for one, epoch in ((scene, 1), (later, 2)):
-        assert one.node is not None
         one.joins("liar").acts("liar", runs=())
         one.says("liar", running=running({taken: epoch}, generation=one.node.generation))
     assert ("KPC-080", (taken,), "a, liar") in [(one.code, one.partitions, one.who) for one in audited(scene, later)]
@@ -146,7 +144,6 @@ def test_a_consumer_that_follows_each_plan_a_little_later_is_not_stale(scene: Sc
     (taken, *_) = scene.owned["a"]
     later = committing(stable("a", "b"))
     for one, epoch in ((scene, 5), (later, 6)):
-        assert one.node is not None
         one.committed = None
         one.node = replace(one.node, epoch=epoch + 1, since={**one.node.since, taken: epoch + 1})
         one.says(
@@ -168,7 +165,6 @@ def test_a_consumer_that_runs_what_it_was_never_given_is_an_intruder(scene: Scen
 def test_a_giver_and_a_consumer_that_is_asked_to_close_may_run_what_moves(scene: Scene) -> None:
     scene.joins("c")
     scene.step()
-    assert scene.node is not None
     assert scene.node.handoff
     assert kinds(audited(scene)) == [FindingKind.NO_WORD, FindingKind.NO_WORD], "the givers have not read the plan yet"
     for giver in ("a", "b"):
@@ -177,7 +173,6 @@ def test_a_giver_and_a_consumer_that_is_asked_to_close_may_run_what_moves(scene:
 
 
 def test_partitions_without_an_owner_are_found_and_those_in_flight_are_not(scene: Scene) -> None:
-    assert scene.node is not None
     scene.node = replace(scene.node, assignments={p: c for p, c in scene.node.assignments.items() if p != 2})
     (one,) = [one for one in audited(scene) if one.who == ""]
     assert (one.code, one.partitions) == ("KPC-081", (2,))
@@ -216,7 +211,6 @@ def test_an_owner_that_does_not_run_its_partitions_is_named_with_all_of_them(
 
 
 def test_a_consumer_that_runs_an_older_holding_than_it_is_granted_is_stale(scene: Scene) -> None:
-    assert scene.node is not None
     (first, *_) = scene.owned["a"]
     scene.node = replace(scene.node, since={**scene.node.since, first: scene.node.since[first] + 1})
     found = [one for one in audited(scene) if one.partitions == (first,)]
@@ -269,7 +263,6 @@ def test_a_commit_that_is_not_the_owners_is_named(
 
 
 def test_an_owner_that_has_started_and_has_no_commit_is_named(scene: Scene) -> None:
-    assert scene.committed is not None
     (first, *_) = scene.owned["a"]
     del scene.committed[first]
     (one,) = audited(scene)
@@ -279,7 +272,6 @@ def test_an_owner_that_has_started_and_has_no_commit_is_named(scene: Scene) -> N
 
 
 def test_a_commit_says_nothing_before_the_owner_has_committed_its_start(scene: Scene) -> None:
-    assert scene.node is not None
     (first, *_) = scene.owned["a"]
     commit(scene, first, token=None)
     one = RunningPartition(10, Token(scene.node.since[first], 1, scene.node.generation), started=False)
@@ -295,7 +287,6 @@ def test_a_partition_that_waits_for_a_forged_owner_is_the_intruder_s(scene: Scen
     (taken, *_) = scene.owned["b"]
     commit(scene, taken, owner="zz", token=Token(99, 7, "g1"))
     scene.step()
-    assert scene.state is not None
     assert taken in scene.state.to_close["zz"]
     (one,) = (found for found in audited(scene) if found.who == "zz")
     assert (one.code, one.partitions, one.alarm) == ("KPC-082", (taken,), True)

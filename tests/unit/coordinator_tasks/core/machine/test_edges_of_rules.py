@@ -38,7 +38,6 @@ def test_a_list_of_texts_is_no_list_with_something_else_in_it() -> None:
 
 def test_a_list_of_moves_is_no_list_with_something_else_in_it() -> None:
     record = stable("a").last
-    assert record is not None
     assert record.record is not None
     data = json.loads(history_codec.encode_record(record.record))
     with pytest.raises(Malformed, match="not a list of objects"):
@@ -92,7 +91,6 @@ def test_a_frozen_topic_that_was_changed_says_what_was_changed() -> None:
     ):
         scene.config = replace(scene.config, **changed)  # type: ignore[arg-type]
         decision = scene.step()
-        assert decision.state is not None
         assert decision.state.cause == cause
 
 
@@ -100,7 +98,6 @@ def test_a_plan_goes_on_only_when_everything_of_it_so_far_is_done() -> None:
     scene = stable("a", "b").joins("c")
     scene.step()
     view, world = scene.view(), scene.world()
-    assert scene.state is not None
     draft = Deciding(view, world, scene.policy, Actor("loop", "test")).draft
     unfinished = replace(scene.state, planned="")
     assert causes.of_plan(view, world, draft, unfinished, dict(scene.state.targets)) is None
@@ -119,13 +116,11 @@ def test_an_event_as_far_ahead_as_a_plan_waits_at_most_is_waited_for() -> None:
 
 def test_a_node_that_is_written_over_by_the_same_epoch_breaks_a_rule() -> None:
     node = stable("a").node
-    assert node is not None
     assert of_step(node, node) == [f"epochs grow: {node.epoch} was followed by {node.epoch}"]
 
 
 def test_a_holding_that_is_older_than_the_one_before_it_breaks_a_rule() -> None:
     node = stable("a").node
-    assert node is not None
     before = replace(node, epoch=9, since={**node.since, 0: 7})
     after = replace(node, epoch=10, since={**node.since, 0: 6})
     assert of_step(before, after) == ["a holding is never older than the one before it: partitions [0]"]
@@ -145,7 +140,6 @@ def test_a_state_node_that_says_initial_is_as_good_as_none(live: bool) -> None:
 
 def test_no_offset_is_reset_in_what_is_stored_against_the_rules() -> None:
     scene = stable("a")
-    assert scene.node is not None
     scene.node = replace(scene.node, since=dict.fromkeys(scene.node.since, scene.node.epoch + 1))
     plan = Explanation("manual", "", "asked for", ())
     decision = machine.seek(scene.view(), scene.world(), scene.policy, Actor("command", "ann"), {0: 1}, plan)
@@ -156,10 +150,8 @@ def test_no_offset_is_reset_in_what_is_stored_against_the_rules() -> None:
 def test_a_record_counts_its_moves_by_kind() -> None:
     scene = Scene().joins("a")
     first = scene.step().record
-    assert first is not None
     assert first.counts == {"assigned": 4, "handoff": 0, "closing": 0, "start": 4}
     handed = scene.settles().joins("b").step().record
-    assert handed is not None
     assert handed.counts == {"assigned": 2, "handoff": 2, "closing": 2}
 
 

@@ -70,7 +70,6 @@ def test_a_newer_process_of_an_id_says_nothing_of_its_former_one() -> None:
     there = stable("a", "b", "c", policy=SMALL)
     there.packed = False
     there.joins("c", incarnation=2).joins("d")
-    assert there.node is not None
     assert there.node.incarnations["c"] == 1
     assert not written(there)
 
@@ -84,7 +83,6 @@ def test_who_stands_in_a_restored_packed_node_is_not_who_is_found_to_run_somethi
     there.node, there.state, there.packed = node, state, True
     there.vanishes("c", answers=True)
     assert not written(there)
-    assert there.node is not None
     assert "c" in there.node.incarnations
 
 

@@ -82,7 +82,6 @@ class Protocol(RuleBasedStateMachine):
     def it_would_settle_if_nothing_else_happened(self) -> None:
         healed = copy.deepcopy(self.cluster)
         healed.heal(60)
-        assert healed.state is not None
         assert healed.state.state is State.STABLE
 
 

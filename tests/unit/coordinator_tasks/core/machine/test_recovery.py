@@ -46,7 +46,6 @@ def test_after_a_loss_what_runs_is_adopted_and_goes_on_undisturbed() -> None:
     before = picture(scene)
     decision = lost(scene).step()
     after = picture(scene)
-    assert decision.record is not None
     assert after.assignments == before.assignments
     assert after.since == before.since
     assert after.epoch == before.epoch + 1
@@ -224,7 +223,6 @@ def test_the_last_committer_that_is_silent_is_a_possible_owner_after_a_restore(s
     generation = picture(scene).generation if same_life else "g1"
     scene.committed = {partition: committed("x", 7, incarnation=3, generation=generation)}
     scene.step()
-    assert scene.state is not None
     assert partition in scene.state.to_close["x"]
     assert picture(scene).incarnations["x"] == 3
     scene.acts("a", "b")
@@ -270,7 +268,6 @@ def test_a_survivor_that_nobody_knew_of_does_not_bar_a_start_for_ever() -> None:
     scene.committed = {partition: committed("a", 1, generation="01de401de401de40")}
     decision = scene.step()
     assert f"a committed partition {partition} at epoch 1 of generation 01de401de401de40" in decision.reason
-    assert scene.state is not None
     assert set(scene.state.to_close) == {"a", "b"}, "either may run it: the barrier"
     scene.settles()
     assert scene.state.state is State.STABLE
@@ -293,7 +290,6 @@ def test_two_that_run_one_partition_go_through_the_barrier() -> None:
     scene.joins("c").acts("c", runs=[0])
     scene.says("c", acted_epoch=5)
     lost(scene).step()
-    assert scene.state is not None
     assert scene.state.state is State.CLOSING
     owners = {c for c, ps in scene.state.to_close.items() if 0 in ps}
     assert len(owners) == 2
@@ -378,7 +374,6 @@ def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -
     assert "acts on generation 01de401de401de40" in decision.reason
     assert picture(scene).supersedes["01de401de401de40"] == 7
     assert picture(scene).epoch == 8
-    assert scene.state is not None
     assert scene.state.state is State.STABLE
     assert scene.owned == {}
 
@@ -389,7 +384,6 @@ def test_after_a_restore_while_closing_only_what_was_closing_passes_the_barrier(
     ((partition, entry),) = picture(scene).handoff.items()
     scene.acts("a", "b", "c").says("a", acted_epoch=9)
     scene.step()
-    assert scene.state is not None
     closing = {p: {c for c, ps in scene.state.to_close.items() if p in ps} for p in range(4)}
     assert {p: who for p, who in closing.items() if who} == {partition: {entry.giver, "c"}}
 
@@ -436,7 +430,6 @@ def test_an_epoch_that_was_given_out_twice_is_recovered_from(gives: bool) -> Non
     assert "a has acted on another epoch" in decision.reason
     assert accepts(replace(before, assignments={}), picture(scene)) is Reading.ACT
     scene.acts("a", "b").settles()
-    assert scene.state is not None
     assert scene.state.state is State.STABLE
 
 
@@ -451,7 +444,6 @@ def test_what_its_node_has_given_it_again_does_not_keep_its_old_token() -> None:
 def test_what_was_being_closed_and_runs_nowhere_begins_a_new_holding() -> None:
     scene = stable("a").drains("a", incarnation=1)
     scene.step()
-    assert scene.state is not None
     assert (scene.owned, set(scene.state.to_close)) == ({}, {"a"})
     scene.says("a", held={}, running={})
     scene.joins("b").acts("b").says("b", generation="other", acted_epoch=9)
@@ -463,7 +455,6 @@ def test_what_is_about_to_close_begins_a_new_holding() -> None:
     scene = stable("a", "b")
     closing, staying = scene.owned["a"][0], scene.owned["b"][0]
     said = scene.world().status("a")
-    assert said is not None
     runs = said.topics[TOPIC].running
     scene.says("a", running={**runs, closing: replace(runs[closing], closing=True)})
     lost(scene).step()
@@ -476,7 +467,6 @@ def test_an_owner_that_runs_under_a_newer_holding_than_stored_is_taken_at_its_wo
     partition, before = scene.owned["a"][0], picture(scene)
     assert before.since[partition] < before.epoch - 1
     said = scene.world().status("a")
-    assert said is not None
     runs = said.topics[TOPIC].running
     newer = replace(runs[partition], token=Token(before.since[partition] + 1, 1, before.generation))
     decision = scene.says("a", running={**runs, partition: newer}).step()

@@ -31,7 +31,6 @@ def moving() -> Scene:
 
 
 def in_flight(scene: Scene) -> set[int]:
-    assert scene.state is not None
     return {p for listed in (scene.state.to_close, scene.state.to_start) for ps in listed.values() for p in ps}
 
 

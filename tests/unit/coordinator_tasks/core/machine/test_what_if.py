@@ -80,7 +80,6 @@ def test_lags_and_rates_stay_with_their_partitions_wherever_these_go() -> None:
     _, (again,) = replay(changed(middle, SiteChange(join=1), STRATEGIES), scene.policy)
     heavy = next(who for who, count in again.counts.items() if count == 1)
     node = replay(changed(middle, SiteChange(join=1), STRATEGIES), scene.policy)[0].topics[TOPIC].node
-    assert node is not None
     assert node.assignments[0] == heavy
 
 
@@ -88,7 +87,6 @@ def test_a_replay_goes_on_from_where_another_one_ended() -> None:
     scene = stable("a", "b")
     middle, _ = replay(changed(site(scene), SiteChange(join=2), STRATEGIES), scene.policy)
     state = middle.topics[TOPIC].state
-    assert state is not None
     assert state.state is State.STABLE
     _, (end,) = replay(changed(middle, SiteChange(join=1, crash=("new-1",)), STRATEGIES), scene.policy)
     assert end.counts == {"a": 1, "b": 1, "new-2": 1, "new-3": 1}

@@ -20,21 +20,18 @@ def test_with_fewer_moves_than_an_interval_needs_the_prediction_is_rough_and_wid
     count: int, low: float, high: float
 ) -> None:
     found = predict(past(*map(float, range(1, count + 1))), HANDOFF)
-    assert found is not None
     assert (found.rough, found.total.low_s, found.total.high_s, found.moves) == (True, low, high, count)
     assert predict(past(), HANDOFF) is None
 
 
 def test_the_extra_pause_is_what_is_left_of_each_total_without_its_usual() -> None:
     found = predict([PastMove(HANDOFF, 0.75, 0.5), *[PastMove(HANDOFF, 0.5, 0.5)] * 9, PastMove(HANDOFF, 0.9)], HANDOFF)
-    assert found is not None
     assert (found.extra, found.usual_s, found.rough) == (Interval(0.0, 0.0, 0.25), 0.5, False)
     assert found.text == "extra pause 0.0 ms (0.0 ms to 250 ms); total 500 ms (500 ms to 900 ms), usual 500 ms"
 
 
 def test_an_interval_reaches_from_the_shortest_to_the_longest_of_nine() -> None:
     found = predict(past(*range(MIN_MOVES)), HANDOFF)
-    assert found is not None
     assert (found.total.low_s, found.total.median_s, found.total.high_s, found.moves) == (0, 4, 8, 9)
 
 
@@ -42,21 +39,18 @@ def test_only_moves_of_the_same_kind_count() -> None:
     mixed = past(*[1.0] * 20) + past(*[30.0] * 20, kind=MoveKind.BARRIER)
     for kind, length in ((HANDOFF, 1.0), (MoveKind.BARRIER, 30.0)):
         found = predict(mixed, kind)
-        assert found is not None
         assert (found.total.low_s, found.total.median_s, found.total.high_s) == (length, length, length)
     assert predict(mixed, MoveKind.START) is None
 
 
 def test_only_the_newest_moves_count() -> None:
     found = predict(past(*[1.0] * MAX_MOVES, *[9.0] * MAX_MOVES), HANDOFF)
-    assert found is not None
     assert (found.total.high_s, found.moves) == (1.0, MAX_MOVES)
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(9, 0, 8), (10, 0, 9), (19, 1, 17), (99, 9, 89), (100, 9, 90)])
 def test_the_interval_is_between_ranks(count: int, low: int, high: int) -> None:
     found = predict(past(*map(float, reversed(range(count)))), HANDOFF)
-    assert found is not None
     assert (found.total.low_s, found.total.high_s) == (low, high)
 
 
@@ -82,8 +76,6 @@ def test_four_of_five_pauses_lie_in_the_interval(draw: Callable[[random.Random],
 
 def test_a_prediction_is_said_in_milliseconds_or_seconds() -> None:
     found = predict(past(0.0312, *[0.5] * 10, 2.25), HANDOFF)
-    assert found is not None
     assert found.text == "pause total 500 ms (31 ms to 2.25 s)"
     slow = predict(past(*[2.25] * 10), HANDOFF)
-    assert slow is not None
     assert slow.text == "pause total 2.25 s (2.25 s to 2.25 s)"

@@ -355,7 +355,6 @@ def test_any_call_continues_what_another_one_began(site: Shop) -> None:
     lines = list(upkeep.upkeep(site.coordinator, ["orders"]))
     assert lines == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
     draining = directives.read_directive(site.coordinator, "a").draining
-    assert draining is not None
     assert (draining.by, draining.why, draining.incarnation) == (APP, "redeployment", 0)
 
 
@@ -405,7 +404,6 @@ def test_whom_a_person_drains_beside_a_redeployment_is_drained_by_that_person(si
     left(site, "a", 1)
     assert stepped(site) == [], "a redeployment lets in whom it has drained, and nobody else"
     draining = directives.read_directive(c, "a").draining
-    assert draining is not None
     assert (draining.by, draining.why) == (PERSON.who, "broken disk")
 
 

@@ -263,7 +263,6 @@ def test_a_consumer_asks_for_its_own_end_in_a_node_of_its_own(shop: Cluster) -> 
     assert loaded(shop) == (Draining("a", "asked to end", 5.0, 1, owner=DrainOwner(DrainKind.ITSELF)), {})
     drain(shop.coordinator, "a", "ada", "upgrade")
     found, _ = loaded(shop)
-    assert found is not None
     assert (found.by, found.incarnation, found.leaving) == ("ada", 0, 1)
     assert read_directive(shop.coordinator, "a").draining == replace(found, leaving=0), "nothing was written"
 

@@ -98,7 +98,6 @@ def test_what_nobody_has_said_yet_is_missing_and_comes_later(site: Site) -> None
     told(site, "c", TAKEN)
     assert pauses.complete(site.coordinator, ["orders"]) == ()
     found = pauses_of(site)
-    assert found is not None
     (one,) = found.measured
     assert (one.partition, one.records, one.least, found.missing) == (moved(site), 5, False, 0)
     assert one.wait_s == pytest.approx(1.25, abs=0.01)
@@ -133,7 +132,6 @@ def test_the_upkeep_completes_what_a_dead_task_has_left(site: Site) -> None:
     assert pauses_of(site) is None
     assert list(upkeep.upkeep(site.coordinator, ["orders"])) == []
     found = pauses_of(site)
-    assert found is not None
     assert found.missing == 0
 
 
@@ -150,7 +148,6 @@ def test_two_at_once_write_it_once(site: Site) -> None:
     assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
     site.server.before_write = None
     found = pauses_of(site)
-    assert found is not None
     assert found.missing == 0
     assert pauses.complete(site.coordinator, ["orders"]) == ()
 
@@ -164,7 +161,6 @@ def test_a_giver_that_died_leaves_the_least_that_records_have_waited(site: Site)
         told(site, consumer, Taken(5, 0.5, 0.01))
     assert pauses.complete(site.coordinator, ["orders"]) == ()
     found = pauses_of(site)
-    assert found is not None
     assert found.measured
     assert all(one.least and one.last_at is None and one.wait_s for one in found.measured)
 
@@ -182,7 +178,6 @@ def test_the_last_commit_of_a_giver_that_died_bounds_the_pause_from_above(site: 
         told(site, consumer, Taken(5, 0.5, 0.01, last_pass=said))
     assert pauses.complete(site.coordinator, ["orders"]) == ()
     found = pauses_of(site)
-    assert found is not None
     assert found.measured
     for one in found.measured:
         assert one.first_at is not None
@@ -203,7 +198,6 @@ def test_a_quiet_partition_is_measured_by_the_usual_stall_of_others(known_s: flo
     site.clock.advance(3)
     assert pauses.complete(site.coordinator, ["orders"]) == ()
     found = pauses_of(site)
-    assert found is not None
     assert [one.usual_s for one in found.measured] == [usual_s, usual_s]
 
 
@@ -219,7 +213,6 @@ def test_the_history_bounds_the_stall_of_a_consumer_that_hung_and_was_isolated(s
         told(site, consumer, Taken(5, 0.5, 0.01, last_pass=LastPass(record.epoch, 3.5, 0.5)))
     assert pauses.complete(site.coordinator, ["orders"]) == ()
     found = pauses_of(site)
-    assert found is not None
     assert found.measured
     assert all(one.least and one.most_s is not None and one.most_s > 29 for one in found.measured)
 
@@ -240,12 +233,10 @@ def test_a_liar_is_named_and_the_measure_of_others_stays(site: Site, taken: Take
     told(site, "b", None, {site.node().epoch: Stall(1e7, 1, 1)})
     assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
     found = pauses_of(site)
-    assert found is not None
     assert (found.measured, found.missing) == ((), 1)
     assert found.left_out[0].startswith("d says that partition ")
     assert why in found.left_out[0]
     assert found.left_out[1] == "b tells of a stall that is far longer than the rebalance"
-    assert found.unmoved is not None
     assert (found.unmoved.longest_s, found.unmoved.consumer) == (0.004, "a")
 
 

@@ -170,7 +170,6 @@ def test_pauses_are_learned_from_the_records_that_end_a_rebalance(shop: Site) ->
     (found,) = preview.preview(c, SiteChange(join=1), ["orders"])
     assert found.learned_from == hand_offs
     pause = found.moves[0].pause
-    assert pause is not None
     assert (pause.total.low_s, pause.total.high_s, pause.moves) == (0.1, 0.19, 10)
     assert (
         f"orders:   pauses: the median of {hand_offs} measured moves of this topic, and the range that holds four of five of them"

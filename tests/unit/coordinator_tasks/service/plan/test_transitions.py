@@ -327,7 +327,6 @@ def test_a_state_alone_is_not_written_when_the_node_has_changed(site: Site) -> N
     site.everybody_acts()
     stored, look = store.load(c.zk, c.paths, "orders"), observe.snapshot(c, ["orders"])
     decision = transitions._decide(c, stored, look, ALL_STEPS, ONE)
-    assert decision.state is not None
     assert (decision.state.state, decision.node) == (State.STABLE, None)
     node = c.zk.get(c.paths.topic("orders"))
     c.zk.transact([SetData(c.paths.topic("orders"), node.data, node.stat.version)])
@@ -633,9 +632,7 @@ def test_a_state_and_a_node_of_two_moments_are_read_again(site: Site) -> None:
     site.clock.advance(2)
     racing = _Racing(site.zk, lambda: transitions.plan(other(site), ["orders"], OTHER))
     stored = store.load(racing, site.paths, "orders")  # type: ignore[arg-type]
-    assert stored.view.state is not None
     assert stored.view.state.state is State.CLOSING
-    assert stored.view.node is not None
     assert len(stored.view.node.handoff) == 1
 
 
@@ -741,7 +738,6 @@ def test_an_absence_is_noted_when_it_is_seen_and_forgotten_when_it_ends(site: Si
     began = site.clock.now()
     site.clock.advance(5)
     absence = look(site).world.claims["b"].absence
-    assert absence is not None
     assert absence.since_at == began
     process.silence = None
     assert look(site).world.claims["b"].absence is None, "it answers: detached"
@@ -847,7 +843,6 @@ def test_an_absent_and_silent_consumer_is_isolated_by_the_platform_after_its_tim
     site.clock.advance(0.1)
     transitions.step(site.coordinator, ["orders"], LOOP)
     isolation = site.isolation("b")
-    assert isolation is not None
     assert (isolation.by, isolation.incarnation, isolation.readmit) == ("platform", 1, True)
     assert "30 s" in isolation.why
     assert site.counts() == {"a": 4}
