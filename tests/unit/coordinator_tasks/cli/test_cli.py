@@ -3,21 +3,18 @@
 import json
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from coordinator_tasks import __version__, installed
-from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
-from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.cli import app, main
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive, encode_fleet
 from coordinator_tasks.core.machine.unread import NO_OWNER
-from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import (
     Answer,
     Condition,
@@ -38,7 +35,6 @@ from coordinator_tasks.core.model import (
     TopicStatus,
     Unreachable,
 )
-from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.protocol import holding
 from coordinator_tasks.core.protocol.fence import Bounds, NoStart, start_position
@@ -47,49 +43,22 @@ from coordinator_tasks.service.nodes.fleet import record_end
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import loop
-from tests.fakes.clock import FakeClock
-from tests.fakes.cluster import AllowEverything
-from tests.fakes.consumers import FakeStatusClient
-from tests.fakes.kafka import FakeKafka
-from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
-
-BOOTSTRAP = "broker:9092"
+from tests.fakes.cluster import Cluster
+from tests.fakes.zookeeper import FakeZooKeeper
 
 
-@dataclass(slots=True)
-class Site:
+@dataclass
+class Site(Cluster):
     """A cluster in memory with consumers that obey at once."""
 
-    clock: FakeClock = field(default_factory=FakeClock)
-    paths: Paths = field(default_factory=lambda: Paths("site"))
-    kafka: FakeKafka = field(default_factory=FakeKafka)
-    statuses: FakeStatusClient = field(default_factory=FakeStatusClient)
-    allowed: AllowedLaunches = field(default_factory=AllowEverything)
+    name: str = "site"
     sessions: dict[str, FakeZooKeeper] = field(default_factory=dict)
-    zk: FakeZooKeeper = field(init=False)
-    server: FakeZooKeeperServer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.server = FakeZooKeeperServer(self.clock)
-        self.zk = self.server.connect()
-        for folder in self.paths.folders():
-            self.zk.ensure(folder)
+        super().__post_init__()
         self.kafka.create_topic("orders", 6)
 
-    def coordinator(self) -> Coordinator:
-        return Coordinator(
-            paths=self.paths,
-            zk=self.zk,
-            discovery=ZooKeeperDiscovery(self.zk, self.paths),
-            statuses=self.statuses,
-            kafka=self.kafka,
-            clock=self.clock,
-            policy=Policy(),
-            bootstrap_servers=BOOTSTRAP,
-            allowed=self.allowed,
-        )
-
-    def join(self, consumer: str, topics: tuple[str, ...] = ()) -> None:
+    def joins(self, consumer: str, topics: tuple[str, ...] = ()) -> None:
         session = self.sessions[consumer] = self.server.connect()
         incarnation = claim_incarnation(session, self.paths, consumer, 1)
         member = Member(consumer, incarnation, f"http://{consumer}:1", "boot", topics=topics)
@@ -127,28 +96,19 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def site() -> Site:
+def shop() -> Site:
     return Site()
 
 
 @pytest.fixture
-def run(site: Site, capsys: pytest.CaptureFixture[str]) -> Run:
-    def opener() -> AbstractContextManager[Coordinator]:
-        return nullcontext(site.coordinator())
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments, opener)
-        captured = capsys.readouterr()
-        return int(str(ended.value.code)), captured.out, captured.err
-
-    return command
+def site(shop: Site) -> Site:
+    return shop
 
 
 def stable(run: Run, site: Site, *consumers: str) -> None:
     assert run("add-topic", "orders", "--group", "g")[0] == 0
     for consumer in consumers:
-        site.join(consumer)
+        site.joins(consumer)
     steps(run)
 
 
@@ -176,8 +136,8 @@ def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     code, out, _ = run("add-topic", "orders", "--group", "g")
     added = "topic orders is managed with 6 partitions; the next plan assigns those without an owner"
     assert (code, out.strip()) == (0, added)
-    site.join("consumer-a")
-    site.join("consumer-b")
+    site.joins("consumer-a")
+    site.joins("consumer-b")
 
     code, out, _ = run("plan", "--dry-run")
     assert code == 0
@@ -305,7 +265,7 @@ def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -
 def test_status_says_what_a_consumer_can_take_and_does_not_read_and_what_of_its_registration_counts_for_nothing(
     run: Run, site: Site
 ) -> None:
-    site.join("consumer-a", topics=("(?=orders).*", "other"))
+    site.joins("consumer-a", topics=("(?=orders).*", "other"))
     said = "topic other may be assigned to this consumer, but none of its pipelines matches"
     status = replace(site.obey(Member("consumer-a", 1, "", "boot")), reports=(said,))
     site.statuses.answers["consumer-a"] = status
@@ -377,11 +337,11 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a", "--why", "x")
     why = "exit code 1: ModuleNotFoundError: no x"
     for life in range(1, 6):
-        site.join("consumer-a")
+        site.joins("consumer-a")
         if life < 5:
             site.sessions["consumer-a"].close()
             site.statuses.answers["consumer-a"] = Unreachable(Silence.REFUSED, "refused")
-            record_end(site.coordinator(), "consumer-a", life, Ending.REAPED, why)
+            record_end(site.coordinator, "consumer-a", life, Ending.REAPED, why)
     steps(run)
     loop = f"incarnation 4 has ended: {why} (4 times in a row); its id gets partitions again at "
     for command in ("status", "topics"):
@@ -393,7 +353,7 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     run("add-topic", "clicks", "--group", "g", "--why", "x")
     run("set-fleet", "web", "--application", "app.py", "--consumer", "w", "--argument=--topics=clicks", "--why", "x")
     site.sessions["consumer-a"].close()
-    record_end(site.coordinator(), "consumer-a", 5, Ending.REAPED, why)
+    record_end(site.coordinator, "consumer-a", 5, Ending.REAPED, why)
     for command in ("status", "topics"):
         assert f"incarnation 5 has ended: {why} (5 times in a row)" in run(command)[1]
     run(
@@ -428,7 +388,7 @@ def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
     assert "is frozen" in run("freeze", "orders")[1]
     steps(run)
     assert "frozen: nothing moves" in run("topics")[1]
-    site.join("consumer-b")
+    site.joins("consumer-b")
     explained = run("explain", "orders")[1]
     assert explained.startswith("  frozen: what has an owner stays where it is; once it is unfrozen, balanced: 3 of 6 ")
     assert "is not frozen" in run("unfreeze", "orders")[1]
@@ -475,7 +435,7 @@ def test_the_remedy_for_a_partition_without_a_start_is_a_command_that_gives_it_o
 
 
 def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
-    site.join("consumer-a")
+    site.joins("consumer-a")
     arguments = (
         "set-fleet",
         "sales",
@@ -742,6 +702,5 @@ def test_version_says_what_is_installed_and_which_formats_are_read(run: Run, mon
 
 def test_every_command_has_help(run: Run) -> None:
     for command in app.registered_commands:
-        assert command.callback is not None
         name = command.callback.__name__.replace("_", "-")
         assert run(name, "--help")[0] == 0
