@@ -287,9 +287,7 @@ def test_checkpoints_and_the_advertised_address_are_those_of_the_site(arguments:
         ("spark.kubernetes.driver.secrets.other", "/mnt"),
     ],
 )
-def test_a_broad_pattern_of_the_site_allows_no_setting_that_loads_code_and_no_value_of_the_host(
-    name: str, value: str
-) -> None:
+def test_a_broad_pattern_allows_no_setting_that_loads_code_and_no_value_of_the_host(name: str, value: str) -> None:
     fleet = Fleet("billing", OWN, ("a",), (), {name: value})
     assert problem(fleet, conf="spark.*,*")
     assert problem(Fleet("billing", OWN, ("a",), (), {"spark.sql.ansi.enabled": "true"}), conf="spark.sql.*") == ""

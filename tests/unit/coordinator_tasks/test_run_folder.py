@@ -71,9 +71,7 @@ def test_a_run_folder_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o757, True), (0o1777, False), (0o755, False)])
 @pytest.mark.parametrize("by_link", [False, True], ids=["direct", "behind a link"])
-def test_a_base_is_refused_that_others_can_write_or_replace(
-    mode: int, refused: bool, by_link: bool, tmp_path: Path
-) -> None:
+def test_a_base_that_others_can_replace_is_refused(mode: int, refused: bool, by_link: bool, tmp_path: Path) -> None:
     above = tmp_path / "above"
     (above / "base").mkdir(parents=True)
     above.chmod(mode)

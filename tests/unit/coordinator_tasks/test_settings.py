@@ -330,9 +330,7 @@ def test_a_file_of_settings_without_separate_accounts_is_read_by_an_older_releas
         ({"consumers": "sasl:a", "coordinator": "sasl:b"}, "set one of them"),
     ],
 )
-def test_an_account_that_is_none_is_refused_without_what_may_be_a_password(
-    access: dict[str, str], expected: str
-) -> None:
+def test_a_wrong_account_is_refused_without_what_may_be_a_password(access: dict[str, str], expected: str) -> None:
     environ = {f"COORDINATOR_ZOOKEEPER_{name.upper()}": value for name, value in access.items()}
     with pytest.raises(Refused, match=re.escape(expected)) as caught:
         settings_from_environment({**LEAST, **environ})

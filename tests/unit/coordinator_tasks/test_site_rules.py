@@ -52,9 +52,7 @@ def test_what_a_rule_answers(module: ModuleType, rule: Callable[[Facts], Any], s
     ],
     ids=["it raises", "it exits", "a number"],
 )
-def test_a_rule_that_cannot_say_is_refused_in_one_line(
-    module: ModuleType, source: str, rule: object, says: str
-) -> None:
+def test_a_rule_that_cannot_say_is_refused(module: ModuleType, source: str, rule: object, says: str) -> None:
     module.__dict__["mine"] = rule
     with pytest.raises(BadRule, match=says) as found:
         rules_of({"mine": source})["mine"]()(FACTS)
@@ -72,9 +70,7 @@ def test_a_rule_that_cannot_say_is_refused_in_one_line(
     ],
     ids=["no callable", "another name", "no module", "no source"],
 )
-def test_a_rule_that_cannot_be_imported_is_refused_before_it_is_asked(
-    module: ModuleType, source: str, says: str
-) -> None:
+def test_a_rule_that_cannot_be_imported_is_refused_first(module: ModuleType, source: str, says: str) -> None:
     module.__dict__["mine"] = 7
     with pytest.raises(BadRule, match=says) as found:
         rules_of({"mine": source})["mine"]()

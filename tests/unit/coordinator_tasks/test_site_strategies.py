@@ -60,9 +60,7 @@ def test_a_strategy_named_in_the_settings_decides_by_the_members_free_attributes
     assert found.known["nested"].assign(Problem("t", (0,), {"g": Member("g", 1, "", "", attributes={"tier": "gold"})}))
 
 
-def test_a_strategy_registered_as_an_entry_point_is_there_and_a_built_in_name_stays_built_in(
-    module: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_point_is_a_strategy_and_replaces_none(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     def registered(group: str) -> list[EntryPoint]:
         assert group == GROUP
         return [EntryPoint(name, "site_rules:by_tier", group) for name in ("by-tier", "balanced", "both")]

@@ -167,9 +167,7 @@ def test_who_may_read_both_clusters_gets_what_the_walk_looks_for(
 
 
 @pytest.mark.parametrize("mine", CLUSTERS)
-def test_the_default_is_the_first_cluster_that_the_user_may_read(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, mine: str
-) -> None:
+def test_the_default_is_a_readable_cluster(client: TestClient, monkeypatch: pytest.MonkeyPatch, mine: str) -> None:
     (other,) = CLUSTERS.keys() - {mine}
     airflow_refuses(monkeypatch, lambda what: what == f"GET {CLUSTERS[other]}")
     for path in ("/", "/live", "/audit"):
@@ -194,9 +192,7 @@ def test_a_stranger_gets_401_and_is_told_to_sign_in(shop: Cluster, path: str) ->
     assert "orders" not in answer.text
 
 
-def test_who_may_not_read_the_dags_runs_may_not_read_what_they_did(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_not_read_the_runs_may_not_read_what_they_did(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def refused(what: str) -> bool:
@@ -221,9 +217,7 @@ def test_who_may_not_read_the_dags_runs_may_not_read_what_they_did(
         ("/rebalances", "ours_rebalance"),
     ],
 )
-def test_who_may_not_read_a_page_is_told_of_which_dag_to_ask(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch, path: str, dag: str
-) -> None:
+def test_the_refused_are_told_which_dag(shop: Cluster, monkeypatch: pytest.MonkeyPatch, path: str, dag: str) -> None:
     airflow_refuses(monkeypatch, lambda _: True)
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
     monkeypatch.setenv("COORDINATOR_DAG_PREFIX", "ours_")

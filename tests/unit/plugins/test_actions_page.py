@@ -60,9 +60,7 @@ def abouts(shop: Cluster, **query: Any) -> list[str]:
         ("set_fleet", {"app": "billing", "application": "app.py", "consumers": ["b-1"]}, "billing"),
     ],
 )
-def test_an_action_stands_there_with_the_user_of_airflow_and_the_reason(
-    shop: Cluster, action: str, given: Mapping[str, Any], about: str
-) -> None:
+def test_an_action_has_a_user_and_a_reason(shop: Cluster, action: str, given: Mapping[str, Any], about: str) -> None:
     ACTIONS[action].lines(shop.coordinator, {**given, "why": "agreed with kim"}, ADA, dry_run=False)
     client = pages_of(shop)
     (one,) = client.get("/api/v1/actions").json()["actions"]
@@ -111,9 +109,7 @@ def test_a_filter_leaves_what_it_names(busy: Cluster, query: dict[str, str], fou
 
 @pytest.mark.parametrize("most_read", [6_000, 4, 1])
 @pytest.mark.parametrize("limit", [1, 2, 4])
-def test_pages_follow_each_other_without_a_gap(
-    busy: Cluster, monkeypatch: pytest.MonkeyPatch, limit: int, most_read: int
-) -> None:
+def test_pages_have_no_gap_between(busy: Cluster, monkeypatch: pytest.MonkeyPatch, limit: int, most_read: int) -> None:
     monkeypatch.setattr(action_list, "MOST_READ", most_read)
     found, rest = [], ""
     for _ in range(20):
@@ -181,9 +177,7 @@ def test_clusters_are_one_list_by_time_and_each_goes_on_where_it_was() -> None:
     assert merged({"us": ActionPage(us[1:])}, 3, {"eu": 0, "us": 3}).rest == ""
 
 
-def test_a_cluster_that_does_not_answer_hides_no_other_and_keeps_its_place(
-    busy: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_cluster_hides_no_other_and_keeps_its_place(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
 
     def connect(name: str) -> Any:

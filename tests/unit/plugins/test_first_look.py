@@ -100,9 +100,7 @@ def test_who_has_left_cleanly_is_no_alarm_and_only_what_changes_something_is_off
         (("a", "c"), "1 of the 2 consumers that the fleets want runs; missing: c; 1 consumer runs in no fleet", True),
     ],
 )
-def test_a_consumer_in_no_fleet_does_not_count_as_one_that_a_fleet_wants(
-    shop: Cluster, wanted: tuple[str, ...], said: str, bad: bool
-) -> None:
+def test_a_consumer_in_no_fleet_is_not_wanted(shop: Cluster, wanted: tuple[str, ...], said: str, bad: bool) -> None:
     stable(shop, {0: "a", 1: "a", 2: "b", 3: "b"})
     for owner, lag in (("a", {0: 3, 1: 0}), ("b", {2: 1, 3: 0})):
         answers(shop, owner, lag)

@@ -312,9 +312,7 @@ def test_a_server_reads_each_moment_once(shop: Cluster, monkeypatch: pytest.Monk
     assert read == [2]
 
 
-def test_a_moment_that_cannot_be_read_does_not_have_the_hour_read_at_every_look(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_moment_rereads_no_hour_at_each_look(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     trends, read = Trends(), []
     shop.zk.ensure(shop.paths.lags)
     shop.zk.transact([Create(shop.paths.lag(slot_of(shop.clock.now() - EVERY_S)), b'{"version":2,"packed":""}')])
@@ -328,9 +326,7 @@ def test_a_moment_that_cannot_be_read_does_not_have_the_hour_read_at_every_look(
     assert len(read) == 2 * KEPT
 
 
-def test_the_hour_before_is_not_read_at_every_look_while_no_moment_is_written(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hour_is_not_read_at_every_look_without_moments(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     stable(shop, {0: "a"})
     trends, read = Trends(), []
     minutes(shop, {0: 1})

@@ -115,9 +115,7 @@ def test_a_filter_leaves_what_it_names(busy: Cluster, query: str, found: list[st
 
 @pytest.mark.parametrize("most_read", [6_000, 4, 1])
 @pytest.mark.parametrize("limit", [1, 2, 4])
-def test_pages_follow_each_other_without_a_gap(
-    busy: Cluster, monkeypatch: pytest.MonkeyPatch, limit: int, most_read: int
-) -> None:
+def test_pages_have_no_gap_between(busy: Cluster, monkeypatch: pytest.MonkeyPatch, limit: int, most_read: int) -> None:
     monkeypatch.setattr(rebalance_search, "MOST_READ", most_read)
     found, rest = [], ""
     for _ in range(20):
@@ -137,9 +135,7 @@ def finds_of(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-def test_a_long_history_is_read_only_as_far_as_the_page_needs_it(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_history_is_read_only_as_far_as_a_page_needs(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(400):
         rebalance(shop, "orders", number, 900_000.0 + 10 * number)
     asked = paths_read(shop.zk, monkeypatch)
@@ -148,9 +144,7 @@ def test_a_long_history_is_read_only_as_far_as_the_page_needs_it(
     assert len(asked) < 300
 
 
-def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_page_reads_little_of_each_topic_to_begin(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     five = [f"t{number}" for number in range(5)]
     for number in range(100):
         for topic in five:
@@ -161,9 +155,7 @@ def test_a_later_page_reads_little_of_each_topic_to_find_its_place(
     assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
 
 
-def test_the_newest_record_of_each_topic_leaves_a_page_its_rebalances(
-    many: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_record_of_each_topic_leaves_rebalances(many: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebalance_search, "MOST_READ", 7)
     assert len(rebalance_search.rebalances(many.coordinator, RebalanceFilter(), 3).found) == 3
 
@@ -291,9 +283,7 @@ IDLE = Pause(3, 900_000.25)
         *("an older crash", "a crash", "a short crash"),
     ],
 )
-def test_no_headline_takes_the_time_of_the_confirmations_for_a_pause(
-    shop: Cluster, found: Pauses | None, said: str
-) -> None:
+def test_no_headline_takes_confirmations_for_a_pause(shop: Cluster, found: Pauses | None, said: str) -> None:
     a_hand_off(shop)
     path = shop.paths.record("orders", 2)
     if found is not None:

@@ -296,9 +296,7 @@ def test_a_form_says_it_as_it_is(shop: Cluster, dags: dict[str, DAG], touched: P
     assert directives.read_directive(shop.coordinator, "a").isolation.why == template
 
 
-def test_a_dry_run_is_seen_to_have_done_nothing_and_leaves_what_it_would_do(
-    shop: Cluster, dags: dict[str, DAG]
-) -> None:
+def test_a_dry_run_has_done_nothing_and_leaves_what_it_would_do(shop: Cluster, dags: dict[str, DAG]) -> None:
     given = {"topic": "orders", "partitions": [0]}
     tried, done = (
         Instance(dags["pause"], "pause", {**given, "dry_run": dry_run}).run().left for dry_run in (True, False)

@@ -128,7 +128,7 @@ def test_that_all_brokers_are_down_does_not_hide_why(monkeypatch: pytest.MonkeyP
     assert "no answer (Connection refused)" in str(broker.unavailable("no answer"))
 
 
-def test_a_group_that_we_may_not_ask_for_is_named_as_that_and_no_other_group_with_it(
+def test_a_group_that_we_may_not_ask_for_is_named_and_no_other_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = admin(monkeypatch, [], limit_s=0.05)
@@ -160,9 +160,7 @@ def test_a_text_where_the_library_wants_a_group_of_settings_is_refused_by_us() -
 
 
 @pytest.mark.parametrize("more", [{"acks": "1"}, {"message.timeout.ms": "300000"}])
-def test_settings_that_only_a_transactional_producer_refuses_are_refused_by_us(
-    monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
-) -> None:
+def test_settings_that_a_producer_refuses_are_refused(monkeypatch: pytest.MonkeyPatch, more: dict[str, str]) -> None:
     settings = {"bootstrap.servers": "127.0.0.1:1", **more}
     offsets, rights = TransactionalGroupOffsets(settings, "g", "c", limit_s=0.05), KafkaRights(settings, limit_s=0.05)
     monkeypatch.setattr(offsets._broker, "_reader", lambda *_: Reader([]))
@@ -238,7 +236,7 @@ def producing(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionalGroupOffset
     return offsets, producer
 
 
-def test_who_begins_to_hold_a_partition_fences_the_others_before_its_entry_is_read(
+def test_a_new_holder_fences_before_its_entry_is_read(
     producing: tuple[TransactionalGroupOffsets, Producing],
 ) -> None:
     offsets, producer = producing
@@ -246,7 +244,7 @@ def test_who_begins_to_hold_a_partition_fences_the_others_before_its_entry_is_re
     assert producer.asked == ["initialize"]
 
 
-def test_the_first_commit_is_made_by_an_initialized_producer_and_the_next_ones_by_the_same(
+def test_commits_are_made_by_one_initialized_producer(
     producing: tuple[TransactionalGroupOffsets, Producing],
 ) -> None:
     offsets, producer = producing
@@ -285,7 +283,7 @@ class ConsumerGroup:
     members: list[Any]
 
 
-def test_what_only_reads_is_asked_again_by_another_client_when_a_coordinator_was_not_found(
+def test_reads_are_asked_again_by_another_client_without_a_coordinator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broker, "_LOST_S", 0.05)
@@ -297,7 +295,7 @@ def test_what_only_reads_is_asked_again_by_another_client_when_a_coordinator_was
     assert (lost.asked, good.asked) == (1, 1)
 
 
-def test_a_commit_without_an_answer_is_not_sent_again_and_the_next_one_has_another_client(
+def test_a_commit_without_an_answer_is_not_repeated_and_the_client_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lost, good = Client(answers=False), Client(answers=True)
@@ -318,9 +316,7 @@ def test_a_commit_without_an_answer_is_not_sent_again_and_the_next_one_has_anoth
         pytest.param(KafkaError.UNKNOWN_TOPIC_OR_PART, False, id="an answer"),
     ],
 )
-def test_a_client_that_has_no_answer_in_time_is_asked_nothing_further(
-    monkeypatch: pytest.MonkeyPatch, code: int, another: bool
-) -> None:
+def test_a_client_without_an_answer_is_left_alone(monkeypatch: pytest.MonkeyPatch, code: int, another: bool) -> None:
     lost, good = Client(answers=False), Client(answers=True)
     made = broker.Broker({"bootstrap.servers": "127.0.0.1:1"}, limit_s=5.0)
     monkeypatch.setattr(made, "_client", lost)
@@ -423,7 +419,7 @@ class Place:
         self.error = None if error is None else KafkaError(error)
 
 
-def test_a_topic_whose_offsets_kafka_does_not_say_hides_those_of_no_other_of_its_group(
+def test_a_topic_without_known_offsets_hides_no_other_of_its_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     places = [Place("t", 0, 5), Place("u", 0, 7), Place("u", 1, -1001, KafkaError.TOPIC_AUTHORIZATION_FAILED)]
@@ -464,9 +460,7 @@ ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")
 
 
 @pytest.mark.parametrize("troubles", [(WRONG_CERTIFICATE, ALL_DOWN), (ALL_DOWN, WRONG_CERTIFICATE)])
-def test_a_broker_with_a_wrong_certificate_hides_the_answers_of_no_other(
-    monkeypatch: pytest.MonkeyPatch, troubles: tuple[KafkaError, ...]
-) -> None:
+def test_a_wrong_certificate_hides_no_other(monkeypatch: pytest.MonkeyPatch, troubles: tuple[KafkaError, ...]) -> None:
     monkeypatch.setattr(broker, "LOOK_S", 0.001)
     made = broker.Broker({"bootstrap.servers": "h:1"}, limit_s=5.0)
 
@@ -488,7 +482,7 @@ class Node:
     port: int = 9092
 
 
-def test_a_broker_that_does_not_answer_hides_not_how_long_the_others_keep_offsets(
+def test_a_silent_broker_hides_not_how_long_the_others_keep_offsets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rights = KafkaRights({"bootstrap.servers": "h:1"})

@@ -74,9 +74,7 @@ def test_a_process_of_another_namespace_is_never_gone() -> None:
     ["", "NSpid:\n", "NSpid:\t1\n", f"NSpid:\t7\t{os.getpid()}\n", f"NSpid:\t{os.getpid()}\t{os.getpid()}\n"],
     ids=["empty", "no number", "another", "one level down", "two levels of one number"],
 )
-def test_under_the_proc_of_another_namespace_nothing_is_known(
-    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_known_of_another_namespace(status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"{NAMESPACE}/2000000000"
     assert is_gone(name)
     (tmp_path / "status").write_text(status)

@@ -57,9 +57,7 @@ def test_numbers_grow_with_every_draw_and_each_is_drawn_once(server: FakeZooKeep
 
 
 @pytest.mark.parametrize("applied", [False, True])
-def test_a_draw_whose_answer_was_lost_is_never_drawn_again_by_another(
-    server: FakeZooKeeperServer, applied: bool
-) -> None:
+def test_a_draw_whose_answer_was_lost_is_not_drawn_by_another(server: FakeZooKeeperServer, applied: bool) -> None:
     session = server.connect()
     session.ensure(PATHS.ids)
     session.lose_next_write(applied=applied)
@@ -85,9 +83,7 @@ def test_a_registration_breaks_every_guard_on_the_claim(server: FakeZooKeeperSer
 
 
 @pytest.mark.parametrize("applied", [False, True])
-def test_a_registration_whose_answer_was_lost_is_repeated_without_harm(
-    server: FakeZooKeeperServer, applied: bool
-) -> None:
+def test_a_registration_whose_answer_was_lost_can_be_repeated(server: FakeZooKeeperServer, applied: bool) -> None:
     session = server.connect()
     session.ensure(PATHS.members)
     session.lose_next_write(applied=applied)
@@ -220,9 +216,7 @@ def test_heart_beats_go_on_when_a_file_that_could_not_be_read_is_removed(tmp_pat
     registry.close()
 
 
-def test_a_registration_in_a_folder_is_noted_in_zookeeper_before_it_is_seen(
-    server: FakeZooKeeperServer, tmp_path: Path
-) -> None:
+def test_a_folder_registration_is_in_zookeeper_before_it_is_seen(server: FakeZooKeeperServer, tmp_path: Path) -> None:
     session, clock = server.connect(), FakeClock()
     order: list[str] = []
 
@@ -237,9 +231,7 @@ def test_a_registration_in_a_folder_is_noted_in_zookeeper_before_it_is_seen(
     registry.close()
 
 
-def test_who_is_still_registered_in_a_folder_is_noted_once_and_anew_when_zookeeper_knows_nothing_of_it(
-    server: FakeZooKeeperServer, tmp_path: Path
-) -> None:
+def test_who_is_registered_in_a_folder_is_noted_once_per_zookeeper(server: FakeZooKeeperServer, tmp_path: Path) -> None:
     """Consumers register again every few seconds, which is no sign that they come and go."""
     session, clock = server.connect(), FakeClock()
     registry = FileRegistry(tmp_path, clock, announce=lambda member: note_registration(session, PATHS, member, clock))
@@ -321,9 +313,7 @@ def test_a_successor_of_a_process_that_lives_tells_nothing(follows: Follow) -> N
     assert follows(OLD, NEW, gone={"two"}).ended == {}
 
 
-def test_the_end_of_whoever_drew_a_number_and_never_registered_is_not_told(
-    follows: Follow, server: FakeZooKeeperServer
-) -> None:
+def test_the_end_of_who_drew_and_never_registered_is_not_told(follows: Follow, server: FakeZooKeeperServer) -> None:
     follows(OLD)
     assert claim_incarnation(server.connect(), PATHS, "a", 3) == 6
     assert follows(NEW, gone={"one"}).ended == {3: Ending.REAPED}

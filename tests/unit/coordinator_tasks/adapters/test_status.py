@@ -121,9 +121,7 @@ def test_without_a_token_none_is_sent(interface: Interface) -> None:
     assert "Authorization" not in interface.headers[0]
 
 
-def test_the_usual_authorities_are_read_for_https_alone_and_once(
-    interface: Interface, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_usual_authorities_are_read_for_https_once(interface: Interface, monkeypatch: pytest.MonkeyPatch) -> None:
     read, original = [], status_module._trusting
 
     def trusting(ca: str) -> ssl.SSLContext:
@@ -465,9 +463,7 @@ def test_a_topic_node_that_nobody_reads_keeps_no_connection(client: HttpStatusCl
     assert sent < len(node)
 
 
-def test_without_a_token_no_topic_node_is_posted_and_that_is_said_once(
-    interface: Interface, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_token_no_node_is_posted_said_once(interface: Interface, caplog: pytest.LogCaptureFixture) -> None:
     client = HttpStatusClient("shop")
     assert not client.post_topic(interface.member, "orders", b"{}")
     assert not client.post_topic(interface.member, "orders", b"{}")

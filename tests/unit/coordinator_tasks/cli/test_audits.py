@@ -54,9 +54,7 @@ def test_what_is_not_audited_is_said_and_has_exit_code_1(shop: Shop, run: Run) -
     assert "nothing is committed in what could be looked at" in out
 
 
-def test_what_could_not_be_looked_at_is_not_called_healthy(
-    shop: Shop, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_not_looked_at_is_not_called_healthy(shop: Shop, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_all(shop)
     monkeypatch.setattr(rules, "old_code", lambda *_: [])
     assert run("audit")[1].startswith(

@@ -262,9 +262,7 @@ def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -
     assert (code, "not UTF-8" in error, error.count("\n")) == (2, True, 1)
 
 
-def test_status_says_what_a_consumer_can_take_and_does_not_read_and_what_of_its_registration_counts_for_nothing(
-    run: Run, site: Site
-) -> None:
+def test_status_says_what_a_consumer_does_not_read_and_what_of_its_registration_is_void(run: Run, site: Site) -> None:
     site.joins("consumer-a", topics=("(?=orders).*", "other"))
     said = "topic other may be assigned to this consumer, but none of its pipelines matches"
     status = replace(site.obey(Member("consumer-a", 1, "", "boot")), reports=(said,))
@@ -454,9 +452,7 @@ def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
     assert the_json(run("fleet", "--json"))[0]["consumers"] == ["consumer-a"]
 
 
-def test_who_asked_is_the_systems_user_and_stands_beside_what_was_typed(
-    run: Run, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_asked_is_the_systems_user_too(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.setenv(name, "mallory")
     stable(run, site, "consumer-a")
@@ -583,9 +579,7 @@ def test_what_others_wrote_cannot_command_the_terminal(run: Run, site: Site) -> 
     assert "\u202e" not in run("fleet", "--json")[1]
 
 
-def test_what_others_wrote_cannot_command_the_terminal_of_run(
-    run: Run, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_foreign_text_cannot_command_the_terminal_of_run(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     isolated = Directive("consumer-b", Isolation("mallory\x1b[2J", "disk", site.clock.now()))
     site.zk.transact([Create(site.paths.directive("consumer-b"), encode_directive(isolated))])
@@ -667,9 +661,7 @@ def test_an_unreadable_node_hides_no_other_topic_and_is_named(run: Run, site: Si
     assert site.zk.get(path).data == b"{broken"
 
 
-def test_without_settings_it_says_what_to_set(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_settings_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SystemExit) as ended:

@@ -198,7 +198,7 @@ def test_with_an_authority_prometheus_is_sent_to_no_plain_http() -> None:
     assert json.loads(look(site).targets) == []
 
 
-def test_with_an_authority_prometheus_is_sent_to_no_interface_whose_certificate_is_refused(
+def test_with_an_authority_a_refused_certificate_is_no_target(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = stable_site("a", "b")

@@ -104,9 +104,7 @@ def test_the_history_says_where_a_reset_has_sent_partitions_that_nobody_has() ->
     assert (row["partitions"], row["from"], row["kind"], row["why"]) == ("0,2", "", "", why)
 
 
-def test_an_import_reads_no_configuration_of_a_topic_that_is_not_in_the_file(
-    run: Run, shop: Shop, tmp_path: Path
-) -> None:
+def test_an_import_reads_no_configuration_of_a_topic_outside_the_file(run: Run, shop: Shop, tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
     file.write_text("g,orders,0,20")
     shop.zk.transact([Create(shop.paths.config("clicks"), b"{")])
@@ -215,9 +213,7 @@ def test_bad_input_is_one_line_and_changes_nothing(run: Run, shop: Shop, argumen
         ("", "the file of offsets is empty"),
     ],
 )
-def test_a_file_that_is_not_for_these_topics_is_refused(
-    run: Run, shop: Shop, tmp_path: Path, lines: str, says: str
-) -> None:
+def test_a_file_for_other_topics_is_refused(run: Run, shop: Shop, tmp_path: Path, lines: str, says: str) -> None:
     file, before = tmp_path / "offsets.csv", shop.server.zxid
     file.write_text(lines)
     code, _, err = run("offsets", "reset", "--from-file", str(file), "--execute")

@@ -114,9 +114,7 @@ def test_every_command_that_changes_something_says_first_what_it_would_do() -> N
         ("offsets reset --all-topics --to-earliest", "NEW-OFFSET"),
     ],
 )
-def test_a_dry_run_says_what_it_would_do_and_that_nothing_was_changed(
-    run: Run, shop: Shop, words: str, says: str
-) -> None:
+def test_a_dry_run_says_what_it_would_do_and_changes_nothing(run: Run, shop: Shop, words: str, says: str) -> None:
     before = shop.server.zxid
     execute = words.startswith("offsets")
     code, out, err = run(*words.split(), *([] if execute else ["--dry-run"]))
@@ -188,9 +186,7 @@ def ended(*arguments: str) -> object:
     return found.value.code
 
 
-def test_a_command_that_has_ended_keeps_its_exit_code_if_nobody_reads_its_output(
-    monkeypatch: pytest.MonkeyPatch, closed_pipe: Callable[[int], TextIO]
-) -> None:
+def test_a_closed_pipe_changes_no_code(monkeypatch: pytest.MonkeyPatch, closed_pipe: Callable[[int], TextIO]) -> None:
     monkeypatch.setattr(sys, "stdout", closed_pipe(8192))
     assert ended("version") == 0
     sys.stdout.flush()  # as at the interpreter's end
@@ -332,9 +328,7 @@ def test_bash_itself_completes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["reset-offsets orders --to earliest --why x", "offsets reset --topic orders --to-earliest"]
 )
-def test_each_command_that_resets_offsets_is_a_dry_run_until_it_is_told_to_execute(
-    run: Run, shop: Shop, words: str
-) -> None:
+def test_each_reset_of_offsets_is_a_dry_run_until_it_is_told_to_execute(run: Run, shop: Shop, words: str) -> None:
     before = shop.server.zxid
     code, out, err = run(*words.split())
     assert (code, "would" in out, shop.server.zxid) == (0, True, before)
@@ -360,9 +354,7 @@ def test_every_command_that_a_help_names_exists() -> None:
     assert set(wrong) <= {"growth", "capacity", "load"}, "words of a step of `simulate`"
 
 
-def test_the_actions_of_the_history_fit_the_terminal_without_json_and_with_dates(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_actions_of_the_history_fit_the_terminal_with_dates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     run(
         "drain", "a", "--why", "a long reason that says why this consumer has to leave its host before the night begins"

@@ -15,9 +15,7 @@ SETTINGS = '{"cluster": "shop", "zookeeper": "zk:2181", "kafka": {"bootstrap.ser
     ("given", "level"),
     [pytest.param("", "2", id="ours"), pytest.param(', "log_level": "7"', "7", id="that of the settings")],
 )
-def test_kafkas_library_prints_nothing_beside_what_the_doctor_finds(
-    given: str, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafkas_library_prints_nothing_beside_findings(given: str, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(settings: Settings, *_: object) -> Iterator[DoctorFinding]:
         seen.append(settings)
         yield from ()

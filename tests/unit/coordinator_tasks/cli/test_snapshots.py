@@ -93,9 +93,7 @@ class FullDisk(io.FileIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_snapshot_that_could_not_be_written_leaves_no_part_of_it(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_snapshot_leaves_no_part_behind(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "shop.json"
     with monkeypatch.context() as full:
         full.setattr(os, "fdopen", FullDisk)

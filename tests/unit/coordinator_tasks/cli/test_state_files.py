@@ -77,9 +77,7 @@ def test_a_node_that_is_left_out_has_its_own_exit_code(run: Run, shop: Site, tmp
         (("--from-cluster", "mall"), "the file is of cluster 'shop', not of 'mall'"),
     ],
 )
-def test_an_import_that_cannot_be_is_one_line_and_exit_code_2(
-    there: Run, file: Path, more: tuple[str, ...], said: str
-) -> None:
+def test_a_wrong_import_is_one_line_and_exit_code_2(there: Run, file: Path, more: tuple[str, ...], said: str) -> None:
     code, out, error = there("import", str(file), *more)
     assert (code, out, error.count("\n")) == (2, "", 1)
     assert said in error

@@ -262,9 +262,7 @@ def told(ago_s: float | None) -> Answers:
         "events were cleaned",
     ],
 )
-def test_a_watcher_that_has_not_told_a_change_does_not_run(
-    told_ago_s: float | None, changed_ago_s: float, result: CheckResult
-) -> None:
+def test_a_silent_watcher_does_not_run(told_ago_s: float | None, changed_ago_s: float, result: CheckResult) -> None:
     found, _ = asked(told(told_ago_s), changed={"topics": time.time() - changed_ago_s})
     one = of(found, "Airflow watcher of topics")
     assert one.result is result
@@ -282,9 +280,7 @@ def test_a_watcher_that_has_not_told_a_change_does_not_run(
         ("LocalExecutor", "600.0", CheckResult.OK),
     ],
 )
-def test_a_task_that_a_dead_celery_worker_had_taken_does_not_wait_for_ten_minutes(
-    executor: str, value: str, result: CheckResult
-) -> None:
+def test_a_task_of_a_dead_celery_worker_waits_less_than_10_min(executor: str, value: str, result: CheckResult) -> None:
     answers = healthy()
     answers["/api/v2/config"]["sections"] += [
         {"name": "core", "options": [{"key": "executor", "value": executor}]},

@@ -18,9 +18,7 @@ from tests.fakes.zookeeper import FakeZooKeeperServer
 
 @pytest.mark.parametrize("budget", [Budget(), Budget(moves=5)])
 @pytest.mark.parametrize("grows", [True, False])
-def test_a_budget_needs_its_question_and_limits_of_growth_need_their_look(
-    monkeypatch: pytest.MonkeyPatch, budget: Budget, grows: bool
-) -> None:
+def test_a_budget_and_limits_of_growth_need_dags(monkeypatch: pytest.MonkeyPatch, budget: Budget, grows: bool) -> None:
     server = FakeZooKeeperServer()
     if grows:
         server.connect().ensure(f"{Paths('main').growths}/billing")

@@ -78,9 +78,7 @@ def test_a_node_that_this_account_may_not_read_is_named_beside_the_others_size(c
         ({"zk1": NOT_TOLD}, CheckResult.OK, "not told"),
     ],
 )
-def test_a_large_node_needs_servers_that_take_it(
-    cluster: Cluster, takes: dict[str, str], result: CheckResult, says: str
-) -> None:
+def test_servers_take_a_large_node(cluster: Cluster, takes: dict[str, str], result: CheckResult, says: str) -> None:
     node, limit, asked = sizes(cluster, 0.8, takes)
     assert (limit.result, asked) == (result, 1_198_372)
     assert limit.says.startswith(says)
@@ -143,9 +141,7 @@ def planned(cluster: Cluster, topic: str, ahead_s: float, actor: Actor) -> None:
         ),
     ],
 )
-def test_the_clock_of_who_plans_is_compared_by_what_it_wrote_last(
-    cluster: Cluster, ahead_s: float, result: CheckResult, says: str
-) -> None:
+def test_the_planners_clock_is_compared(cluster: Cluster, ahead_s: float, result: CheckResult, says: str) -> None:
     planned(cluster, "orders", 500.0, Actor("loop", "ada"))
     planned(cluster, "orders", ahead_s, Actor("airflow", "ada", "rebalance", "run-1", "plan", 1))
     (one,) = zookeeper._coordinators_clocks(cast(Any, cluster.zk), cluster.paths)

@@ -289,7 +289,7 @@ def test_ten_thousand_junk_registrations_make_no_long_sentence() -> None:
     assert len(report.left_out) == 11
 
 
-def test_a_registration_of_megabytes_is_unreadable_and_the_nodes_are_held_in_parts(
+def test_a_registration_of_megabytes_is_unreadable_and_read_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site, at_once = stable_site("a", "b"), list[int]()

@@ -88,9 +88,7 @@ def test_reconcile_asks_once_for_each_plan_that_waits(site: Site) -> None:
     assert runs(reconcile(site.coordinator), DAGS, active_rebalances=0) == []
 
 
-def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_question_shows_each_move_and_asks_the_approvers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     operator, plan = ask(site, monkeypatch), digest(site)
     hostile = "![x](http://evil) <b>\n# big"
     monkeypatch.setattr(plans_to_approve, "lines", lambda *_: (f"orders: {hostile}", *(f"line {n}" for n in range(99))))
@@ -106,9 +104,7 @@ def test_the_question_shows_each_move_as_code_of_its_own_and_asks_the_approvers(
     assert [line for line in body.splitlines() if "![x]" in line and not line.startswith("-     ")] == []
 
 
-def test_an_approval_is_written_for_the_person_and_the_plan_is_done(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_approval_is_written_for_a_person_and_the_plan_done(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     answered(site, monkeypatch, ["Approve"], KIM)
     (record,) = action_log.asked(site.coordinator, "orders", 1)
     assert (record.action, record.actor.who, record.actor.dag) == ("approve", "Kim Lee", "approve_plan")
@@ -116,9 +112,7 @@ def test_an_approval_is_written_for_the_person_and_the_plan_is_done(
     assert site.counts() == {"a": 2, "b": 2, "c": 2}
 
 
-def test_an_answer_is_written_once_zookeeper_is_there_again_and_the_person_is_not_asked_again(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_is_written_once_zookeeper_is_there_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     said, event = context(site), {"chosen_options": ["Approve"], "params_input": {}, "responded_by_user": KIM}
     monkeypatch.setattr(ApprovalOperator, "execute_complete", lambda _self, _context, event: event)
     operator = approval.PlanApprovalOperator(task_id="ask")
@@ -133,9 +127,7 @@ def test_an_answer_is_written_once_zookeeper_is_there_again_and_the_person_is_no
 
 
 @pytest.mark.parametrize("chosen", ["Approve", "Reject"])
-def test_an_answer_about_a_plan_that_has_changed_since_is_void(
-    site: Site, monkeypatch: pytest.MonkeyPatch, chosen: str
-) -> None:
+def test_an_answer_about_a_former_plan_is_void(site: Site, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
     plan = digest(site)
     topics.set_strategy(site.coordinator, "orders", "roundrobin", {}, LOOP)
     before = site.server.zxid
@@ -145,18 +137,14 @@ def test_an_answer_about_a_plan_that_has_changed_since_is_void(
 
 
 @pytest.mark.parametrize("chosen", [["Reject"], [], ["Approve", "Reject"]])
-def test_an_answer_that_is_not_approve_approves_nothing(
-    site: Site, monkeypatch: pytest.MonkeyPatch, chosen: list[str]
-) -> None:
+def test_another_answer_approves_nothing(site: Site, monkeypatch: pytest.MonkeyPatch, chosen: list[str]) -> None:
     answered(site, monkeypatch, chosen, KIM)
     answer = topics.configuration(site.coordinator, "orders").approval
     assert answer is None or not answer.granted
 
 
 @pytest.mark.parametrize("person", [{"id": "ada", "name": "Ada"}, None])
-def test_an_answer_by_nobody_entitled_is_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch, person: dict[str, str] | None
-) -> None:
+def test_a_strangers_answer_is_void(site: Site, monkeypatch: pytest.MonkeyPatch, person: dict[str, str] | None) -> None:
     before = site.server.zxid
     with pytest.raises(NotEntitled, match=f"{person['name'] if person else 'nobody'} may not approve"):
         answered(site, monkeypatch, ["Approve"], person)
@@ -172,9 +160,7 @@ def test_a_rejection_is_kept_if_a_person_gave_it(
 
 
 @pytest.mark.usefixtures("borrowed")
-def test_a_question_about_a_plan_is_withdrawn_when_the_plan_changes(
-    site: Site, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_plan_withdraws_its_question(site: Site, borrowed: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     borrowed.coordinator = site.coordinator
     plan = digest(site)
 

@@ -85,9 +85,7 @@ def test_the_receiver_is_told_what_is_wrong(kind: str, receiver: Receiver, monke
     assert any(line.startswith(said) for line in text.splitlines()[1:]), text
 
 
-def test_a_receiver_whose_answer_never_ends_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_endless_receiver_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     made = Receiver(endless=True)
     monkeypatch.setattr(BaseHook, "get_connection", lambda _: Connection(conn_id="chat", host=made.address))
     monkeypatch.setattr(notifications, "LIMIT_S", 5.0)

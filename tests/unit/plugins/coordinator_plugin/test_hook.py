@@ -89,9 +89,7 @@ def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
     ids=["comma", "null", "list", "deep", "twice", "half a character"],
 )
 @pytest.mark.parametrize("read", [hook.zookeeper_settings, hook.kafka_settings])
-def test_an_extra_that_is_no_object_is_refused_and_not_taken_for_an_empty_one(
-    read: Callable[[Connection], object], extra: str
-) -> None:
+def test_an_extra_that_is_no_object_is_refused_not_ignored(read: Callable[[Connection], object], extra: str) -> None:
     """Settings of TLS and of the fence would be left out. Airflow's pages take no such extra, and its variables do."""
     with pytest.raises(Refused, match="the extra of the connection 'zk' is no JSON object") as refused:
         read(Connection(conn_id="zk", conn_type="generic", host="zk1", extra=extra))
@@ -136,7 +134,7 @@ def test_a_group_of_settings_that_is_no_object_is_refused_without_its_value(grou
     assert "secret-text" not in str(refused.value)
 
 
-def test_a_task_of_a_cluster_without_connections_fails_at_once_and_says_what_to_add(
+def test_a_task_of_a_cluster_without_connections_fails_and_says_what_to_add(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def none(conn_id: str) -> Connection:

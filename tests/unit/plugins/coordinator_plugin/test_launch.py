@@ -86,9 +86,7 @@ def launched(
     return operator
 
 
-def test_on_yarn_the_executors_find_the_shipped_kafka_settings(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
-) -> None:
+def test_on_yarn_executors_find_settings(monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path) -> None:
     launched(monkeypatch, tmp_path, "yarn", "cluster")
     assert {Path(one).name for one in submitted.after("--files").split(",")} == {"settings.json", "kafka.json"}
     assert submitted.conf()[f"spark.executorEnv.{settings_file.FILE_VARIABLE}"] == "kafka.json"
@@ -140,9 +138,7 @@ def test_a_launch_is_waited_for_in_the_run_folder_only_where_the_driver_runs_bes
     assert trigger.folder == (str(tmp_path / waits_for) if waits_for else "")
 
 
-def test_on_kubernetes_secrets_come_by_reference_and_nothing_is_uploaded(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
-) -> None:
+def test_on_kubernetes_secrets_are_named(monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path) -> None:
     launched(monkeypatch, tmp_path, "k8s://https://api:6443", "cluster")
     conf = submitted.conf()
     reference = "spark.kubernetes.{}.secretKeyRef.{}".format
@@ -173,9 +169,7 @@ def test_a_driver_elsewhere_listens_where_the_coordinator_reaches_it(
     assert "--advertise" not in submitted.command
 
 
-def test_a_driver_elsewhere_needs_a_status_token(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
-) -> None:
+def test_a_driver_elsewhere_has_a_token(monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no status token is set: set status_token in the extra"):
         launched(monkeypatch, tmp_path, "yarn", "cluster", token="")
     assert not submitted.command
@@ -217,9 +211,7 @@ def test_a_task_links_to_yarns_page_of_its_application(
     assert (found.name, found.get_link(operator, ti_key=None)) == ("Spark application", link)
 
 
-def test_a_launch_that_fails_says_the_innermost_cause(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
-) -> None:
+def test_a_failed_launch_says_its_cause(monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path) -> None:
     trace = "\tat io.netty.Handler.run(Handler.java:1)\n" * 40
     submitted.code = 1
     submitted.said = (
@@ -241,9 +233,7 @@ def test_a_program_that_takes_too_long_or_is_not_there_is_one_sentence() -> None
         launch._run(["no-such-program", "x"], os.environ, 5.0)
 
 
-def test_a_missing_kubernetes_provider_is_said_before_the_launch(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_kubernetes_provider_is_said_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cluster_mode, "_installed", lambda _: False)
     with pytest.raises(Refused, match=r"'spark_default' names Kubernetes.*apache-airflow-providers-cncf-kubernetes"):
         launched(monkeypatch, tmp_path, "k8s://https://api:6443", "cluster")

@@ -54,9 +54,7 @@ def started(shop: Cluster, monkeypatch: pytest.MonkeyPatch, ti: Runs, app: str =
     return {one["conf"]["app"]: one["trigger_run_id"] for one in operator.execute(context(app, ti))}
 
 
-def test_a_fleet_whose_run_is_slow_delays_no_other_one_and_gets_no_second_run(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_run_delays_no_other_fleet_and_gets_no_second(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(shop, slow=2, quick=1)
     now = SimpleNamespace(time=lambda: 1_000_000_000.0)
     monkeypatch.setattr(fleet_runs, "time", now)
@@ -80,9 +78,7 @@ def test_of_two_runs_for_a_fleet_the_earlier_one_launches(shop: Cluster, monkeyp
     assert launched(shop, monkeypatch, "a", Runs(two, run_id=two)) == ["a-0"]
 
 
-def test_a_run_launches_for_its_fleet_alone_and_a_run_without_one_launches_nothing(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_launches_for_its_fleet_alone_or_nothing_at_all(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(shop, a=2, b=1)
     assert launched(shop, monkeypatch, "a") == ["a-0", "a-1"]
     assert launched(shop, monkeypatch, "") == []

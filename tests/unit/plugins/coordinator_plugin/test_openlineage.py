@@ -21,9 +21,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return made
 
 
-def test_the_transport_is_in_a_private_file_and_no_key_in_a_variable(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_transport_is_in_a_private_file_not_a_variable(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", TRANSPORT)
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__NAMESPACE", "prod")
     found = openlineage.variables(folder)
@@ -39,9 +37,7 @@ def test_a_file_of_the_site_is_named(folder: RunFolder, monkeypatch: pytest.Monk
     assert openlineage.variables(folder) == {"OPENLINEAGE_CONFIG": "/etc/openlineage.yml"}
 
 
-def test_without_a_transport_nothing_is_set_and_a_former_file_is_gone(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_transport_a_former_file_is_removed(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", TRANSPORT)
     openlineage.variables(folder)
     monkeypatch.delenv("AIRFLOW__OPENLINEAGE__TRANSPORT")
@@ -50,9 +46,7 @@ def test_without_a_transport_nothing_is_set_and_a_former_file_is_gone(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"http"'])
-def test_a_transport_that_is_no_object_is_refused(
-    text: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transport_is_an_object_or_refused(text: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", text)
     with pytest.raises(BadSettings, match="transport in \\[openlineage\\]"):
         openlineage.variables(folder)

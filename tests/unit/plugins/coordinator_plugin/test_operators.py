@@ -104,9 +104,7 @@ def test_of_runs_that_leave_the_same_over_the_one_that_began_last_goes_on(
         assert goes_on(shop, monkeypatch, lately=lately)[0]
 
 
-def test_what_a_run_was_woken_for_and_could_not_write_is_tried_again_after_a_pause(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_could_not_write_is_tried_after_a_pause(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.join("a")
     left = continuation(shop.coordinator, [])
     assert (left.now, left.writable) == (True, True)
@@ -174,7 +172,7 @@ def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return found
 
 
-def test_a_run_looks_again_for_an_owner_that_is_absent_and_not_once_its_partitions_have_moved(
+def test_a_run_looks_again_for_an_absent_owner_until_its_partitions_moved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = stable_site("a", "b")
@@ -203,9 +201,7 @@ def plans(shop: Cluster, monkeypatch: pytest.MonkeyPatch, run_type: str, *topics
     return plan.execute(context)
 
 
-def test_a_person_who_names_a_topic_that_is_not_managed_is_told_and_nothing_is_planned(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_person_who_names_an_unmanaged_topic_is_told_so(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.join("a")
     with pytest.raises(AirflowFailException, match=r"'order' is not managed.*it manages: orders.*correct the name"):
         plans(shop, monkeypatch, "manual", "order", "orders")
@@ -213,9 +209,7 @@ def test_a_person_who_names_a_topic_that_is_not_managed_is_told_and_nothing_is_p
     assert [one["outcome"] for one in plans(shop, monkeypatch, "manual", "orders")] == ["written"]
 
 
-def test_an_airflow_that_starts_no_run_for_later_leaves_the_pause_to_reconcile(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_airflow_without_runs_for_later_leaves_the_pause(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_operators, "CAN_RUN_LATER", False)
     left = LeftOver(("orders",), "digest", now=False, pause_s=60.0)
     monkeypatch.setattr(operators, "continuation", lambda *_: left)

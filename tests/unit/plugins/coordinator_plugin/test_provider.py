@@ -71,9 +71,7 @@ def test_the_section_of_the_configuration_has_every_option(info: dict[str, Any])
 
 
 @pytest.mark.parametrize("name", site_options.OPTIONS)
-def test_a_variable_wins_over_airflows_configuration_and_that_over_the_default(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_wins_over_configuration_and_that_over_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     option = site_options.OPTIONS[name]
     assert site_options.option(name, {}) == option.default
     monkeypatch.setenv(f"AIRFLOW__KAFKA_COORDINATOR__{name.upper()}", "configured")

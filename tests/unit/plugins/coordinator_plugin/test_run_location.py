@@ -20,9 +20,7 @@ from coordinator_tasks.core.errors import Refused
         ("/usr/bin/dumb-init -- /entrypoint airflow celery worker", "yes", False),
     ],
 )
-def test_a_container_that_ends_with_airflow_is_no_place_to_let_go(
-    tmp_path: Path, first: str, allowed: str, refused: bool
-) -> None:
+def test_in_a_container_of_airflow_nothing_is_let_go(tmp_path: Path, first: str, allowed: str, refused: bool) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "cmdline").write_bytes(first.replace(" ", "\0").encode())
     problem = run_location.let_go_problem({"COORDINATOR_LET_GO": allowed} if allowed else {}, tmp_path)

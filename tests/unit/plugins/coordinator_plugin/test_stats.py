@@ -185,9 +185,7 @@ def test_the_findings_of_reconciles_audit_are_gauges_by_kind(backend: Backend, m
 
 
 @pytest.mark.usefixtures("tagged")
-def test_figures_that_cannot_be_read_keep_reconcile_from_no_run(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_figures_keep_reconcile_from_no_run(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     site = stable_site("a")
     site.starts("b")
     site.zk.ensure(site.paths.fleets)
@@ -209,9 +207,7 @@ def test_plain_statsd_has_cluster_and_topic_in_the_name(backend: Backend) -> Non
 
 
 @pytest.mark.usefixtures("plain")
-def test_a_group_whose_name_statsd_does_not_take_has_its_metric(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_whose_name_statsd_refuses_has_its_metric(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats, "group_statuses", lambda _: {"team/büro:v1 eu|x": 2})
     stats.tell_figures(stable_site("a").coordinator, unasked)
     assert backend.of("coordinator.group.status.shop.team/b_ro_v1_eu_x") == [2]

@@ -79,9 +79,7 @@ def test_it_gives_its_worker_back_between_two_looks() -> None:
         pytest.param(0, 0, True, False, 0, id="no run"),
     ],
 )
-def test_a_run_that_is_queued_for_later_does_not_stop_reconcile(
-    running: int, queued: int, *, now: bool, paused: bool, counted: int
-) -> None:
+def test_runs_for_later_stop_no_reconcile(running: int, queued: int, *, now: bool, paused: bool, counted: int) -> None:
     runs = {"running": running, "queued": queued}
     ti: Any = SimpleNamespace(
         get_dr_count=lambda _, states: sum(runs[state] for state in states),

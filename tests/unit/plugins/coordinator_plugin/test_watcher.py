@@ -49,9 +49,7 @@ def test_an_airflow_without_a_store_for_triggers_begins_with_nothing_seen() -> N
     assert trigger._unstored_since_s is None
 
 
-def test_the_watcher_tells_each_change_once_and_remembers_it_over_a_restart(
-    shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_watcher_tells_each_change_once(shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "STORED_AFTER_S", 0.05)
     store = Store()
 
@@ -87,9 +85,7 @@ def test_the_watcher_holds_while_zookeeper_is_away(borrowed: Opened) -> None:
     assert changed(asyncio.run(scenario())) == ["first look"]
 
 
-def test_many_changes_are_looked_at_without_a_connection_to_everybody_for_each(
-    shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_changes_take_few_connections(shop: Cluster, borrowed: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
     monkeypatch.setattr(refused_connections, "note", lambda _, members, __: tried.append(len(members)) or frozenset())
     monkeypatch.setattr(watcher, "NOTE_S", 60.0)

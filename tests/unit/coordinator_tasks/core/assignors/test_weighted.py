@@ -178,9 +178,7 @@ def test_nobody_within_the_tolerance_gives_anything_away(question: Problem) -> N
 @pytest.mark.parametrize("capacities", [{}, {"c01": 3.0, "c02": 0.5}], ids=["equal capacities", "mixed capacities"])
 @given(number=st.integers(0, 10_000))
 @settings(max_examples=20)
-def test_many_small_partitions_come_within_the_tolerance_of_the_lower_bound(
-    capacities: dict[str, float], number: int
-) -> None:
+def test_many_small_partitions_come_close_to_the_lower_bound(capacities: dict[str, float], number: int) -> None:
     seed = random.Random(number)
     names = [f"c{i:02d}" for i in range(8)]
     weights = [seed.uniform(1, 30) for _ in range(1_000)]

@@ -32,9 +32,7 @@ def owner_of(raw: bytes) -> DrainOwner:
         ("ada", "upgrade of billing to v2", DrainOwner(DrainKind.PERSON)),
     ],
 )
-def test_the_owner_of_a_draining_of_an_earlier_version_is_told_by_its_words(
-    by: str, why: str, owner: DrainOwner
-) -> None:
+def test_the_owner_of_a_draining_of_an_earlier_version_is_known(by: str, why: str, owner: DrainOwner) -> None:
     assert owner_of(stored(by, why)) == owner
 
 
@@ -94,9 +92,7 @@ def test_a_plan_of_an_earlier_version_that_goes_on_is_told_in_new_words() -> Non
         ("leaving", {"condition": "of a later version"}, Condition.LEAVING),
     ],
 )
-def test_the_condition_of_a_consumer_of_another_version_is_known(
-    health: str, more: dict[str, str], condition: Condition
-) -> None:
+def test_the_condition_by_another_version_is_known(health: str, more: dict[str, str], condition: Condition) -> None:
     raw = {"version": 1, "consumer": "a", "cluster": "c", "incarnation": 1, "health": health, **more}
     found = decode_status("http://a", json.dumps(raw).encode())
     assert (found.condition, found.leaves) == (condition, condition in (Condition.LEAVING, Condition.FAILED))

@@ -78,9 +78,7 @@ def test_two_consumers_that_run_one_partition_are_both_named(scene: Scene) -> No
 
 
 @pytest.mark.parametrize(("epoch", "kind"), [(1, FindingKind.STALE), (0, FindingKind.INTRUDER)])
-def test_an_old_token_that_only_the_owner_has_met_is_found_by_its_word(
-    scene: Scene, epoch: int, kind: FindingKind
-) -> None:
+def test_an_old_token_that_the_owner_alone_met_is_found(scene: Scene, epoch: int, kind: FindingKind) -> None:
     (mine, *_) = scene.owned["a"]
     clean = committing(stable("a", "b"))
     status = scene.answers["a"].topics[TOPIC].running  # type: ignore[union-attr]
@@ -128,7 +126,7 @@ def test_what_two_looks_do_not_both_find_is_a_hand_off_and_no_finding(scene: Sce
     assert audited(scene, later) == audited(later, scene) == []
 
 
-def test_a_partition_that_its_owner_cannot_process_is_found_though_the_second_look_counts_more_seconds(
+def test_a_partition_that_its_owner_cannot_process_is_found_however_many_seconds_a_look_counts(
     scene: Scene,
 ) -> None:
     (taken, *_) = scene.owned["a"]
@@ -200,9 +198,7 @@ def test_partitions_without_an_owner_are_found_and_those_in_flight_are_not(scene
     ],
     ids=["ended", "absent", "silent", "does not run", "older epoch", "older generation", "without the topic"],
 )
-def test_an_owner_that_does_not_run_its_partitions_is_named_with_all_of_them(
-    scene: Scene, happens: Any, kind: FindingKind, says: str
-) -> None:
+def test_an_owner_that_does_not_run_is_named_with_all(scene: Scene, happens: Any, kind: FindingKind, says: str) -> None:
     mine = tuple(scene.owned["a"])
     happens(scene)
     (one,) = audited(scene)

@@ -76,9 +76,7 @@ def test_the_possible_owners(draft: Draft, owners: set[str]) -> None:
         pytest.param(at_the_barrier, "d", MoveKind.BARRIER, "a", {"a", "b"}, id="still the barrier"),
     ],
 )
-def test_a_partition_moves(
-    make: Callable[[], Draft], taker: str, kind: MoveKind, giver: str, closing: set[str] | None
-) -> None:
+def test_moves_of(make: Callable[[], Draft], taker: str, kind: MoveKind, giver: str, closing: set[str] | None) -> None:
     draft = make()
     draft.move(0, taker)
     assert draft.moves == [Move(0, giver, taker, kind)]

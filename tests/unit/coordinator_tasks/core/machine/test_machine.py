@@ -114,9 +114,7 @@ def test_one_unconfirmed_start_keeps_the_topic_starting_and_names_its_consumer()
     ],
 )
 @pytest.mark.parametrize("step", list(Step))
-def test_a_starting_consumer_that_is_lost_is_replaced_and_the_topic_stays_starting(
-    lose: Callable[[Scene], Scene], step: Step
-) -> None:
+def test_a_starting_consumer_that_is_lost_is_replaced_at_once(lose: Callable[[Scene], Scene], step: Step) -> None:
     scene = starting()
     lose(scene)
     decision = scene.step(step)
@@ -249,7 +247,7 @@ def test_whose_process_may_still_run_leaves_guarded_partitions() -> None:
         pytest.param(lambda s: s.dies("a", Ending.REFUSED), id="gone"),
     ],
 )
-def test_a_partition_without_an_owner_stays_guarded_until_the_next_one_has_started(
+def test_a_partition_without_an_owner_stays_guarded_until_a_start(
     lose: Callable[[Scene], Scene],
 ) -> None:
     scene = stable("a")
@@ -411,9 +409,7 @@ def test_an_owner_in_starting_has_its_time_before_it_is_told_again() -> None:
         ),
     ],
 )
-def test_what_a_stable_topic_waits_for_while_an_owner_is_absent_is_said(
-    policy: Policy, ended: dict[int, Ending], text: str
-) -> None:
+def test_what_a_topic_awaits_of_an_absent_owner_is_said(policy: Policy, ended: dict[int, Ending], text: str) -> None:
     scene = stable("a", "b", policy=policy)
     assert scene.decide().reason == "every partition is where it should be"
     scene.vanishes("b")
@@ -468,9 +464,7 @@ def changed(**fields: object) -> Callable[[Scene], None]:
         pytest.param(changed(bootstrap_servers="other:9092"), "configuration", id="the brokers' address"),
     ],
 )
-def test_a_changed_configuration_reaches_the_node_without_moving_anything(
-    change: Callable[[Scene], None], text: str
-) -> None:
+def test_a_changed_configuration_reaches_the_node_without_moves(change: Callable[[Scene], None], text: str) -> None:
     scene = ab()
     before = scene.node
     change(scene)
@@ -615,7 +609,7 @@ def test_a_removed_topic_is_closed_everywhere_and_marked() -> None:
         pytest.param(lambda s: s.acts("a", "b").step(Step.START), id="by a confirmed close"),
     ],
 )
-def test_a_removed_topic_is_closed_although_another_write_has_marked_it_already(
+def test_a_removed_topic_is_closed_also_if_another_write_has_marked_it(
     write: Callable[[Scene], Decision],
 ) -> None:
     scene = joining()
@@ -659,9 +653,7 @@ def test_a_removed_topic_in_the_middle_of_a_hand_off_is_closed_at_both() -> None
         pytest.param(CONFIG, None, True, id="no longer in Kafka"),
     ],
 )
-def test_a_topic_whose_kafka_topic_is_another_is_held(
-    config: TopicConfig, description: TopicDescription | None, missing: bool
-) -> None:
+def test_another_kafka_topic_is_held(config: TopicConfig, description: TopicDescription | None, missing: bool) -> None:
     scene = ab()
     scene.config, scene.description, scene.missing = config, description, missing
     scene.dies("b")

@@ -211,9 +211,7 @@ def test_who_is_a_target(
         (("(", "orders"), True),
     ],
 )
-def test_subscription_by_name_or_by_an_expression_that_matches_it_whole(
-    topics: tuple[str, ...], expected: bool
-) -> None:
+def test_subscription_by_name_or_by_an_expression_that_matches_all(topics: tuple[str, ...], expected: bool) -> None:
     assert subscribes(member(topics=topics), "orders") is expected
 
 
@@ -260,9 +258,7 @@ def crashed(*ages: float | None) -> IdClaim:
         ((5, -1), 0.0),
     ],
 )
-def test_an_id_that_ends_with_an_error_again_and_again_is_left_out(
-    ages: tuple[float | None, ...], expected: float
-) -> None:
+def test_an_id_that_ends_with_errors_repeatedly_is_left_out(ages: tuple[float | None, ...], expected: float) -> None:
     known = crashed(*ages)
     assert in_backoff("a", world(member(), known), POLICY) == expected
     assert ("a" in targets("orders", {}, world(member(), known), POLICY)) is (expected == 0)
@@ -340,9 +336,7 @@ def test_a_crash_loop_waits_from_its_last_registration_on_and_ends_with_an_end_w
         ),
     ],
 )
-def test_noting_an_absence(
-    known: IdClaim, answer: Answer, same_boot: bool, expected: Absence | None, gone: bool
-) -> None:
+def test_noted_absences(known: IdClaim, answer: Answer, same_boot: bool, expected: Absence | None, gone: bool) -> None:
     assert note_absence(known, 1, answer, same_boot, NOW, NOW, 10.0) == (expected, gone)
 
 
@@ -359,9 +353,7 @@ def test_noting_an_absence(
         ),
     ],
 )
-def test_refusals_before_the_session_ended_count_as_long_as_a_session_outlives_its_process(
-    known: IdClaim, since_at: float
-) -> None:
+def test_refusals_count_as_long_as_a_session_outlives_its_process(known: IdClaim, since_at: float) -> None:
     note, gone = note_absence(known, 1, REFUSED, True, NOW, NOW, 10.0)
     assert (note.refused_at, gone) == (since_at, NOW - since_at >= 10.0)
 

@@ -347,7 +347,7 @@ def test_a_hand_off_under_way_is_closed_at_both_ends_after_a_loss_of_the_state()
 
 
 @pytest.mark.parametrize("late", ["giver", "taker"])
-def test_an_end_of_a_hand_off_that_was_asked_before_it_read_the_node_may_run_the_partition_all_the_same(
+def test_an_end_of_a_hand_off_that_answered_before_it_read_the_node_may_run_the_partition(
     late: str,
 ) -> None:
     scene = stable("a", "b")
@@ -506,7 +506,7 @@ def _ahead(scene: Scene) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("lie", [_foreign, _twice, _ahead], ids=["foreign generation", "other holdings", "ahead"])
-def test_a_consumer_that_contradicts_every_node_is_named_after_a_few_recoveries(
+def test_a_consumer_that_contradicts_every_node_is_soon_named(
     lie: Callable[[Scene], Callable[[], object]],
 ) -> None:
     scene = stable("a", "b")

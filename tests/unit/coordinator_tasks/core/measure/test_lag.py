@@ -116,7 +116,5 @@ def test_a_recreated_topic_forgets_its_former_ends() -> None:
         ([(0, 0.0), (9, None), (3, 2.0), (3, 4.0)], 4.0),
     ],
 )
-def test_the_furthest_is_of_those_that_are_behind(
-    partitions: list[tuple[int, float | None]], seconds: float | None
-) -> None:
+def test_the_furthest_of_those_behind(partitions: list[tuple[int, float | None]], seconds: float | None) -> None:
     assert furthest_s(partitions) == seconds

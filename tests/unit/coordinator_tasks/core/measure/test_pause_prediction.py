@@ -16,9 +16,7 @@ def past(*pauses: float, kind: MoveKind = HANDOFF) -> list[PastMove]:
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(1, 0.25, 4.0), (3, 0.25, 12.0), (4, 0.5, 8.0), (8, 0.5, 16.0)])
-def test_with_fewer_moves_than_an_interval_needs_the_prediction_is_rough_and_wide(
-    count: int, low: float, high: float
-) -> None:
+def test_with_few_moves_the_prediction_is_rough_and_wide(count: int, low: float, high: float) -> None:
     found = predict(past(*map(float, range(1, count + 1))), HANDOFF)
     assert (found.rough, found.total.low_s, found.total.high_s, found.moves) == (True, low, high, count)
     assert predict(past(), HANDOFF) is None

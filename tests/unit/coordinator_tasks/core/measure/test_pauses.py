@@ -165,9 +165,7 @@ def test_the_sentence_has_the_three_numbers_and_what_else_is_known() -> None:
 @pytest.mark.parametrize(
     ("wait_s", "usual_s", "said"), [(0.858, 0.668, "190 ms"), (0.5, 0.668, "none"), (0.858, 0.0, "858 ms")]
 )
-def test_the_extra_pause_is_the_total_without_the_usual_and_never_below_none(
-    wait_s: float, usual_s: float, said: str
-) -> None:
+def test_the_extra_pause_is_the_total_without_the_usual_or_zero(wait_s: float, usual_s: float, said: str) -> None:
     extra = Pause(1, wait_s=wait_s, usual_s=usual_s).extra
     assert extra is not None
     assert pauses.amount(extra) == said

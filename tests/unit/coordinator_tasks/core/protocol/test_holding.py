@@ -152,7 +152,5 @@ def test_changes_bring_what_runs_in_line_with_what_may(
         pytest.param({}, {3: 4}, (3,), id="released for an earlier entry"),
     ],
 )
-def test_a_release_is_due_once_it_has_stopped(
-    running: dict[int, Token], released: dict[int, int], expected: tuple[int, ...]
-) -> None:
+def test_releases_that_are_due(running: dict[int, Token], released: dict[int, int], expected: tuple[int, ...]) -> None:
     assert changes({}, running, tuple(running), {3: Handoff("a", "b", 5)}, released).release == expected

@@ -211,9 +211,7 @@ def test_a_row_that_nobody_produced_is_caught() -> None:
     ],
     ids=["a failed task", "a task that Airflow does not know", "a loop", "two transitions in one task"],
 )
-def test_a_transition_outside_its_own_successful_task_is_caught(
-    change: Callable[[Evidence], Evidence], word: str
-) -> None:
+def test_a_transition_outside_its_task_is_caught(change: Callable[[Evidence], Evidence], word: str) -> None:
     verdict = check(change(honest()))
     assert failed(verdict) == {TASKS}
     assert word in problems(verdict, TASKS)

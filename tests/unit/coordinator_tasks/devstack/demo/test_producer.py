@@ -46,9 +46,7 @@ def test_the_journal_has_an_end_if_every_record_was_confirmed(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("broker", [Broker(refused=1), Broker(left=3)], ids=["one refused", "some not answered"])
-def test_the_journal_has_no_end_if_a_record_was_not_confirmed(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unconfirmed_record_leaves_no_end(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert journal_of(broker, tmp_path / "journal.txt", monkeypatch) == (False, False)
 
 

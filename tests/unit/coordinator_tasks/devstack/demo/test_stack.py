@@ -46,9 +46,7 @@ def test_what_starts_while_everything_is_ended_is_ended_too(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", ["a,b", "what?"])
-def test_a_folder_that_a_server_takes_for_another_one_is_refused_before_anything_starts(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_folder_that_a_server_takes_for_another_is_refused_before_a_start(tmp_path: Path, name: str) -> None:
     folders = Folders(tmp_path / name / "demo")
     (sign,) = set(name) & set(",?")
     with pytest.raises(DemoFailed, match=re.escape(f"{folders.base} has '{sign}' in its path")):

@@ -10,9 +10,7 @@ from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.processes import ManagedProcess
 
 
-def test_no_service_inherits_what_the_users_own_airflow_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_service_inherits_what_the_users_airflow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(airflow_home, "prepare", lambda *_: "a password")
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://production")
     monkeypatch.setenv("AIRFLOW_CONN_MINE", "{}")

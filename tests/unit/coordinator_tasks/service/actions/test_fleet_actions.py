@@ -224,9 +224,7 @@ def test_the_form_says_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
         (["--topics=ord.*"], "fleet 'tax' takes topic 'orders', which fleet 'billing' takes too"),
     ],
 )
-def test_a_second_fleet_that_takes_a_topic_of_another_needs_force_and_is_named_afterwards(
-    arguments: list[str], says: str
-) -> None:
+def test_a_second_fleet_that_takes_a_topic_of_another_needs_force_and_is_named(arguments: list[str], says: str) -> None:
     shop = Cluster()
     fleet.set_fleet(shop.coordinator, Fleet(APP, "app.py", ("b-1",), ("--pipeline=orders=m:f",)))
     given = {"app": "tax", "application": "app.py", "consumers": ["t-1"], "arguments": arguments}
@@ -434,7 +432,7 @@ def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop)
     assert [one.consumer for one in fleet.missing(c)] == ["a"]
 
 
-def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_a_person_has_isolated_it(
+def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_it_is_isolated(
     site: Shop,
 ) -> None:
     c = site.coordinator
@@ -466,9 +464,7 @@ def test_a_redeployment_is_not_over_before_the_last_one_is_let_in_again(site: Sh
     assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"b"}
 
 
-def test_nobody_is_drained_for_a_fleet_that_is_changed_at_the_same_moment(
-    site: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_is_drained_for_a_fleet_that_changes_at_that_moment(site: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
     real = redeployment.all_stable
 

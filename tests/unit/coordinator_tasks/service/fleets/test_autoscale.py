@@ -337,9 +337,7 @@ def unreadable(site: Site) -> None:
         (unreadable, "/consumers/shop/directives/b-2: "),
     ],
 )
-def test_nothing_is_decided_while_a_consumer_keeps_nothing_or_not_for_long(
-    happens: Callable[[Site], None], said: str
-) -> None:
+def test_nothing_is_decided_while_a_consumer_keeps_too_little(happens: Callable[[Site], None], said: str) -> None:
     site = uneven_site()
     happens(site)
     site.settles()
@@ -403,9 +401,7 @@ def test_pins_stay_when_a_change_of_size_is_refused(why: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("when", range(4))
-def test_a_death_between_two_writes_leaves_a_step_with_its_memory_or_without_both(
-    when: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_death_between_two_writes_leaves_both_or_none_of_them(when: int, monkeypatch: pytest.MonkeyPatch) -> None:
     site = fleet_site(BUSY, act=True)
     transact, count = site.zk.transact, [0]
 

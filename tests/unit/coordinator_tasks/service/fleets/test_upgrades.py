@@ -200,9 +200,7 @@ def test_a_lag_in_the_second_step_moves_everything_back_and_says_why(site: Upgra
     ],
     ids=["it reports something", "it dies and is started again"],
 )
-def test_an_error_of_a_new_consumer_moves_everything_back(
-    site: UpgradingSite, happens: Callable[[UpgradingSite], None], says: str
-) -> None:
+def test_an_error_moves_all_back(site: UpgradingSite, happens: Callable[[UpgradingSite], None], says: str) -> None:
     to_v2(site)
     site.turns_until(at(UpgradePhase.HOLDING, 1))
     happens(site)
@@ -279,9 +277,7 @@ def test_a_sink_that_is_away_in_the_last_step_is_waited_for(site: UpgradingSite)
 
 
 @pytest.mark.parametrize("lasts", [True, False], ids=["for ever", "every other time"])
-def test_who_calls_a_sink_away_for_longer_than_the_patience_makes_the_upgrade_pause(
-    site: UpgradingSite, lasts: bool
-) -> None:
+def test_who_calls_a_sink_away_beyond_the_patience_makes_the_upgrade_pause(site: UpgradingSite, lasts: bool) -> None:
     to_v2(site, patience_s=120.0)
     site.turns_until(at(UpgradePhase.HOLDING, 2))
     for turn in range(14):
@@ -298,9 +294,7 @@ def test_who_calls_a_sink_away_for_longer_than_the_patience_makes_the_upgrade_pa
 
 
 @pytest.mark.parametrize(("steps", "step"), [((100,), 0), ((50, 100), 0), ((5, 50, 100), 1)])
-def test_new_consumers_alone_are_not_believed_before_a_step_has_passed_or_beside_old_ones(
-    site: UpgradingSite, steps: tuple[int, ...], step: int
-) -> None:
+def test_new_consumers_alone_are_not_always_believed(site: UpgradingSite, steps: tuple[int, ...], step: int) -> None:
     to_v2(site, steps=steps)
     site.turns_until(at(UpgradePhase.HOLDING, step))
     sink_fails(site, *NEW)
@@ -320,9 +314,7 @@ def test_a_partition_that_a_person_has_paused_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize(("waiting", "phase"), [(10, UpgradePhase.ROLLED_BACK), (0, UpgradePhase.DONE)])
-def test_a_slow_partition_fails_at_the_end_of_the_hold_if_records_wait(
-    site: UpgradingSite, waiting: int, phase: UpgradePhase
-) -> None:
+def test_a_slow_partition_fails_if_records_wait(site: UpgradingSite, waiting: int, phase: UpgradePhase) -> None:
     site.speed.update(dict.fromkeys(NEW, 40.0))
     site.lag.update(dict.fromkeys(NEW, waiting))
     to_v2(site, rule=Rule(min_rate=0.5))
@@ -732,9 +724,7 @@ def test_a_fleet_that_is_upgraded_takes_back_only_consumers_of_the_upgrade(site:
 
 
 @pytest.mark.parametrize("request_", [upgrades.pause, upgrades.go_on, upgrades.roll_back])
-def test_without_an_upgrade_there_is_nothing_to_pause_continue_or_roll_back(
-    site: UpgradingSite, request_: Callable[..., Upgrade]
-) -> None:
+def test_without_an_upgrade_there_is_nothing_to_control(site: UpgradingSite, request_: Callable[..., Upgrade]) -> None:
     with pytest.raises(NotManaged, match=r"'billing' has no upgrade \(fleets with one: none\)"):
         request_(site.coordinator, APP, by="kim", why="")
     to_v2(site, steps=(100,), hold_s=0.0)
@@ -932,9 +922,7 @@ def test_a_partition_that_was_planned_again_in_a_rebalance_is_counted_once(site:
     assert [one.partition for one in found.moved] == [one.partition for one in plan.moves]
 
 
-def test_the_report_of_an_upgrade_that_is_over_has_nothing_of_what_moved_since(
-    site: UpgradingSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_has_nothing_of_what_moved_since(site: UpgradingSite, monkeypatch: pytest.MonkeyPatch) -> None:
     to_v2(site, steps=(100,))
     assert site.ends().phase is UpgradePhase.DONE
     with_pauses(site)

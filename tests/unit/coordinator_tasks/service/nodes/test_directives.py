@@ -153,9 +153,7 @@ def test_the_known_end_of_all_that_was_granted_is_a_confirmation_too(shop: Clust
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["whose end is known", "which may still wait"])
-def test_a_second_process_that_was_refused_its_id_says_nothing_of_the_one_that_has_it(
-    shop: Cluster, ended: bool
-) -> None:
+def test_a_second_process_that_was_refused_its_id_says_nothing_of_the_first(shop: Cluster, ended: bool) -> None:
     moved = encode_node(replace(NODE, incarnations={}))
     shop.zk.transact([SetData(shop.paths.topic("orders"), moved)])
     refused = claim_incarnation(shop.zk, shop.paths, "a", 1)
@@ -183,9 +181,7 @@ def test_the_end_of_a_second_process_does_not_stand_for_the_life_that_is_absent_
     assert complete_readmissions(shop.coordinator) == ("a",)
 
 
-def test_the_end_of_whom_an_older_list_shows_does_not_stand_for_who_has_registered_since(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_in_an_older_list_is_not_that_of_a_new_process(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     older = shop.coordinator.discovery.members()
     shop.server.sessions[-1].close()
     shop.join("a")

@@ -55,9 +55,7 @@ def test_a_rebalance_sums_up_its_records(shop: Cluster) -> None:
     assert one.moves == (Move(1, "a", "b", MoveKind.HANDOFF),)
 
 
-def test_the_newest_rebalances_of_many_topics_need_few_records_of_each(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_rebalances_need_few_records_of_each_topic(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         topic = f"topic-{number}"
         shop.zk.ensure(shop.paths.history(topic))

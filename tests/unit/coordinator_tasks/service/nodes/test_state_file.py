@@ -146,9 +146,7 @@ def test_a_state_that_an_import_would_refuse_is_not_written(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_an_import_that_ends_at_any_write_is_continued_and_begins_no_topic_before(
-    monkeypatch: pytest.MonkeyPatch, lost: bool
-) -> None:
+def test_an_import_that_ends_at_any_write_is_continued_whole(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
     """`lost`: the write has happened, but its answer was lost."""
     monkeypatch.setattr(state_file, "_WRITE_NODES", 3)
     old = shop()

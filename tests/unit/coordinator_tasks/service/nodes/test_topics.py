@@ -211,9 +211,7 @@ def test_a_stale_refresh_creates_nothing_in_a_topic_that_was_added_anew(shop: Cl
 
 
 @pytest.mark.parametrize("managed_before", [False, True])
-def test_a_stale_addition_creates_and_drops_nothing_in_a_topic_that_was_added_anew(
-    shop: Cluster, managed_before: bool
-) -> None:
+def test_a_stale_addition_changes_nothing_in_a_topic_added_anew(shop: Cluster, managed_before: bool) -> None:
     if managed_before:
         add_topic(shop.coordinator, "orders", "g", actor=PERSON)
         remove_topic(shop.coordinator, "orders", PERSON)

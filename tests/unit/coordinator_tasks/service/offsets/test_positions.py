@@ -58,9 +58,7 @@ def shop() -> Shop:
         "a time after the last record",
     ],
 )
-def test_a_preview_says_where_each_partition_is_and_goes_and_writes_nothing(
-    shop: Shop, to: str, targets: list[int]
-) -> None:
+def test_a_preview_says_where_partitions_are_and_go_and_writes_nothing(shop: Shop, to: str, targets: list[int]) -> None:
     before = shop.server.zxid
     found = positions.preview(shop.coordinator, "orders", to)
     assert [(one.before, one.target) for one in found] == list(zip([80, 90, None], targets, strict=True))

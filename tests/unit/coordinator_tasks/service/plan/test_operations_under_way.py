@@ -235,9 +235,7 @@ def moves(site: Site, **mode: bool) -> None:
 
 @pytest.mark.parametrize(("act", "acted"), [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("asked", [shrinks, grows, moves])
-def test_what_a_growth_does_waits_for_nobody_while_a_person_lets_it_act(
-    asked: Callable[..., None], act: bool, acted: bool
-) -> None:
+def test_a_growth_waits_for_nobody_while_a_person_lets_it(asked: Callable[..., None], act: bool, acted: bool) -> None:
     site = fleet_site("a", "b", "c", "d")
     before = dict(site.node().assignments)
     asked(site, act=act, acted=acted)

@@ -60,9 +60,7 @@ def test_the_assignment_before_a_rebalance_comes_back_and_the_history_says_who_a
 @pytest.mark.parametrize(
     ("minutes", "holds"), [(0, []), (5, ["orders:   it would hold for 5 min, whoever joins or leaves"])]
 )
-def test_a_roll_back_by_which_nothing_moves_is_only_said_to_hold_for_a_time(
-    joined: Site, minutes: int, holds: list[str]
-) -> None:
+def test_a_roll_back_without_moves_is_said_to_hold_for_a_time(joined: Site, minutes: int, holds: list[str]) -> None:
     given = {"topic": "orders", "rebalance": newest(joined), "why": "slow", "minutes": minutes}
     directives.drain(joined.coordinator, "b", by="ada", why="new host")
     joined.settles()
@@ -308,9 +306,7 @@ def everybody_gone(site: Site) -> str:
     ],
     ids=["unknown", "of another topic", "pruned", "half pruned", "the first", "frozen", "removed", "gone", "too long"],
 )
-def test_what_cannot_be_undone_is_refused_in_one_line_and_nothing_changes(
-    joined: Site, of: Callable[[Site], str], said: str
-) -> None:
+def test_what_cannot_be_undone_is_refused_and_unchanged(joined: Site, of: Callable[[Site], str], said: str) -> None:
     rebalance = of(joined)
     before = joined.zk.get(joined.paths.config("orders"))
     with pytest.raises(Refused) as refused:

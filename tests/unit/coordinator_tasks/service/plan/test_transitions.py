@@ -135,9 +135,7 @@ def test_the_loop_takes_over_from_the_dead_while_kafka_does_not_answer(site: Sit
     assert set(site.node().assignments.values()) == {"b"}
 
 
-def test_the_loop_plans_without_a_folder_that_only_the_upkeep_needs(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_loop_plans_without_a_folder_that_the_upkeep_needs(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.dies("a")
     site.zk.ensure(site.paths.fleets)
     site.zk.denied.add(site.paths.fleets)
@@ -145,9 +143,7 @@ def test_the_loop_plans_without_a_folder_that_only_the_upkeep_needs(
     assert f"the redeployments wait: {site.paths.fleets} may not be used by this ZooKeeper account" in caplog.text
 
 
-def test_the_loop_prunes_the_histories_and_says_once_what_stays(
-    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_loop_prunes_history(site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(8):
         site.zk.transact([Create(f"{site.paths.history('orders')}/", b"{}", sequence=True)])
     stop, keeping, calls = threading.Event(), history.prune, list[int]()
@@ -685,9 +681,7 @@ def test_who_has_gone_while_our_session_lagged_behind_is_not_taken_for_present(s
     assert c.discovery.members()["b"].incarnation == 2
 
 
-def test_a_look_across_a_plan_does_not_take_its_commits_for_those_of_a_lost_zookeeper(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_across_a_plan_does_not_suspect_a_lost_zookeeper(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     committed = type(site.kafka).committed
 
     def after_a_plan(kafka: FakeKafka, wanted: Any) -> Any:

@@ -64,9 +64,7 @@ def test_moves_count_from_the_first_look_on(site: Site) -> None:
     assert one.look().happened["orders"].rebalances == 1, "another look counts nothing twice"
 
 
-def test_moves_count_also_if_zookeeper_goes_away_while_they_are_read(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moves_count_also_if_zookeeper_goes_away_at_a_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     one = surveyor(site)
     site.starts("c")
     site.settles()
@@ -111,9 +109,7 @@ def test_a_record_that_may_not_be_read_keeps_no_later_one_from_being_counted(sit
     assert one.look().happened["orders"].rebalances == 2
 
 
-def test_seconds_without_an_owner_count_also_before_a_look_that_failed(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seconds_without_an_owner_count_before_a_failed_look(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     one = surveyor(site)
     site.dies("a")
     site.dies("b")
