@@ -128,9 +128,7 @@ def test_that_all_brokers_are_down_does_not_hide_why(monkeypatch: pytest.MonkeyP
     assert "no answer (Connection refused)" in str(broker.unavailable("no answer"))
 
 
-def test_a_group_that_we_may_not_ask_for_is_named_and_no_other_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_group_that_we_may_not_ask_for_is_named_and_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made = admin(monkeypatch, [], limit_s=0.05)
     no_answer = [KafkaError._TIMED_OUT]
     monkeypatch.setattr(made._broker, "_reader", lambda *_: Reader(no_answer * 10))
@@ -236,17 +234,13 @@ def producing(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionalGroupOffset
     return offsets, producer
 
 
-def test_a_new_holder_fences_before_its_entry_is_read(
-    producing: tuple[TransactionalGroupOffsets, Producing],
-) -> None:
+def test_a_new_holder_fences_before_its_entry_is_read(producing: tuple[TransactionalGroupOffsets, Producing]) -> None:
     offsets, producer = producing
     offsets.hold("t", "id-1", {0: Token(3, 1, "gen")})
     assert producer.asked == ["initialize"]
 
 
-def test_commits_are_made_by_one_initialized_producer(
-    producing: tuple[TransactionalGroupOffsets, Producing],
-) -> None:
+def test_commits_are_made_by_one_initialized_producer(producing: tuple[TransactionalGroupOffsets, Producing]) -> None:
     offsets, producer = producing
     for offset in (5, 6):
         offsets.commit("t", {0: Committed(offset, Token(3, 1, "gen"), "a", "c", "id-1")})
@@ -283,9 +277,7 @@ class ConsumerGroup:
     members: list[Any]
 
 
-def test_reads_are_asked_again_by_another_client_without_a_coordinator(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reads_are_asked_again_by_another_client_without_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "_LOST_S", 0.05)
     lost, good = Client(answers=False), Client(answers=True)
     made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s=20.0)
@@ -295,9 +287,7 @@ def test_reads_are_asked_again_by_another_client_without_a_coordinator(
     assert (lost.asked, good.asked) == (1, 1)
 
 
-def test_a_commit_without_an_answer_is_not_repeated_and_the_client_changes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_commit_without_an_answer_is_not_repeated_and_the_client_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     lost, good = Client(answers=False), Client(answers=True)
     made = ConfluentGroupOffsets({"bootstrap.servers": "127.0.0.1:1"}, "g", limit_s=0.05)
     monkeypatch.setattr(made._broker, "_client", lost)
@@ -419,9 +409,7 @@ class Place:
         self.error = None if error is None else KafkaError(error)
 
 
-def test_a_topic_without_known_offsets_hides_no_other_of_its_group(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_topic_without_known_offsets_hides_no_other_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     places = [Place("t", 0, 5), Place("u", 0, 7), Place("u", 1, -1001, KafkaError.TOPIC_AUTHORIZATION_FAILED)]
     made, group = (
         ConfluentKafkaAdmin({"bootstrap.servers": "h:1"}),
@@ -482,9 +470,7 @@ class Node:
     port: int = 9092
 
 
-def test_a_silent_broker_hides_not_how_long_the_others_keep_offsets(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_silent_broker_hides_not_how_long_the_others_keep_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     rights = KafkaRights({"bootstrap.servers": "h:1"})
     cluster = broker._Results({"": SimpleNamespace(nodes=[Node(1), Node(2, "down"), Node(3)])}, rights._broker)
     monkeypatch.setattr(rights._broker, "results", lambda _: cluster)

@@ -198,9 +198,7 @@ def test_with_an_authority_prometheus_is_sent_to_no_plain_http() -> None:
     assert json.loads(look(site).targets) == []
 
 
-def test_with_an_authority_a_refused_certificate_is_no_target(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_with_an_authority_a_refused_certificate_is_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
     site = stable_site("a", "b")
     site.coordinator = replace(site.coordinator, https_only=True)
     monkeypatch.setattr(metrics, "is_plain", lambda _: False)

@@ -289,9 +289,7 @@ def test_ten_thousand_junk_registrations_make_no_long_sentence() -> None:
     assert len(report.left_out) == 11
 
 
-def test_a_registration_of_megabytes_is_unreadable_and_read_in_parts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_registration_of_megabytes_is_unreadable_and_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     site, at_once = stable_site("a", "b"), list[int]()
     for number in range(600):
         site.join(f"more-{number:03}")

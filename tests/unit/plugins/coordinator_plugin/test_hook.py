@@ -134,9 +134,7 @@ def test_a_group_of_settings_that_is_no_object_is_refused_without_its_value(grou
     assert "secret-text" not in str(refused.value)
 
 
-def test_a_task_of_a_cluster_without_connections_fails_and_says_what_to_add(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_task_of_a_cluster_without_connections_fails_and_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(conn_id: str) -> Connection:
         raise AirflowNotFoundException(f"The conn_id `{conn_id}` isn't defined")
 

@@ -172,9 +172,7 @@ def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return found
 
 
-def test_a_run_looks_again_for_an_absent_owner_until_its_partitions_moved(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_looks_again_for_an_absent_owner_until_its_partitions_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     site = stable_site("a", "b")
     site.with_policy(settle_s=0.0)
     assert skipped_by_plan(site, monkeypatch) == {"start", "settle", "further_run"}

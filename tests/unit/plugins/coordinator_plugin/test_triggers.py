@@ -170,9 +170,7 @@ def test_a_question_stands_to_its_time_out_while_zookeeper_is_away(borrowed: Ope
     assert asyncio.run(scenario(0.1)) is True
 
 
-def test_an_answer_that_is_there_is_taken_after_airflow_has_noted_the_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_answer_that_is_there_is_taken_after_airflow_has_noted_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[float | str] = []
 
     class Answered(Asked):

@@ -126,9 +126,7 @@ def test_what_two_looks_do_not_both_find_is_a_hand_off_and_no_finding(scene: Sce
     assert audited(scene, later) == audited(later, scene) == []
 
 
-def test_a_partition_that_its_owner_cannot_process_is_found_however_many_seconds_a_look_counts(
-    scene: Scene,
-) -> None:
+def test_a_partition_that_its_owner_cannot_process_is_found_however_many_seconds_a_look_counts(scene: Scene) -> None:
     (taken, *_) = scene.owned["a"]
     later = committing(stable("a", "b"))
     for one, seconds in ((scene, 700.0), (later, 705.0)):

@@ -247,9 +247,7 @@ def test_whose_process_may_still_run_leaves_guarded_partitions() -> None:
         pytest.param(lambda s: s.dies("a", Ending.REFUSED), id="gone"),
     ],
 )
-def test_a_partition_without_an_owner_stays_guarded_until_a_start(
-    lose: Callable[[Scene], Scene],
-) -> None:
+def test_a_partition_without_an_owner_stays_guarded_until_a_start(lose: Callable[[Scene], Scene]) -> None:
     scene = stable("a")
     lose(scene).step()
     assert scene.owned == {}
@@ -510,9 +508,7 @@ def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bo
 
 
 @pytest.mark.parametrize("stale", [{"removed": True}, {"topic_id": "id-0"}], ids=["removed", "recreated"])
-def test_a_topic_removed_during_a_recovery_and_added_again_becomes_stable(
-    stale: dict[str, Any],
-) -> None:
+def test_a_topic_removed_during_a_recovery_and_added_again_becomes_stable(stale: dict[str, Any]) -> None:
     scene = ab()
     scene.node = replace(scene.node, **stale)
     to_start = {c: tuple(p for p, owner in scene.node.assignments.items() if owner == c) for c in ("a", "b")}
@@ -609,9 +605,7 @@ def test_a_removed_topic_is_closed_everywhere_and_marked() -> None:
         pytest.param(lambda s: s.acts("a", "b").step(Step.START), id="by a confirmed close"),
     ],
 )
-def test_a_removed_topic_is_closed_also_if_another_write_has_marked_it(
-    write: Callable[[Scene], Decision],
-) -> None:
+def test_a_removed_topic_is_closed_also_if_another_write_has_marked_it(write: Callable[[Scene], Decision]) -> None:
     scene = joining()
     scene.config = replace(scene.config, removed=True)
     write(scene)

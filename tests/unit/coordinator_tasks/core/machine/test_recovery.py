@@ -66,9 +66,7 @@ def test_after_a_loss_what_is_held_and_does_not_run_begins_a_new_holding() -> No
 
 
 @pytest.mark.parametrize("now", [None, TopicDescription(TOPIC, "id-2", 9)], ids=["deleted", "recreated, larger"])
-def test_after_a_loss_a_removed_topic_stops_whatever_kafka_has_under_its_name(
-    now: TopicDescription | None,
-) -> None:
+def test_after_a_loss_a_removed_topic_stops_whatever_kafka_has_under_its_name(now: TopicDescription | None) -> None:
     scene = stable("a", "b")
     scene.config = replace(scene.config, removed=True)
     lost(scene).description = now
@@ -347,9 +345,7 @@ def test_a_hand_off_under_way_is_closed_at_both_ends_after_a_loss_of_the_state()
 
 
 @pytest.mark.parametrize("late", ["giver", "taker"])
-def test_an_end_of_a_hand_off_that_answered_before_it_read_the_node_may_run_the_partition(
-    late: str,
-) -> None:
+def test_an_end_of_a_hand_off_that_answered_before_it_read_the_node_may_run_the_partition(late: str) -> None:
     scene = stable("a", "b")
     acted = dict(scene.answers)
     scene.joins("c")
@@ -506,9 +502,7 @@ def _ahead(scene: Scene) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("lie", [_foreign, _twice, _ahead], ids=["foreign generation", "other holdings", "ahead"])
-def test_a_consumer_that_contradicts_every_node_is_soon_named(
-    lie: Callable[[Scene], Callable[[], object]],
-) -> None:
+def test_a_consumer_that_contradicts_every_node_is_soon_named(lie: Callable[[Scene], Callable[[], object]]) -> None:
     scene = stable("a", "b")
     assert rounds(scene, lie(scene)) <= scene.policy.flap_registrations + 2
     scene.acts("a", "b")

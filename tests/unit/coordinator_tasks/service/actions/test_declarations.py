@@ -106,9 +106,7 @@ def fleet_of_two(shop: Cluster) -> Coordinator:
     return shop.coordinator
 
 
-def test_a_task_that_is_tried_again_neither_does_nor_tells_again_what_was_taken_back_since(
-    shop: Cluster,
-) -> None:
+def test_a_task_that_is_tried_again_neither_does_nor_tells_again_what_was_taken_back_since(shop: Cluster) -> None:
     shop.join("a")
     given = {"consumer": "a", "why": "broken disk"}
     ACTIONS["drain"].run(shop.coordinator, given, AIRFLOW, dry_run=False)

@@ -432,9 +432,7 @@ def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop)
     assert [one.consumer for one in fleet.missing(c)] == ["a"]
 
 
-def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_it_is_isolated(
-    site: Shop,
-) -> None:
+def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_it_is_isolated(site: Shop) -> None:
     c = site.coordinator
     redeployment.redeploy(c, APP, by="ada", why="")
     stepped(site)
