@@ -226,18 +226,12 @@ def test_a_giver_or_taker_that_is_lost_is_relied_on_though_nothing_is_assigned_t
     assert scene.dies("b").step().relies_on == {"b"}
 
 
-@pytest.mark.parametrize("how", [Ending.LEFT, Ending.REAPED])
-def test_whose_processes_are_known_to_have_ended_leaves_nothing_guarded(how: Ending) -> None:
-    scene = ab()
-    scene.dies("b", how).step()
-    assert scene.node.guarded == frozenset()
-
-
-def test_whose_process_may_still_run_leaves_guarded_partitions() -> None:
+@pytest.mark.parametrize(("how", "guarded"), [(Ending.LEFT, False), (Ending.REAPED, False), (Ending.REFUSED, True)])
+def test_partitions_are_guarded_if_their_former_owner_may_still_run(how: Ending, guarded: bool) -> None:
     scene = ab()
     lost = set(scene.owned["b"])
-    scene.dies("b", Ending.REFUSED).step()
-    assert scene.node.guarded == lost
+    scene.dies("b", how).step()
+    assert scene.node.guarded == (lost if guarded else frozenset())
 
 
 @pytest.mark.parametrize(
@@ -276,21 +270,14 @@ def test_who_comes_back_when_all_that_were_planned_for_are_lost_shares_what_it_h
     assert sorted(scene.counts().values()) == [1, 1, 2, 2]
 
 
-def test_all_consumers_gone_leaves_nothing_assigned_and_says_so() -> None:
+def test_all_consumers_gone_leaves_nothing_assigned_until_the_first_joiner_gets_everything_at_once() -> None:
     scene = ab().dies("a").dies("b")
     decision = scene.step()
     assert scene.owned == {}
-    assert decision.state.state is State.STABLE
-    assert decision.record.moves == ()
-    assert decision.state.targets == {}
+    assert (decision.state.state, decision.record.moves, decision.state.targets) == (State.STABLE, (), {})
     rest = scene.decide()
     assert rest.outcome is TopicOutcome.HELD
     assert "no live consumer" in rest.reason
-
-
-def test_the_first_joiner_after_all_were_gone_gets_everything_at_once() -> None:
-    scene = ab().dies("a").dies("b")
-    scene.step()
     decision = scene.joins("c", at=scene.now).step()
     assert decision.state.state is State.STARTING
     assert scene.counts() == {"c": 4}
@@ -366,6 +353,8 @@ def test_an_owner_that_does_not_start_is_told_again_a_limited_number_of_times() 
     scene = ab().dies("b")
     scene.step()
     policy, told = Policy(), 0
+    scene.acts("a", runs=()).later(policy.stuck_after_s / 2 - 0.1)
+    assert scene.decide().outcome is TopicOutcome.WAITING, "it has its time to start"
     while (
         decision := scene.acts("a", runs=()).later(policy.stuck_after_s / 2).decide()
     ).outcome is TopicOutcome.WRITTEN:
@@ -375,13 +364,6 @@ def test_an_owner_that_does_not_start_is_told_again_a_limited_number_of_times() 
     assert told == policy.max_restarts
     assert (decision.outcome, set(decision.blockers)) == (TopicOutcome.WAITING, {"a"})
     assert scene.state.state is State.STARTING
-
-
-def test_an_owner_in_starting_has_its_time_before_it_is_told_again() -> None:
-    scene = ab().dies("b")
-    scene.step()
-    scene.acts("a", runs=()).later(Policy().stuck_after_s / 2 - 0.1)
-    assert scene.decide().outcome is TopicOutcome.WAITING
 
 
 @pytest.mark.parametrize(
@@ -823,30 +805,23 @@ def test_a_barrier_is_passed_only_when_every_possible_owner_has_closed() -> None
 
 
 @pytest.mark.parametrize(
-    "lose",
+    ("lose", "guarded"),
     [
-        pytest.param(lambda s, c: s.is_isolated(c), id="isolated"),
-        pytest.param(lambda s, c: s.dies(c, Ending.REFUSED), id="gone"),
+        pytest.param(lambda s, p, c: s.is_isolated(c), True, id="isolated"),
+        pytest.param(lambda s, p, c: s.dies(c, Ending.REFUSED), True, id="gone"),
+        pytest.param(lambda s, p, c: s.releases_entry(p).dies(c), False, id="gone after its release"),
     ],
 )
-def test_a_giver_that_is_lost_during_closing_counts_as_closed(lose: Callable[[Scene, str], Scene]) -> None:
+def test_a_giver_that_is_lost_during_closing_counts_as_closed(lose: Callable[..., Scene], guarded: bool) -> None:
     scene = joining()
     ((partition, entry),) = scene.node.handoff.items()
-    lose(scene, entry.giver)
+    lose(scene, partition, entry.giver)
     decision = scene.step(Step.START)
     assert decision.state.state is State.STARTING
     assert scene.node.assignments[partition] == "c"
     assert scene.node.since[partition] == entry.epoch
-    assert partition in scene.node.guarded
+    assert (partition in scene.node.guarded) is guarded
     assert entry.giver not in scene.owned
-
-
-def test_a_giver_that_is_lost_after_its_release_needs_no_guard() -> None:
-    scene = joining()
-    ((partition, entry),) = scene.node.handoff.items()
-    scene.releases_entry(partition).dies(entry.giver).step()
-    assert scene.node.assignments[partition] == "c"
-    assert partition not in scene.node.guarded
 
 
 def test_a_taker_that_is_lost_during_its_hand_off_is_replaced_through_the_barrier() -> None:

@@ -53,16 +53,12 @@ def test_when_the_last_older_consumer_is_gone_the_next_write_is_packed() -> None
     assert written(there)
 
 
-def test_an_owner_that_is_not_registered_reads_what_it_stands_in() -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_an_owner_that_is_not_registered_reads_the_form_that_it_stands_in(packed: bool) -> None:
     there = stable("a", "b", "c", policy=SMALL)
     assert there.packed
-    assert written(there.vanishes("c", answers=True).joins("d"))
-
-
-def test_an_owner_that_is_not_registered_may_read_no_packed_node_if_it_stands_in_a_plain_one() -> None:
-    there = stable("a", "b", "c", policy=SMALL)
-    there.packed = False
-    assert not written(there.vanishes("c", answers=True).joins("d"))
+    there.packed = packed
+    assert written(there.vanishes("c", answers=True).joins("d")) is packed
 
 
 def test_a_newer_process_of_an_id_says_nothing_of_its_former_one() -> None:
@@ -97,27 +93,20 @@ def test_a_node_that_only_fits_packed_stays_packed(formats: tuple[str, ...]) -> 
     assert ("c" in there.counts()) == (formats == FORMATS)
 
 
-def test_a_node_is_plain_again_for_an_older_consumer_that_must_act_on_it_before_it_is_readmitted() -> None:
-    """Nobody else is there, so no plan writes a node, and the consumer could never confirm that it runs nothing."""
+@pytest.mark.parametrize(
+    "isolated", ["ab", "b"], ids=["nobody else is there: no plan", "beside an owner: the same plan"]
+)
+def test_a_node_is_plain_again_for_an_older_consumer_that_is_readmitted(isolated: str) -> None:
+    """Else the consumer could never confirm that it runs nothing."""
     there = stable("a", "b", policy=SMALL)
-    for consumer in "ab":
+    for consumer in isolated:
         there.is_isolated(consumer)
     there.settles()
     assert there.packed
     there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
     assert not written(there)
-    assert there.decide().outcome is TopicOutcome.HELD, "once is enough"
-
-
-def test_a_node_is_plain_again_for_an_older_consumer_that_is_readmitted_beside_an_owner() -> None:
-    """What asks for a plan is there, and the plan would be the same."""
-    there = stable("a", "b", policy=SMALL)
-    there.is_isolated("b")
-    there.settles()
-    assert there.packed
-    there.joins("c", formats=OLDER).is_isolated("c", readmit=True)
-    assert not written(there)
-    assert there.decide().outcome is not TopicOutcome.WRITTEN, "once is enough"
+    once = there.decide().outcome
+    assert once is TopicOutcome.HELD if isolated == "ab" else once is not TopicOutcome.WRITTEN, "once is enough"
 
 
 def test_a_node_is_plain_again_for_an_older_consumer_also_while_a_plan_waits_for_a_person() -> None:
