@@ -104,6 +104,10 @@ class UpgradingSite(Site):
             if draining is not None and not owns and consumer not in self.lingering:
                 self.dies(consumer, Ending.LEFT)
 
+    def turns(self, count: int) -> None:
+        for _ in range(count):
+            self.turn()
+
     def turns_until(self, reached: Callable[[Upgrade], bool]) -> Upgrade:
         for _ in range(TURNS):
             found = upgrade_store.read(self.coordinator, APP)

@@ -336,19 +336,16 @@ def test_no_name_is_read_differently_by_a_later_program(fleet: Fleet) -> None:
     assert "is refused: it" in problem(fleet, conf="spark.*", environment="*", settings="*", code="*")
 
 
-@pytest.mark.parametrize(
-    "name", ["LOCALDOMAIN", "NETRC", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "SASL_PATH", "R_PROFILE_USER"]
-)
-def test_a_pattern_covers_no_variable_that_names_a_host_or_a_log_in(name: str) -> None:
-    fleet = Fleet("billing", OWN, ("a",), environment={name: "x"})
-    assert "does not allow the variable" in problem(fleet, environment="*")
-    assert problem(fleet, environment=name) == ""
+HOSTS = ("LOCALDOMAIN", "NETRC", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "SASL_PATH", "R_PROFILE_USER")
+OPENINGS = ("remote", "api.mode", "ui.killEnabled", "driver.bindAddress", "acls.enable")
 
 
 @pytest.mark.parametrize(
-    "name", ["spark.remote", "spark.api.mode", "spark.ui.killEnabled", "spark.driver.bindAddress", "spark.acls.enable"]
+    ("kind", "name"),
+    [*(("environment", name) for name in HOSTS), *(("conf", f"spark.{name}") for name in OPENINGS)],
 )
-def test_a_pattern_covers_no_setting_that_opens_a_driver(name: str) -> None:
-    fleet = Fleet("billing", OWN, ("a",), conf={name: "x"})
-    assert "does not allow the Spark setting" in problem(fleet, conf="spark.*")
-    assert problem(fleet, conf=name) == ""
+def test_a_pattern_covers_no_name_of_a_host_a_log_in_or_an_opening_of_a_driver(kind: str, name: str) -> None:
+    fleet = Fleet("billing", OWN, ("a",), **{kind: {name: "x"}})
+    said = "the variable" if kind == "environment" else "the Spark setting"
+    assert f"does not allow {said}" in problem(fleet, environment="*", conf="spark.*")
+    assert problem(fleet, **{kind: name}) == ""

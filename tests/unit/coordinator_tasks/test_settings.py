@@ -22,6 +22,7 @@ LEAST = {
     "COORDINATOR_ZOOKEEPER": "zk:2181/root",
     "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": "kafka:9092",
 }
+FILE: dict[str, Any] = {"cluster": "shop", "zookeeper": "zk:1", "kafka": {"bootstrap.servers": "b:1"}}
 
 
 def settings_file(tmp_path: Path, data: Any, mode: int = 0o600) -> str:
@@ -91,9 +92,8 @@ def test_the_content_of_a_file_may_come_by_the_environment_and_is_never_shown() 
 
 
 def test_a_file_goes_before_content_in_the_environment(tmp_path: Path) -> None:
-    data = {"cluster": "mall", "zookeeper": "a:1", "kafka": {"bootstrap.servers": "b:2"}}
-    given = {"COORDINATOR_SETTINGS": settings_file(tmp_path, data), "COORDINATOR_SETTINGS_SECRET": "{"}
-    assert settings_from_environment(given).cluster == "mall"
+    given = {"COORDINATOR_SETTINGS": settings_file(tmp_path, FILE), "COORDINATOR_SETTINGS_SECRET": "{"}
+    assert settings_from_environment(given).cluster == "shop"
 
 
 def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,9 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
         ('{"status_token": "\\ud800"}', "is not JSON: .*surrogates not allowed"),
         ({"clutser": "x"}, "no field 'clutser'"),
         ({"kafka": "h:1"}, "'kafka' is no object"),
+        ({"clutser": None}, "no field 'clutser'"),
         ({"policy": {"settle": 1}}, "policy has no field 'settle'"),
+        ({"policy": {"settle": None}}, "policy has no field 'settle'"),
         ({"zookeeper_access": {"usr": 1}}, "zookeeper_access has no field 'usr'"),
     ],
 )
@@ -142,21 +144,13 @@ def test_a_setting_that_is_null_is_as_if_it_were_not_there(tmp_path: Path) -> No
     given = {"COORDINATOR_SETTINGS": settings_file(tmp_path, {**data, "cluster": "mall", "zookeeper": "a:1"})}
     assert settings_from_environment(given) == Settings("mall", "a:1", {"bootstrap.servers": "b:2"})
     for name in ("cluster", "zookeeper", "kafka"):
-        least = {"cluster": "mall", "zookeeper": "a:1", "kafka": {"bootstrap.servers": "b:2"}}
         with pytest.raises(Refused, match=r"name is empty|address is set"):
-            settings_of({**least, name: None})
-
-
-@pytest.mark.parametrize("data", [{"clutser": None}, {"policy": {"settle": None}}])
-def test_an_unknown_field_that_is_null_is_still_named(tmp_path: Path, data: Any) -> None:
-    with pytest.raises(Refused, match=r"no field '(clutser|settle)'"):
-        settings_from_environment({**LEAST, "COORDINATOR_SETTINGS": settings_file(tmp_path, data)})
+            settings_of({**FILE, name: None})
 
 
 @pytest.mark.parametrize("group", ["kafka", "parameters", "consumer_zookeeper"])
 def test_a_list_with_something_else_than_texts_is_refused_without_its_value(group: str) -> None:
-    least = {"cluster": "shop", "zookeeper": "zk:1", "kafka": {"bootstrap.servers": "b:1"}}
-    given = {**least, group: {**least["kafka"], "names": ["secret", 2]}}  # type: ignore[dict-item]
+    given = {**FILE, group: {**FILE["kafka"], "names": ["secret", 2]}}
     with pytest.raises(
         Refused, match=rf"the setting {group}\.names is a list with something else than texts"
     ) as refused:
@@ -178,9 +172,8 @@ def test_a_list_with_something_else_than_texts_is_refused_without_its_value(grou
     ],
 )
 def test_what_is_no_text_is_refused_without_its_value(name: str, given: dict[str, Any]) -> None:
-    least = {"cluster": "shop", "zookeeper": "zk:1", "kafka": {"bootstrap.servers": "b:1"}}
     with pytest.raises(Refused, match=rf"the setting {re.escape(name)} (is an? (list|object)|has a byte)") as refused:
-        settings_of({**least, **given})
+        settings_of({**FILE, **given})
     assert "secret" not in str(refused.value)
 
 
@@ -235,9 +228,6 @@ def test_settings_are_read_back_from_what_is_written_for_a_consumer(tmp_path: Pa
         ("ASK_TIMEOUT_S", "-1", "ask_timeout_s is '-1', not a number from 0 on"),
         ("ASK_TIMEOUT_S", "nan", "ask_timeout_s is 'nan'"),
         ("POLICY_HOLD_ABSENT", "maybe", r"policy\.hold_absent is 'maybe', neither true nor false"),
-        ("STATUS_TOKEN", "geheim-ö", "status token has a character that an HTTP header does not take"),
-        ("STATUS_TOKEN", "two\nlines", "status token has a character that an HTTP header does not take"),
-        ("STATUS_TOKEN", "spaces ", "status token has a character that an HTTP header does not take"),
         ("POLICY_SETTLE", "1", "policy has no field 'settle'"),
     ],
 )
@@ -249,7 +239,7 @@ def test_a_wrong_value_is_refused_by_its_name(name: str, value: str, problem: st
 @pytest.mark.parametrize(
     ("token", "why"),
     [
-        ("s3cret\n", "the status token has a character"),
+        ("s3cret\n", "the status token has a character that an HTTP header does not take"),
         ("s3cret\0", "the setting status_token has a byte that is not UTF-8, or a NUL"),
         ("s3crét", "the status token has a character"),
         ("s3 cret", "the status token has a character"),

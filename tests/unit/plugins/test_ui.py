@@ -126,12 +126,6 @@ def test_what_very_many_consumers_and_topics_have_is_folded_on_the_overview(
     assert page.count("t0: ") == page.count("c0: ") == 1, "nothing is left out"
 
 
-def test_the_page_of_a_topic_leads_to_the_topics_of_its_own_cluster(shop: Cluster) -> None:
-    stable(shop, {0: "a"})
-    _, path = pages_of(shop).get("/clusters/shop/topics/orders").text.split('"Breadcrumb">')
-    assert path.startswith(f'<a href="/airflow{PREFIX}/clusters/shop">shop</a> / orders<')
-
-
 def test_the_overview_has_each_consumers_release_and_code(shop: Cluster) -> None:
     register(shop, "a", release="0.3.0", attributes={CODE: "1.4"})
     assert "a live 1 0.3.0 1.4 http://a:9001" in text_of(pages_of(shop).get("/").text)
@@ -325,34 +319,24 @@ def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Clust
     assert "this is a run of another one" in client.get("/runs/consumers/run 1").text
 
 
-def test_a_record_that_cannot_be_read_hides_nothing_that_a_run_moved_in_other_topics(shop: Cluster) -> None:
+@pytest.mark.parametrize("what", ["broken", "folder", "record"])
+def test_a_history_that_cannot_be_read_hides_nothing_else_of_a_run_or_of_its_topic(shop: Cluster, what: str) -> None:
     a_hand_off(shop)
-    folder = shop.paths.history("bills")
+    folder, mine = shop.paths.history("bills"), shop.paths.history("orders")
     shop.zk.ensure(folder)
-    shop.zk.transact([Create(f"{folder}/", b"{broken", sequence=True)])
+    shop.zk.transact([Create(f"{folder}/", b"{broken" if what == "broken" else b"{}", sequence=True)])
+    if what != "broken":
+        shop.zk.denied.add(folder if what == "folder" else f"{folder}/0000000000")
     client = pages_of(shop)
     said = text_of(client.get("/runs/rebalance/run 1/x").text)
     assert "3 partitions moved, pause not measured" in said
-    assert f"{folder}/0000000000: is not JSON in UTF-8" in said
+    assert (f"{folder}/0000000000: is not JSON in UTF-8" if what == "broken" else folder) in said
     said = text_of(client.get("/runs/rebalance/run 3").text)
-    assert f"{folder}/0000000000: is not JSON in UTF-8" in said
-    assert "This run has changed nothing" not in said, "nobody knows"
-
-
-@pytest.mark.parametrize("what", ["folder", "record"])
-def test_a_history_that_this_account_may_not_read_hides_nothing_else_of_its_topic(shop: Cluster, what: str) -> None:
-    a_hand_off(shop)
-    folder = shop.paths.history("bills")
-    shop.zk.ensure(folder)
-    shop.zk.transact([Create(f"{folder}/", b"{}", sequence=True)])
-    shop.zk.denied.add(folder if what == "folder" else f"{folder}/0000000000")
-    said = text_of(pages_of(shop).get("/runs/rebalance/run 1/x").text)
-    assert "3 partitions moved, pause not measured" in said
     assert folder in said
+    assert "This run has changed nothing" not in said, "nobody knows"
     stable(shop, dict.fromkeys(range(4), "a"))
-    mine = shop.paths.history("orders")
     shop.zk.denied.add(mine if what == "folder" else f"{mine}/0000000000")
-    page = pages_of(shop).get("/clusters/shop/topics/orders")
+    page = client.get("/clusters/shop/topics/orders")
     assert page.status_code == 200
     assert mine in text_of(page.text)
 
@@ -394,6 +378,8 @@ def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypat
             f"{base}/clusters/books/audit",
         ]
     assert f'href="{base}/live"' in client.get("/rebalances").text
+    _, path = client.get("/clusters/books/topics/orders").text.split('"Breadcrumb">')
+    assert path.startswith(f'<a href="{base}/clusters/books">books</a> / orders<')
 
 
 @pytest.mark.parametrize(
@@ -553,20 +539,6 @@ def test_a_topic_that_always_changes_hides_no_rebalance(shop: Cluster, monkeypat
     assert "orders: 3 partitions moved" in text_of(client.get("/clusters/shop/topics/orders/rebalances/2-abc").text)
 
 
-def test_the_runs_of_a_long_history_are_found_by_halving_it(shop: Cluster) -> None:
-    for number in range(300):
-        write(
-            shop,
-            State.STABLE,
-            State.STABLE,
-            900_000.0 + 1_000.0 * number,
-            rebalance=f"r{number}",
-            actor=task("plan", f"run {number}"),
-        )
-    (found,) = page_data.run_page(shop.coordinator, "run 7", 907_000.0, 907_001.0).rebalances
-    assert found.rebalance == "r7"
-
-
 # Stories ---------------------------------------------------------------------------------------------------------------
 
 
@@ -596,11 +568,16 @@ def test_what_was_confirmed_in_parts_stands_in_rows_of_its_own(shop: Cluster) ->
     assert [step.after_s for step in story.steps] == [0.0, 1.0]
 
 
-def test_a_new_rebalance_is_found_without_a_long_history(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_and_a_rebalance_are_found_without_the_rest_of_a_long_history(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(300):
-        write(shop, State.STABLE, State.STABLE, 900_000.0 + number, rebalance=f"r{number}", actor=task("plan"))
+        begun_at, actor = 900_000.0 + 1_000.0 * number, task("plan", f"run {number}")
+        write(shop, State.STABLE, State.STABLE, begun_at, rebalance=f"r{number}", actor=actor)
+    (found,) = page_data.run_page(shop.coordinator, "run 7", 907_000.0, 907_001.0).rebalances
+    assert found.rebalance == "r7"
     read = paths_read(shop.zk, monkeypatch)
-    assert page_data.rebalance(shop.coordinator, "orders", "r297").began_at == 900_297.0
+    assert page_data.rebalance(shop.coordinator, "orders", "r297").began_at == 1_197_000.0
     assert len(read) <= 20, "the tab of a run over 300 topics read 200 records of each, and ended at the page's limit"
     assert page_data.rebalance(shop.coordinator, "orders", "r0").began_at == 900_000.0
     with pytest.raises(NotManaged, match="has no rebalance 'r-none'"):

@@ -549,9 +549,7 @@ class Store:
         return self.refuses
 
 
-def test_a_transactional_store_is_given_the_rows_with_the_positions_and_what_it_refuses_is_stopped(
-    make: Make,
-) -> None:
+def test_a_transactional_store_is_given_the_rows_with_the_positions_and_what_it_refuses_is_stopped(make: Make) -> None:
     store = Store()
     stage = make(plain.Output(None, Delivery.EXACTLY_ONCE, store))
     stage.runner.edit(

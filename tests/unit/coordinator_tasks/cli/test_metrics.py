@@ -198,22 +198,19 @@ def test_with_an_authority_prometheus_is_sent_to_no_plain_http() -> None:
     assert json.loads(look(site).targets) == []
 
 
-def test_with_an_authority_a_refused_certificate_is_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", ["isolated", "https"])
+def test_a_consumer_that_lives_is_a_target_until_it_is_silent_or_its_certificate_is_refused(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
     site = stable_site("a", "b")
-    site.coordinator = replace(site.coordinator, https_only=True)
-    monkeypatch.setattr(metrics, "is_plain", lambda _: False)
+    if why == "https":
+        site.coordinator = replace(site.coordinator, https_only=True)
+        monkeypatch.setattr(metrics, "is_plain", lambda _: False)
+    else:
+        directives.isolate(site.coordinator, "b", by="ada", why="wrong results")
+        site.settles()
     assert len(json.loads(look(site).targets)) == 2
-    site.processes["b"].silence = Silence.BROKEN
-    (target,) = json.loads(look(site).targets)
-    assert target["targets"] == [site.processes["a"].member.address.removeprefix("http://")]
-
-
-def test_a_consumer_that_is_isolated_while_it_lives_is_a_target_and_one_that_is_silent_is_none() -> None:
-    site = stable_site("a", "b")
-    directives.isolate(site.coordinator, "b", by="ada", why="wrong results")
-    site.settles()
-    assert len(json.loads(look(site).targets)) == 2
-    site.processes["b"].silence = Silence.SILENT
+    site.processes["b"].silence = Silence.BROKEN if why == "https" else Silence.SILENT
     (target,) = json.loads(look(site).targets)
     assert target["targets"] == [site.processes["a"].member.address.removeprefix("http://")]
 

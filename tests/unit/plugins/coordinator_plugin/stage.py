@@ -13,6 +13,9 @@ from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import Cluster
 
+DAGS = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
+"""The DAGs that `reconcile` starts, by their names."""
+
 
 class Opened:
     def __init__(self, coordinator: Coordinator, problem: Exception | None = None) -> None:

@@ -16,11 +16,10 @@ from coordinator_tasks.core.errors import NotEntitled
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.service.nodes import action_log, topics
 from coordinator_tasks.service.plan import plans_to_approve, transitions
-from tests.unit.plugins.coordinator_plugin.stage import Opened, first
+from tests.unit.plugins.coordinator_plugin.stage import DAGS, Opened, first
 from tests.unit.plugins.coordinator_plugin.test_triggers import Asked
 from tests.world.site import LOOP, Site, stable_site
 
-DAGS = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
 KIM = {"id": "kim", "name": "Kim Lee"}
 
 

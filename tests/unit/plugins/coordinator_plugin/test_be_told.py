@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,7 +18,6 @@ from coordinator_plugin.reconcile import reconcile
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, FLAPS, still_asked
 
 from coordinator_tasks.core.model import Ending
-from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, topics
 from tests.receiver import Receiver
 from tests.unit.plugins.coordinator_plugin.test_provider import stuck_site
@@ -37,14 +36,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 
 def opened(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hook:
-        def __init__(self, _cluster: str) -> None: ...
-
-        @contextmanager
-        def open(self) -> Iterator[Coordinator]:
-            yield site.coordinator
-
-    monkeypatch.setattr(notifications, "CoordinatorHook", Hook)
+    monkeypatch.setattr(notifications.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
 
 
 def unowned_site() -> Site:

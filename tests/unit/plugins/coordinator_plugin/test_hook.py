@@ -111,26 +111,27 @@ def test_an_address_of_ipv6_gets_the_port_of_the_connection(host: str, address: 
     assert hook.zookeeper_settings(connection)["zookeeper"] == address
 
 
-def test_a_kafka_setting_that_is_no_single_value_is_refused_without_it() -> None:
-    extra = json.dumps({"security.protocol": {"secret-text": 1}})
-    with pytest.raises(Refused, match=r"'k' gives 'security\.protocol' as dict; write a single value") as refused:
-        hook.kafka_settings(Connection(conn_id="k", conn_type="kafka", host="b", extra=extra))
-    assert "secret-text" not in str(refused.value)
-
-
-def test_a_chroot_that_is_no_single_value_is_refused_without_it() -> None:
-    extra = json.dumps({"chroot": ["secret-text"]})
-    with pytest.raises(Refused, match="'z' gives 'chroot' as list; write a single value") as refused:
-        hook.zookeeper_settings(Connection(conn_id="z", conn_type="generic", host="zk", extra=extra))
-    assert "secret-text" not in str(refused.value)
-
-
-@pytest.mark.parametrize("group", ["zookeeper_access", "policy", "parameters", "strategies"])
-@pytest.mark.parametrize("wrong", ["secret-text", ["secret-text"], 7])
-def test_a_group_of_settings_that_is_no_object_is_refused_without_its_value(group: str, wrong: object) -> None:
-    connection = Connection(conn_id="zk", conn_type="generic", host="zk1", extra=json.dumps({group: wrong}))
-    with pytest.raises(Refused, match=f"'zk' gives '{group}' as {type(wrong).__name__}") as refused:
-        hook.zookeeper_settings(connection)
+@pytest.mark.parametrize(
+    ("read", "extra", "says"),
+    [
+        (
+            hook.kafka_settings,
+            {"security.protocol": {"secret-text": 1}},
+            r"security\.protocol' as dict; write a single",
+        ),
+        (hook.zookeeper_settings, {"chroot": ["secret-text"]}, "chroot' as list; write a single value"),
+        *(
+            (hook.zookeeper_settings, {group: wrong}, f"{group}' as {type(wrong).__name__}")
+            for group in ("zookeeper_access", "policy", "parameters", "strategies")
+            for wrong in ("secret-text", ["secret-text"], 7)
+        ),
+    ],
+)
+def test_an_extra_of_the_wrong_kind_is_refused_without_its_value(
+    read: Callable[[Connection], object], extra: dict[str, object], says: str
+) -> None:
+    with pytest.raises(Refused, match=f"'zk' gives '{says}") as refused:
+        read(Connection(conn_id="zk", conn_type="generic", host="zk1", extra=json.dumps(extra)))
     assert "secret-text" not in str(refused.value)
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -78,47 +78,48 @@ def launch_of(
     )
 
 
-def launched(
-    monkeypatch: pytest.MonkeyPatch, base: Path, master: str, mode: str, **given: Any
-) -> LaunchConsumerOperator:
-    operator = launch_of(monkeypatch, base, master, mode, **given)
-    operator._launch(CoordinatorHook("main"))
-    return operator
+Launched = Callable[..., LaunchConsumerOperator]
 
 
-def test_on_yarn_executors_find_settings(monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path) -> None:
-    launched(monkeypatch, tmp_path, "yarn", "cluster")
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launched:
+    """Launches a consumer on this master in this mode."""
+
+    def launch_on(master: str, mode: str = "cluster", **given: Any) -> LaunchConsumerOperator:
+        operator = launch_of(monkeypatch, tmp_path, master, mode, **given)
+        operator._launch(CoordinatorHook("main"))
+        return operator
+
+    return launch_on
+
+
+def test_on_yarn_executors_find_settings(submitted: Submitted, launched: Launched) -> None:
+    launched("yarn", "cluster")
     assert {Path(one).name for one in submitted.after("--files").split(",")} == {"settings.json", "kafka.json"}
     assert submitted.conf()[f"spark.executorEnv.{settings_file.FILE_VARIABLE}"] == "kafka.json"
     assert submitted.conf()[f"spark.yarn.appMasterEnv.{settings_file.FILE_VARIABLE}"] == "kafka.json"
     assert submitted.conf()["spark.yarn.appMasterEnv.COORDINATOR_SETTINGS"] == "settings.json"
 
 
-def test_in_client_mode_only_yarn_ships_kafkas_settings_to_the_executors_and_no_others(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
-) -> None:
-    launched(monkeypatch, tmp_path, "yarn", "client", files="own.txt")
+def test_in_client_mode_only_yarn_ships_kafkas_settings_to_executors(submitted: Submitted, launched: Launched) -> None:
+    launched("yarn", "client", files="own.txt")
     assert [Path(one).name for one in submitted.after("--files").split(",")] == ["own.txt", "kafka.json"]
-    launched(monkeypatch, tmp_path, "spark://m:7077", "client")
+    launched("spark://m:7077", "client")
     assert "--files" not in submitted.command, "Spark's own file server would hand them to anybody"
 
 
-def test_on_yarn_only_the_fleet_starts_a_consumer_again_unless_the_site_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path
-) -> None:
-    launched(monkeypatch, tmp_path, "yarn", "cluster")
+def test_on_yarn_only_the_fleet_starts_a_consumer_again(submitted: Submitted, launched: Launched) -> None:
+    launched("yarn", "cluster")
     assert submitted.conf()["spark.yarn.maxAppAttempts"] == "1"
-    launched(monkeypatch, tmp_path, "yarn", "cluster", conf={"spark.yarn.maxAppAttempts": "3"})
+    launched("yarn", "cluster", conf={"spark.yarn.maxAppAttempts": "3"})
     assert submitted.conf()["spark.yarn.maxAppAttempts"] == "3"
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://api:6443"])
-def test_a_drivers_container_has_memory_for_python_unless_the_site_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, master: str
-) -> None:
-    launched(monkeypatch, tmp_path, master, "cluster")
+def test_a_drivers_container_has_memory_for_python(submitted: Submitted, launched: Launched, master: str) -> None:
+    launched(master, "cluster")
     assert submitted.conf()["spark.driver.minMemoryOverhead"] == "1g"
-    launched(monkeypatch, tmp_path, master, "cluster", conf={"spark.driver.minMemoryOverhead": "384m"})
+    launched(master, "cluster", conf={"spark.driver.minMemoryOverhead": "384m"})
     assert submitted.conf()["spark.driver.minMemoryOverhead"] == "384m"
 
 
@@ -138,8 +139,8 @@ def test_a_launch_is_waited_for_in_the_run_folder_only_where_the_driver_runs_bes
     assert trigger.folder == (str(tmp_path / waits_for) if waits_for else "")
 
 
-def test_on_kubernetes_secrets_are_named(monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path) -> None:
-    launched(monkeypatch, tmp_path, "k8s://https://api:6443", "cluster")
+def test_on_kubernetes_secrets_are_named(submitted: Submitted, launched: Launched, tmp_path: Path) -> None:
+    launched("k8s://https://api:6443", "cluster")
     conf = submitted.conf()
     reference = "spark.kubernetes.{}.secretKeyRef.{}".format
     assert conf[reference("driver", settings.CONTENT_VARIABLE)] == "coordinator-main:settings.json"
@@ -160,20 +161,20 @@ def test_a_site_names_the_secret_of_its_cluster() -> None:
     ("master", "listen", "word"),
     [("yarn", "0.0.0.0:0", "host"), ("k8s://https://api:6443", "0.0.0.0:7070", "address")],
 )
-def test_a_driver_elsewhere_listens_where_the_coordinator_reaches_it(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, master: str, listen: str, word: str
+def test_a_driver_elsewhere_listens_openly(
+    submitted: Submitted, launched: Launched, master: str, listen: str, word: str
 ) -> None:
-    launched(monkeypatch, tmp_path, master, "cluster")
+    launched(master, "cluster")
     assert (submitted.after("--listen"), submitted.after("--advertise")) == (listen, word)
-    launched(monkeypatch, tmp_path, master, "cluster", application_args=["--listen=10.0.0.1:80"])
+    launched(master, "cluster", application_args=["--listen=10.0.0.1:80"])
     assert "--advertise" not in submitted.command
 
 
-def test_a_driver_elsewhere_has_a_token(monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path) -> None:
+def test_a_driver_elsewhere_has_a_token(submitted: Submitted, launched: Launched) -> None:
     with pytest.raises(Refused, match="no status token is set: set status_token in the extra"):
-        launched(monkeypatch, tmp_path, "yarn", "cluster", token="")
+        launched("yarn", "cluster", token="")
     assert not submitted.command
-    launched(monkeypatch, tmp_path, "yarn", "cluster", token="", application_args=["--listen", "127.0.0.1:0"])
+    launched("yarn", "cluster", token="", application_args=["--listen", "127.0.0.1:0"])
     assert submitted.command
 
 
@@ -181,10 +182,8 @@ def test_a_driver_elsewhere_has_a_token(monkeypatch: pytest.MonkeyPatch, submitt
     ("master", "mode"),
     [("yarn", "cluster"), ("yarn", "client"), ("k8s://https://a:1", "cluster"), ("spark://m:1", "client")],
 )
-def test_no_secret_stands_in_the_command_or_its_environment(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, master: str, mode: str
-) -> None:
-    launched(monkeypatch, tmp_path, master, mode)
+def test_no_secret_is_shown(submitted: Submitted, launched: Launched, master: str, mode: str) -> None:
+    launched(master, mode)
     shown = json.dumps([submitted.command, submitted.environment])
     assert PASSWORD not in shown
     assert TOKEN not in shown
@@ -202,23 +201,21 @@ def test_no_secret_stands_in_the_command_or_its_environment(
         ("", ""),
     ],
 )
-def test_a_task_links_to_yarns_page_of_its_application(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path, said: str, link: str
-) -> None:
+def test_a_task_links_to_yarns_page(submitted: Submitted, launched: Launched, said: str, link: str) -> None:
     submitted.said = said
-    operator = launched(monkeypatch, tmp_path, "yarn", "cluster")
+    operator = launched("yarn", "cluster")
     (found,) = operator.operator_extra_links
     assert (found.name, found.get_link(operator, ti_key=None)) == ("Spark application", link)
 
 
-def test_a_failed_launch_says_its_cause(monkeypatch: pytest.MonkeyPatch, submitted: Submitted, tmp_path: Path) -> None:
+def test_a_failed_launch_says_its_cause(submitted: Submitted, launched: Launched) -> None:
     trace = "\tat io.netty.Handler.run(Handler.java:1)\n" * 40
     submitted.code = 1
     submitted.said = (
         f"Exception in thread main\n{trace}Caused by: java.io.IOException: no route\n{trace}\t... 20 more\n"
     )
     with pytest.raises(AirflowException, match=r"exit code 1: java\.io\.IOException: no route$"):
-        launched(monkeypatch, tmp_path, "yarn", "cluster")
+        launched("yarn", "cluster")
     assert len(cluster_mode.without_traces(submitted.said).splitlines()) == 2
     assert cluster_mode.cause("first\nlast\n") == "last"
     assert cluster_mode.cause("") == "it said nothing"
@@ -233,7 +230,7 @@ def test_a_program_that_takes_too_long_or_is_not_there_is_one_sentence() -> None
         launch._run(["no-such-program", "x"], os.environ, 5.0)
 
 
-def test_a_missing_kubernetes_provider_is_said_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_kubernetes_provider_is_said_first(monkeypatch: pytest.MonkeyPatch, launched: Launched) -> None:
     monkeypatch.setattr(cluster_mode, "_installed", lambda _: False)
     with pytest.raises(Refused, match=r"'spark_default' names Kubernetes.*apache-airflow-providers-cncf-kubernetes"):
-        launched(monkeypatch, tmp_path, "k8s://https://api:6443", "cluster")
+        launched("k8s://https://api:6443", "cluster")

@@ -151,16 +151,13 @@ def notify(
     connection: Connection,
     about: SimpleNamespace = TI,
 ) -> None:
-    class Hook:
-        def __init__(self, _cluster: str) -> None: ...
+    @contextmanager
+    def opened(_: object) -> Iterator[Coordinator]:
+        if isinstance(coordinator, Exception):
+            raise coordinator
+        yield coordinator
 
-        @contextmanager
-        def open(self) -> Iterator[Coordinator]:
-            if isinstance(coordinator, Exception):
-                raise coordinator
-            yield coordinator
-
-    monkeypatch.setattr(notifications, "CoordinatorHook", Hook)
+    monkeypatch.setattr(notifications.CoordinatorHook, "open", opened)
     monkeypatch.setattr(BaseHook, "get_connection", lambda _: connection)
     StuckTopicsNotifier(http_conn_id="chat").notify(cast("Context", {"ti": about}))
 

@@ -21,6 +21,7 @@ from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Move, M
 from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.airflow_process import said_by_airflow
 from tests.statsd_server import StatsdServer
+from tests.unit.plugins.coordinator_plugin.stage import DAGS
 from tests.world.site import stable_site
 
 ROOT = Path(__file__).parents[4]
@@ -45,10 +46,9 @@ def one_turn() -> None:
     began_at = datetime.now(UTC)
     before = began_at - timedelta(seconds=SINCE_S)
     ti = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
-    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
     run = SimpleNamespace(start_date=began_at, logical_date=began_at, run_type="scheduled")
     context: Any = {"ti": ti, "prev_start_date_success": before, "dag_run": run}
-    ReconcileOperator(task_id="look", dag_ids=names).execute(context)
+    ReconcileOperator(task_id="look", dag_ids=DAGS).execute(context)
     moves = (Move(0, "a", "b", MoveKind.HANDOFF), Move(1, "a", "b", MoveKind.HANDOFF))
     ended = TopicReport("orders.eu", State.STARTING, State.STABLE, TopicOutcome.WRITTEN, "", moves)
     stats.tell_reports("shop", [ended])

@@ -32,6 +32,7 @@ from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.fakes.cluster import PERSON
 from tests.unit.coordinator_tasks.service.fleets.test_autoscale import BUSY, fleet_site
+from tests.unit.plugins.coordinator_plugin.stage import DAGS
 from tests.world.site import Site, stable_site
 
 Sent = dict[tuple[str, frozenset[tuple[str, str]]], list[Any]]
@@ -135,6 +136,13 @@ def test_a_run_beside_the_schedule_counts_no_seconds_that_the_next_one_counts_to
     assert upkeep.passed_s(context) == 0.0
 
 
+def reconciled(site: Site, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the task of `reconcile` starts."""
+    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
+    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
+    return upkeep.ReconcileOperator(task_id="look", dag_ids=DAGS).execute(cast("Any", {"ti": task}))
+
+
 def lagging(site: Site, says: dict[int, dict[str, Any]]) -> None:
     """From now on consumer a says this of its partitions."""
     answer = site.processes["a"].answer
@@ -173,10 +181,7 @@ def test_what_the_growth_policy_finds_right_is_a_gauge(backend: Backend) -> None
 def test_the_findings_of_reconciles_audit_are_gauges_by_kind(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     site = stable_site("a", "b")
     site.kafka.members["g"] = ("tool at 10.0.0.7",)
-    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
-    names = dict.fromkeys(("rebalance", "consumers", "stuck_topic", "approve_plan"), "dag")
-    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
-    upkeep.ReconcileOperator(task_id="look", dag_ids=names).execute(cast("Any", {"ti": task}))
+    reconciled(site, monkeypatch)
     found = {
         kind.word: backend.of("coordinator.audit.findings", cluster="shop", kind=kind.word) for kind in FindingKind
     }
@@ -190,11 +195,7 @@ def test_unreadable_figures_keep_reconcile_from_no_run(backend: Backend, monkeyp
     site.starts("b")
     site.zk.ensure(site.paths.fleets)
     site.zk.denied.add(site.paths.fleets)
-    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
-    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-    task = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
-    woken = upkeep.ReconcileOperator(task_id="look", dag_ids=names).execute(cast("Any", {"ti": task}))
-    assert [one["trigger_dag_id"] for one in woken] == ["rebalance"]
+    assert [one["trigger_dag_id"] for one in reconciled(site, monkeypatch)] == ["rebalance"]
     assert backend.of("coordinator.audit.left_out", cluster="shop") == [1]
 
 

@@ -13,7 +13,7 @@ from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.plan import plans_to_approve, transitions
 from coordinator_tasks.service.watch.audit import Audit
 from tests.fakes.cluster import PERSON, Cluster
-from tests.unit.plugins.coordinator_plugin.stage import stable
+from tests.unit.plugins.coordinator_plugin.stage import DAGS, stable
 
 
 def test_a_stuck_topic_is_asked_about_once_and_again_later(shop: Cluster) -> None:
@@ -97,11 +97,10 @@ def test_a_question_that_stands_is_not_asked_again(shop: Cluster) -> None:
     stable(shop, "orders", dict.fromkeys(range(4), "a"))
     shop.kafka.members["g"] = ("tool at 10.0.0.7",)
     shop.clock.sleep(ASK_AGAIN_S - c.clock.now() % ASK_AGAIN_S - 30)
-    dags = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
     asked: list[tuple[str, str]] = []
 
     def wanted() -> list[tuple[str, str]]:
-        found = runs(reconcile(c), dags, active_rebalances=2, under_way=lambda *run: run in asked)
+        found = runs(reconcile(c), DAGS, active_rebalances=2, under_way=lambda *run: run in asked)
         return [(one["trigger_dag_id"], one["trigger_run_id"]) for one in found]
 
     asked += wanted()

@@ -17,6 +17,7 @@ from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.service.fleets import upgrades
 from coordinator_tasks.service.nodes import fleet, upgrade_store
 from tests.fakes.cluster import PERSON, Cluster
+from tests.unit.plugins.coordinator_plugin.stage import DAGS
 from tests.world.upgrading import APP, UpgradingSite, to_v2, upgrading_site
 
 Looked = Callable[[Callable[[str], Any]], tuple[list[str], list[str]]]
@@ -97,8 +98,7 @@ def test_a_fleet_gets_a_run_of_its_own_unless_one_is_under_way(shop: Cluster, mo
         get_ti_count=lambda *_, **__: 0,
         get_dag=lambda _: SimpleNamespace(is_paused=False),
     )
-    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-    woken = ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti})  # type: ignore[typeddict-item]
+    woken = ReconcileOperator(task_id="look", dag_ids=DAGS).execute({"ti": ti})  # type: ignore[typeddict-item]
     assert [(one["trigger_dag_id"], one["conf"]) for one in woken] == [("consumers", {"app": "quick"})]
 
 
@@ -113,8 +113,7 @@ def looked(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> Looked:
 
     def look(get_dag: Callable[[str], Any]) -> tuple[list[str], list[str]]:
         ti: Any = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=get_dag)
-        names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-        woken = ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti})  # type: ignore[typeddict-item]
+        woken = ReconcileOperator(task_id="look", dag_ids=DAGS).execute({"ti": ti})  # type: ignore[typeddict-item]
         return said, [one["trigger_dag_id"] for one in woken]
 
     return look
@@ -164,8 +163,7 @@ def test_reconcile_names_the_pool_that_launches_wait_for(
         get_dag=lambda _: SimpleNamespace(is_paused=False),
         get_ti_count=get_ti_count,
     )
-    names = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-    assert ReconcileOperator(task_id="look", dag_ids=names).execute({"ti": ti}) == []  # type: ignore[typeddict-item]
+    assert ReconcileOperator(task_id="look", dag_ids=DAGS).execute({"ti": ti}) == []  # type: ignore[typeddict-item]
     line = (
         "2 launch tasks wait, and none runs: Airflow has no pool 'launches', or no free slot in it; `airflow pools list` shows it, and "
         "`airflow pools set launches 8 coordinator` makes it"

@@ -32,6 +32,12 @@ def shop() -> Cluster:
     return cluster
 
 
+def planned(cluster: Cluster) -> None:
+    """Consumer a has all partitions."""
+    cluster.join("a")
+    transitions.plan(cluster.coordinator, ["orders"], PERSON)
+
+
 def said_of(action: str, shop: Cluster, given: Mapping[str, Any], *, dry_run: bool) -> list[str]:
     return ACTIONS[action].lines(shop.coordinator, given, AIRFLOW, dry_run=dry_run)
 
@@ -44,8 +50,7 @@ def test_no_form_takes_a_partition_that_kafka_cannot_have() -> None:
 
 
 def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
-    shop.join("a")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    planned(shop)
     before = shop.zk.find(shop.paths.directive("a"))
     shop.join("b")
     assert said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=True) == [
@@ -57,8 +62,7 @@ def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
 
 
 def test_an_isolation_says_whose_partitions_nobody_else_takes(shop: Cluster) -> None:
-    shop.join("a")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    planned(shop)
     given = {"consumer": "a", "why": "old disk"}
     loses = "a would lose at once 4 partitions of orders"
     alone = f"{loses}, and nobody else is there to take what it loses"
@@ -82,8 +86,7 @@ class NoRegistry:
 
 @pytest.mark.parametrize("name", ["isolate", "readmit", "undrain"])
 def test_what_needs_no_registry_is_done_while_that_does_not_answer(shop: Cluster, name: str) -> None:
-    shop.join("a")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    planned(shop)
     redeployment.redeploy(fleet_of_two(shop), "billing", by="ada", why="")
     c = replace(shop.coordinator, discovery=cast(Discovery, NoRegistry()))
     given = {"consumer": "a", "why": "old disk", "app": ""}
@@ -203,8 +206,7 @@ def test_a_strategy_of_a_frozen_topic_is_not_said_to_be_used_by_the_next_plan(sh
 
 
 def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(shop: Cluster) -> None:
-    shop.join("a")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    planned(shop)
     given = {"topic": "orders", "partitions": [1], "to": "earliest", "why": "wrong"}
     shown = ["orders: partition 1 would continue at 0, nothing was committed"]
     epoch = shop.zk.get(shop.paths.topic("orders")).stat.version
@@ -234,8 +236,7 @@ def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) 
 
 
 def test_a_topic_is_frozen_and_its_partitions_pinned_by_forms(shop: Cluster) -> None:
-    shop.join("a")
-    transitions.plan(shop.coordinator, ["orders"], PERSON)
+    planned(shop)
     given = {"topic": "orders", "consumer": "a", "partitions": [2]}
     said = ["orders: partition 2 would be pinned to a and would stay there"]
     assert said_of("pin", shop, given, dry_run=True) == said

@@ -1,7 +1,7 @@
 """The size of a fleet, its code and environment, and the replacement of its processes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -306,6 +306,13 @@ def stepped(shop: Shop) -> list[str]:
     return list(redeployment.advance(shop.coordinator))
 
 
+def begun(shop: Shop) -> Coordinator:
+    """A redeployment has begun, and drains a."""
+    redeployment.redeploy(shop.coordinator, APP, by="ada", why="")
+    assert stepped(shop) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
+    return shop.coordinator
+
+
 def left(shop: Shop, consumer: str, incarnation: int) -> None:
     """Its process has given everything away, left, and its end is known."""
     member = shop.coordinator.discovery.members()[consumer]
@@ -360,8 +367,7 @@ def test_an_undrain_says_that_a_redeployment_drains_the_consumer_again(site: Sho
     c, given = site.coordinator, {"consumer": "a", "app": ""}
     again = "the redeployment of billing is not over: it drains a, and launches it again when it has left"
     assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a is not drained: nothing would change"]
-    redeployment.redeploy(c, APP, by="ada", why="")
-    stepped(site)
+    begun(site)
     assert ACTIONS["undrain"].lines(c, given, PERSON, dry_run=True) == ["a would get partitions again", again]
     assert ACTIONS["undrain"].run(c, given, PERSON, dry_run=False).text == f"a will get partitions again\n{again}"
     assert stepped(site) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
@@ -372,8 +378,7 @@ def test_an_undrain_says_that_a_redeployment_drains_the_consumer_again(site: Sho
 
 
 def test_a_fleet_that_is_set_meanwhile_leaves_nobody_drained(site: Shop) -> None:
-    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
-    stepped(site)
+    begun(site)
     given = {"app": APP, "application": "newer.py", "consumers": ["a", "b"]}
     done = ACTIONS["set_fleet"].run(site.coordinator, given, PERSON, dry_run=False)
     assert done.text == "billing should have 2 consumers: a, b; the missing ones are launched"
@@ -393,9 +398,7 @@ def test_what_a_person_has_drained_is_left_to_the_person(site: Shop) -> None:
 
 @pytest.mark.parametrize("act", ["drain", "scale"])
 def test_whom_a_person_drains_beside_a_redeployment_is_drained_by_that_person(site: Shop, act: str) -> None:
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
-    stepped(site)
+    c = begun(site)
     given = {"consumer": "a"} if act == "drain" else {"app": APP, "count": 0}
     ACTIONS[act].run(c, {**given, "why": "broken disk"}, PERSON, dry_run=False)
     fleet.set_fleet(c, Fleet(APP, "app.py", ("a", "b")))
@@ -418,9 +421,7 @@ def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
 
 def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop) -> None:
     """Nobody reports its end, so the platform isolates it, as everybody who is absent and silent."""
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
-    stepped(site)
+    c = begun(site)
     asked = directives.read_directive(c, "a")
     isolated = Isolation(PLATFORM, "absent and silent for 30 s", site.clock.now(), incarnation=1, readmit=True)
     site.zk.transact(
@@ -433,9 +434,7 @@ def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop)
 
 
 def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_it_is_isolated(site: Shop) -> None:
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
-    stepped(site)
+    c = begun(site)
     site.zk.transact([Delete(site.paths.member("a"))])
     directives.isolate(c, "a", by="kim", why="its host is gone")
     transitions.plan(c, ["orders"], PERSON)
@@ -451,9 +450,7 @@ def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_it_i
 
 def test_a_redeployment_is_not_over_before_the_last_one_is_let_in_again(site: Shop) -> None:
     """Another one, or an upgrade, would forget that it was drained by this one, and it would never be launched."""
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
-    stepped(site)
+    c = begun(site)
     left(site, "a", 1)
     assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"a", "b"}
     with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before; wait for it"):
@@ -535,56 +532,63 @@ def test_a_redeployment_waits_for_a_topic_that_is_frozen_later_and_says_so(site:
     assert (list(upkeep.redeploy(c)), notes(site)) == ([], {})
 
 
-def test_a_redeployment_of_a_fleet_that_is_scaled_to_one_says_that_it_waits(site: Shop) -> None:
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
+def scaled_to_one(site: Shop) -> None:
     stepped(site)
-    scaling.scale(c, APP, 1, by="kim", why="")
-    says = (
-        "the redeployment of billing waits: a is the only consumer of the fleet, so it keeps its partitions; scale the "
-        "fleet to 2"
-    )
-    assert list(upkeep.redeploy(c)) == [says]
-    assert notes(site) == {"a": (says,)}
-    directives.undrain(c, "b", APP)
-    assert (list(upkeep.redeploy(c)), notes(site)) == ([], {})
+    scaling.scale(site.coordinator, APP, 1, by="kim", why="")
 
 
-def test_a_redeployment_says_which_consumer_it_waits_for(site: Shop) -> None:
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
+def gone_without_another(site: Shop) -> None:
     left(site, "a", 1)
-    says = "the redeployment of billing waits: a is not registered; `status` says why, and it goes on when a is there"
-    assert list(upkeep.redeploy(c)) == [says]
-    assert notes(site) == {"b": (says,)}
-    site.join("a")
-    assert list(upkeep.redeploy(c)) == [
-        "b gives its partitions away and ends, to be launched again as the fleet billing says now"
-    ]
 
 
-def test_a_redeployment_says_who_has_not_left_for_long(site: Shop) -> None:
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
+def never_leaves(site: Shop) -> None:
     stepped(site)
     site.kafka.delete_topic("orders")
-    assert list(upkeep.redeploy(c)) == []
-    site.clock.advance(c.policy.stuck_after_s)
-    says = "the redeployment of billing waits: a has not left for 120 s; `topics` and `status` say what it still has"
-    assert list(upkeep.redeploy(c)) == [says]
-    assert notes(site) == {"a": (says,)}
+    assert list(upkeep.redeploy(site.coordinator)) == []
+    site.clock.advance(site.coordinator.policy.stuck_after_s)
 
 
-def test_a_redeployment_says_which_topic_it_waits_for(site: Shop) -> None:
-    c = site.coordinator
-    redeployment.redeploy(c, APP, by="ada", why="")
+def never_stable(site: Shop) -> None:
     site.join("c")
     site.statuses.answers["c"] = site.answer
-    transitions.plan(c, ["orders"], PERSON)
-    assert (list(upkeep.redeploy(c)), site.state) == ([], State.CLOSING)
-    site.clock.advance(c.policy.stuck_after_s)
-    says = "the redeployment of billing waits: orders has not been Stable for 120 s; `topics` says what is waited for"
+    transitions.plan(site.coordinator, ["orders"], PERSON)
+    assert (list(upkeep.redeploy(site.coordinator)), site.state) == ([], State.CLOSING)
+    site.clock.advance(site.coordinator.policy.stuck_after_s)
+
+
+@pytest.mark.parametrize(
+    ("happens", "waits", "at", "goes_on", "then"),
+    [
+        (
+            scaled_to_one,
+            "a is the only consumer of the fleet, so it keeps its partitions; scale the fleet to 2",
+            "a",
+            lambda site: directives.undrain(site.coordinator, "b", APP),
+            [],
+        ),
+        (
+            gone_without_another,
+            "a is not registered; `status` says why, and it goes on when a is there",
+            "b",
+            lambda site: site.join("a"),
+            ["b gives its partitions away and ends, to be launched again as the fleet billing says now"],
+        ),
+        (never_leaves, "a has not left for 120 s; `topics` and `status` say what it still has", "a", None, []),
+        (never_stable, "orders has not been Stable for 120 s; `topics` says what is waited for", "", None, []),
+    ],
+)
+def test_a_redeployment_says_what_it_waits_for(
+    site: Shop, happens: Callable[[Shop], None], waits: str, at: str, goes_on: Callable[[Shop], object], then: list[str]
+) -> None:
+    c = site.coordinator
+    redeployment.redeploy(c, APP, by="ada", why="")
+    happens(site)
+    says = f"the redeployment of billing waits: {waits}"
     assert list(upkeep.redeploy(c)) == [says]
+    assert notes(site) == {at: (says,)} or not at
+    if goes_on is not None:
+        goes_on(site)
+        assert (list(upkeep.redeploy(c)), notes(site)) == (then, {})
 
 
 def test_a_fleet_without_a_live_consumer_has_nothing_to_replace(shop: Cluster) -> None:

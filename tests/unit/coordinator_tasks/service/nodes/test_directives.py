@@ -54,6 +54,12 @@ def shop() -> Cluster:
     return cluster
 
 
+def readmits(cluster: Cluster) -> None:
+    """A person isolates consumer a, and lets it in again."""
+    isolate(cluster.coordinator, "a", by="ada", why="x")
+    readmit(cluster.coordinator, "a", "ada")
+
+
 def isolated(cluster: Cluster) -> Isolation | None:
     return read_directive(cluster.coordinator, "a").isolation
 
@@ -97,8 +103,7 @@ def test_readmission_waits_for_the_consumers_own_word(shop: Cluster) -> None:
     ids=["runs something", "older epoch", "other generation", "other incarnation", "does not know the topic", "silent"],
 )
 def test_what_confirms_nothing_readmits_nobody(shop: Cluster, answer: ConsumerStatus | None) -> None:
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
+    readmits(shop)
     if answer is not None:
         shop.statuses.answers["a"] = answer
     assert complete_readmissions(shop.coordinator) == ()
@@ -115,8 +120,7 @@ def test_a_removed_topic_is_confirmed_by_who_has_never_had_it_as_well(
 ) -> None:
     removed = encode_node(replace(NODE, incarnations=granted, removed=True))
     shop.zk.transact([Create(shop.paths.topic("removed"), removed)])
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
+    readmits(shop)
     known = {} if acted is None else {"removed": TopicStatus("gen", acted)}
     shop.statuses.answers["a"] = replace(status(), topics={**status().topics, **known})
     assert complete_readmissions(shop.coordinator) == (("a",) if confirms else ())
@@ -135,8 +139,7 @@ def changed_meanwhile(cluster: Cluster, operation: Operation) -> None:
 
 @pytest.mark.parametrize("what", ["topic", "id", "directive"])
 def test_a_readmission_is_guarded_by_all_that_it_was_concluded_from(shop: Cluster, what: str) -> None:
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
+    readmits(shop)
     shop.statuses.answers["a"] = status()
     path = {"topic": shop.paths.topic("orders"), "id": shop.paths.id("a"), "directive": shop.paths.directive("a")}[what]
     changed_meanwhile(shop, SetData(path, shop.zk.get(path).data))
@@ -146,8 +149,7 @@ def test_a_readmission_is_guarded_by_all_that_it_was_concluded_from(shop: Cluste
 
 
 def test_the_known_end_of_all_that_was_granted_is_a_confirmation_too(shop: Cluster) -> None:
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
+    readmits(shop)
     record_end(shop.coordinator, "a", 1, Ending.REAPED)
     assert complete_readmissions(shop.coordinator) == ("a",)
 
@@ -159,8 +161,7 @@ def test_a_second_process_that_was_refused_its_id_says_nothing_of_the_first(shop
     refused = claim_incarnation(shop.zk, shop.paths, "a", 1)
     if ended:
         record_end(shop.coordinator, "a", refused, Ending.REAPED)
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
+    readmits(shop)
     shop.statuses.answers["a"] = status(running=True)
     assert complete_readmissions(shop.coordinator) == (), "it still runs something"
     shop.statuses.answers["a"] = status()
@@ -174,8 +175,7 @@ def test_the_end_of_a_second_process_does_not_stand_for_the_life_that_is_absent_
     refused = claim_incarnation(shop.zk, shop.paths, "a", 1)
     record_end(shop.coordinator, "a", refused, Ending.REAPED)
     shop.server.sessions[-1].close()
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
+    readmits(shop)
     assert complete_readmissions(shop.coordinator) == (), "nobody knows what it runs"
     record_end(shop.coordinator, "a", 1, Ending.REAPED)
     assert complete_readmissions(shop.coordinator) == ("a",)
@@ -187,8 +187,7 @@ def test_an_end_in_an_older_list_is_not_that_of_a_new_process(shop: Cluster, mon
     shop.join("a")
     record_end(shop.coordinator, "a", 1, Ending.REAPED)
     shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(replace(NODE, incarnations={})))])
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
+    readmits(shop)
     shop.statuses.answers["a"] = status(incarnation=2)
     with monkeypatch.context() as patch:
         patch.setattr(type(shop.coordinator.discovery), "members", lambda _: older)
@@ -200,8 +199,7 @@ def test_an_end_in_an_older_list_is_not_that_of_a_new_process(shop: Cluster, mon
 
 def test_a_detached_consumer_is_asked_at_its_last_address(shop: Cluster) -> None:
     shop.server.sessions[-1].close()
-    isolate(shop.coordinator, "a", by="ada", why="x")
-    readmit(shop.coordinator, "a", "ada")
+    readmits(shop)
     asked: list[Member] = []
 
     def answer(member: Member) -> ConsumerStatus:

@@ -114,36 +114,25 @@ def test_two_clusters_cannot_manage_the_same_topic_for_one_group(shop: Cluster) 
     add_topic(other.coordinator, "orders", "h", actor=PERSON)
 
 
-def test_two_clusters_that_add_at_the_same_moment_do_not_both_keep_it(shop: Cluster) -> None:
-    other = Cluster("mall", server=shop.server, kafka=shop.kafka)
-    path = shop.paths.config("orders")
+@pytest.mark.parametrize("removed_before", [False, True])
+def test_a_topic_that_another_cluster_takes_at_the_same_moment_is_not_added(
+    shop: Cluster, removed_before: bool
+) -> None:
+    other, path, kept = Cluster("mall", server=shop.server, kafka=shop.kafka), shop.paths.config("orders"), ()
+    if removed_before:
+        add_topic(shop.coordinator, "orders", "g", actor=PERSON)
+        kept = (remove_topic(shop.coordinator, "orders", PERSON),)
 
     def in_between(_: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        if operations[0].path == path:
+        if operations[0].path == path and isinstance(operations[0], SetData) is removed_before:
             shop.server.before_write = None
             add_topic(other.coordinator, "orders", "g", actor=PERSON)
 
     shop.server.before_write = in_between
     with pytest.raises(TopicConflict, match="cluster 'mall'"):
         add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    assert list_topics(shop.coordinator) == ()
+    assert list_topics(shop.coordinator) == kept, "its consumers have not stopped yet"
     assert len(list_topics(other.coordinator)) == 1
-
-
-def test_a_removed_topic_that_another_cluster_takes_at_the_same_moment_stays_removed(shop: Cluster) -> None:
-    other, path = Cluster("mall", server=shop.server, kafka=shop.kafka), shop.paths.config("orders")
-    add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    removed = remove_topic(shop.coordinator, "orders", PERSON)
-
-    def in_between(_: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        if isinstance(operations[0], SetData) and operations[0].path == path:
-            shop.server.before_write = None
-            add_topic(other.coordinator, "orders", "g", actor=PERSON)
-
-    shop.server.before_write = in_between
-    with pytest.raises(TopicConflict, match="cluster 'mall'"):
-        add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    assert list_topics(shop.coordinator) == (removed,), "its consumers have not stopped yet"
 
 
 @pytest.mark.parametrize("applied", [False, True])

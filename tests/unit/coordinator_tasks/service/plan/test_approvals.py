@@ -15,10 +15,20 @@ from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON
 from tests.world.site import LOOP, Site, stable_site
 
+ONE_MOVE = Budget(moves=1)
+
 
 def site_with(budget: Budget, *consumers: str, partitions: int = 6) -> Site:
     site = stable_site(*consumers, partitions=partitions)
     site.coordinator = replace(site.coordinator, budget=budget)
+    return site
+
+
+def waiting_site(budget: Budget = ONE_MOVE, partitions: int = 6) -> Site:
+    """a and b share the partitions, c has joined, and the plan for it waits for approval."""
+    site = site_with(budget, "a", "b", partitions=partitions)
+    site.starts("c")
+    step(site)
     return site
 
 
@@ -62,9 +72,7 @@ def test_a_plan_above_the_budget_waits_and_is_done_once_it_is_approved() -> None
 
 @pytest.mark.parametrize("rejected", [False, True])
 def test_a_pause_does_not_wait_for_the_answer_to_a_plan(rejected: bool) -> None:
-    site = site_with(Budget(moves=1), "a", "b")
-    site.starts("c")
-    step(site)
+    site = waiting_site()
     if rejected:
         approve(site, waits(site).digest, granted=False)
     topics.change_config(site.coordinator, "orders", lambda config: replace(config, paused=frozenset({3})))
@@ -75,9 +83,7 @@ def test_a_pause_does_not_wait_for_the_answer_to_a_plan(rejected: bool) -> None:
 
 
 def test_an_approval_is_void_when_something_has_changed_since() -> None:
-    site = site_with(Budget(moves=1), "a", "b", partitions=8)
-    site.starts("c")
-    step(site)
+    site = waiting_site(partitions=8)
     former = waits(site).digest
     site.starts("d")
     step(site)
@@ -97,9 +103,7 @@ def test_an_approval_is_void_when_something_has_changed_since() -> None:
 
 @pytest.mark.parametrize("change", ["pin", "strategy", "epoch"])
 def test_each_input_of_the_plan_makes_its_approval_void(change: str) -> None:
-    site = site_with(Budget(moves=1), "a", "b", partitions=8)
-    site.starts("c")
-    step(site)
+    site = waiting_site(partitions=8)
     approve(site, waits(site).digest)
     if change == "pin":
         overrides.set_pins(
@@ -153,9 +157,7 @@ def test_a_process_that_ends_hands_over_without_waiting_and_one_that_a_person_dr
 
 
 def test_a_rejection_stays_until_something_changes() -> None:
-    site = site_with(Budget(moves=1), "a", "b", partitions=8)
-    site.starts("c")
-    step(site)
+    site = waiting_site(partitions=8)
     digest = waits(site).digest
     approve(site, digest, granted=False)
     assert waits(site).answered
@@ -167,48 +169,36 @@ def test_a_rejection_stays_until_something_changes() -> None:
     assert plans_to_approve.still_waits(site.coordinator, "orders", waits(site).digest)
 
 
-def test_the_same_answer_again_changes_nothing_and_who_answered_is_in_the_history() -> None:
-    site = site_with(Budget(moves=1), "a", "b")
-    site.starts("c")
-    step(site)
-    given = {"topic": "orders", "digest": waits(site).digest, "why": "calm"}
+@pytest.mark.parametrize(
+    ("reject", "says"),
+    [(False, "approved; the next plan does it"), (True, "rejected; it waits until something changes")],
+)
+def test_the_same_answer_again_changes_nothing_and_who_answered_is_in_the_history(reject: bool, says: str) -> None:
+    site = waiting_site()
+    given = {"topic": "orders", "digest": waits(site).digest, "reject": reject, "why": "calm"}
     done = ACTIONS["approve"].run(site.coordinator, given, PERSON, dry_run=False)
-    assert done.text == f"the plan {given['digest']} of topic orders is approved; the next plan does it"
+    assert done.text == f"the plan {given['digest']} of topic orders is {says}"
     before = site.server.zxid
     ACTIONS["approve"].run(site.coordinator, given, PERSON, dry_run=False)
     assert site.server.zxid == before
     (record,) = action_log.asked(site.coordinator, "orders", 1)
-    assert (record.action, record.actor.who, record.why) == ("approve", PERSON.who, "calm")
-    site.settles()
-    with pytest.raises(ApprovalVoid, match="no plan of topic 'orders' waits for approval"):
-        approve(site, "0123")
+    assert (record.action, record.actor.who, record.why) == ("reject" if reject else "approve", PERSON.who, "calm")
+    if not reject:
+        site.settles()
+        with pytest.raises(ApprovalVoid, match="no plan of topic 'orders' waits for approval"):
+            approve(site, "0123")
 
 
 def test_an_approval_where_no_budget_is_set_says_that_and_not_that_the_plan_is_done() -> None:
-    site = site_with(Budget(moves=1), "a", "b")
-    site.starts("c")
-    step(site)
+    site = waiting_site()
     digest = waits(site).digest
     site.coordinator = replace(site.coordinator, budget=Budget())
     with pytest.raises(ApprovalVoid, match="no budget is set here, so no plan of topic 'orders' waits"):
         approve(site, digest)
 
 
-def test_who_rejects_stands_in_the_history_as_who_has_rejected() -> None:
-    site = site_with(Budget(moves=1), "a", "b")
-    site.starts("c")
-    step(site)
-    given = {"topic": "orders", "digest": waits(site).digest, "reject": True, "why": "not now"}
-    done = ACTIONS["approve"].run(site.coordinator, given, PERSON, dry_run=False)
-    assert done.text == f"the plan {given['digest']} of topic orders is rejected; it waits until something changes"
-    (record,) = action_log.asked(site.coordinator, "orders", 1)
-    assert (record.action, record.actor.who, record.why) == ("reject", PERSON.who, "not now")
-
-
 def test_only_the_sites_approvers_approve() -> None:
-    site = site_with(Budget(moves=1, approvers=("kim", "lee")), "a", "b")
-    site.starts("c")
-    step(site)
+    site = waiting_site(Budget(moves=1, approvers=("kim", "lee")))
     before, digest = site.server.zxid, waits(site).digest
     with pytest.raises(NotEntitled, match=r"ada may not approve plans of cluster 'shop'; ask one of kim, lee, or add"):
         approve(site, digest)

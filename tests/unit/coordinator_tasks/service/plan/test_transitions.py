@@ -278,8 +278,20 @@ def test_a_release_counts_as_the_givers_confirmation_when_the_taker_is_lost() ->
 # Two at once ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["plan", "start", "settle"])
-def test_two_runs_at_once_have_one_effect_and_one_record(site: Site, stage: str) -> None:
+def interrupting(site: Site, act: Callable[[], object]) -> None:
+    """Do something just before the coordinator's first write of a state."""
+    done: list[bool] = []
+
+    def before(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
+        if zk is site.zk and any("/state/" in op.path for op in operations) and not done:
+            done.append(True)
+            act()
+
+    site.server.before_write = before
+
+
+def up_to(site: Site, stage: str) -> Task:
+    """Join c and do the tasks before this one; return this one."""
     site.starts("c")
     site.clock.advance(2)
     for name in ("plan", "start", "settle"):
@@ -288,14 +300,15 @@ def test_two_runs_at_once_have_one_effect_and_one_record(site: Site, stage: str)
             break
         task(site.coordinator, ["orders"], ONE)
         site.everybody_acts()
+    return task
+
+
+@pytest.mark.parametrize("stage", ["plan", "start", "settle"])
+def test_two_runs_at_once_have_one_effect_and_one_record(site: Site, stage: str) -> None:
+    task = up_to(site, stage)
     before = len(site.history())
     second, reports = other(site), list[TopicReport]()
-
-    def first_the_other(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        if zk is site.zk and any("/state/" in op.path for op in operations) and not reports:
-            reports.extend(task(second, ["orders"], OTHER))
-
-    site.server.before_write = first_the_other
+    interrupting(site, lambda: reports.extend(task(second, ["orders"], OTHER)))
     mine = task(site.coordinator, ["orders"], ONE)
     assert reports[0].outcome is TopicOutcome.WRITTEN
     assert mine[0].outcome is not TopicOutcome.WRITTEN
@@ -334,29 +347,10 @@ def test_a_state_alone_is_not_written_when_the_node_has_changed(site: Site) -> N
 def test_a_configuration_that_changed_in_between_makes_the_commit_fail(site: Site) -> None:
     site.starts("c")
     site.clock.advance(2)
-    seen: list[bool] = []
-
-    def freeze(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        if zk is site.zk and any("/state/" in op.path for op in operations) and not seen:
-            seen.append(True)
-            topics.change_config(other(site), "orders", lambda config: replace(config, frozen=True))
-
-    site.server.before_write = freeze
+    interrupting(site, lambda: topics.change_config(other(site), "orders", lambda old: replace(old, frozen=True)))
     report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
     assert site.counts() == {"a": 2, "b": 2}
     assert report.moves == ()
-
-
-def interrupting(site: Site, act: Callable[[], object]) -> None:
-    """Do something just before the coordinator's first write of a state."""
-    done: list[bool] = []
-
-    def before(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        if zk is site.zk and any("/state/" in op.path for op in operations) and not done:
-            done.append(True)
-            act()
-
-    site.server.before_write = before
 
 
 def test_a_consumer_that_registers_between_look_and_commit_makes_the_commit_fail(site: Site) -> None:
@@ -430,14 +424,7 @@ def test_a_run_killed_before_any_of_its_writes_is_continued_by_the_next(kill_at:
 @pytest.mark.parametrize("applied", [True, False], ids=["the write was applied", "the write was not applied"])
 @pytest.mark.parametrize("stage", ["plan", "start", "settle"])
 def test_a_lost_connection_leaves_exactly_one_record(site: Site, applied: bool, stage: str) -> None:
-    site.starts("c")
-    site.clock.advance(2)
-    for name in ("plan", "start", "settle"):
-        task: Task = getattr(transitions, name)
-        if name == stage:
-            break
-        task(site.coordinator, ["orders"], ONE)
-        site.everybody_acts()
+    task = up_to(site, stage)
     transitions.due(site.coordinator, ["orders"])  # what is noted of c is noted
     before = len(site.history())
     site.zk.lose_next_write(applied=applied)

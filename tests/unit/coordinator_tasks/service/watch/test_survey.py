@@ -29,6 +29,18 @@ def surveyor(site: Site) -> Surveyor:
     return made
 
 
+def fails(one: Surveyor, monkeypatch: pytest.MonkeyPatch, place: object, name: str) -> None:
+    """A look during which ZooKeeper goes away at this call."""
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("ZooKeeper does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, away)
+        with pytest.raises(StoreUnavailable):
+            one.look()
+
+
 def measured(site: Site, found: Pauses) -> None:
     """Somebody measures the pauses of the last rebalance."""
     path = site.paths.record("orders", site.history()[-1].sequence)
@@ -68,14 +80,7 @@ def test_moves_count_also_if_zookeeper_goes_away_at_a_read(site: Site, monkeypat
     one = surveyor(site)
     site.starts("c")
     site.settles()
-
-    def away(*_: object) -> None:
-        raise StoreUnavailable("ZooKeeper does not answer")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(survey, "find_many", away)
-        with pytest.raises(StoreUnavailable):
-            one.look()
+    fails(one, monkeypatch, survey, "find_many")
     after = one.look().happened["orders"]
     assert (after.rebalances, dict(after.moves)) == (1, {"handoff": 1})
 
@@ -115,15 +120,8 @@ def test_seconds_without_an_owner_count_before_a_failed_look(site: Site, monkeyp
     site.dies("b")
     site.settles()
     before_s = one.look().happened["orders"].unowned_s
-
-    def away(*_: object) -> None:
-        raise StoreUnavailable("ZooKeeper does not answer")
-
     site.clock.advance(10)
-    with monkeypatch.context() as patched:
-        patched.setattr(survey._Events, "look", away)
-        with pytest.raises(StoreUnavailable):
-            one.look()
+    fails(one, monkeypatch, survey._Events, "look")
     site.clock.advance(10)
     assert one.look().happened["orders"].unowned_s - before_s == pytest.approx(4 * 20)
 
