@@ -193,11 +193,17 @@ def test_a_silent_cluster_hides_no_other_and_keeps_its_place(busy: Cluster, monk
     assert answer["rest"] == "eu:7,shop:3"
 
 
-@pytest.mark.parametrize("query", ["?after=yesterday", "?rest=x", "?rest=shop:-1", "?rest=a/b:1"])
-def test_a_request_that_cannot_be_meant_is_refused_in_a_sentence(shop: Cluster, query: str) -> None:
-    answer = pages_of(shop).get(f"/api/v1/actions{query}")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        *(f"/actions?{query}" for query in ("after=yesterday", "rest=x", "rest=shop:-1", "rest=a/b:1")),
+        *(f"/rebalances?{query}" for query in ("after=yesterday", "rest=x", "rest=nan:orders")),
+    ],
+)
+def test_a_request_that_cannot_be_meant_is_refused_in_a_sentence(shop: Cluster, request_: str) -> None:
+    answer = pages_of(shop).get(f"/api/v1{request_}")
     assert (answer.status_code, answer.json()["code"]) == (400, "KPC-010")
-    assert pages_of(shop).get(f"/actions{query}").status_code == 400
+    assert pages_of(shop).get(request_).status_code == 400
 
 
 @pytest.mark.parametrize("name", [NASTY, "\u202egnirts", "x" * 200, "{{ 7 * 7 }}"])

@@ -181,13 +181,6 @@ def many(shop: Cluster) -> Cluster:
     return shop
 
 
-@pytest.mark.parametrize("query", ["?after=yesterday", "?rest=x", "?rest=nan:orders"])
-def test_a_request_that_cannot_be_meant_is_refused_in_a_sentence(shop: Cluster, query: str) -> None:
-    answer = pages_of(shop).get(f"/api/v1/rebalances{query}")
-    assert (answer.status_code, answer.json()["code"]) == (400, "KPC-010")
-    assert pages_of(shop).get(f"/rebalances{query}").status_code == 400
-
-
 def test_only_clusters_that_the_user_may_read_are_listed(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = False
     airflow_refuses(monkeypatch, lambda what: what == "GET rebalance__eu" or refused)

@@ -303,14 +303,11 @@ def test_a_successor_tells_the_end_of_a_process_that_is_gone(follows: Follow) ->
         pytest.param(replace(OLD, boot_id=""), replace(NEW, boot_id=""), id="the boot is unknown"),
         pytest.param(replace(OLD, process=""), NEW, id="an older release has registered it"),
         pytest.param(OLD, replace(OLD, address="http://h:3"), id="the same incarnation registers again"),
+        pytest.param(replace(OLD, process="lives"), NEW, id="the process before lives"),
     ],
 )
 def test_a_successor_that_cannot_know_tells_nothing(follows: Follow, old: Member, new: Member) -> None:
     assert follows(old, new, gone={"one", "two", ""}).ended == {}
-
-
-def test_a_successor_of_a_process_that_lives_tells_nothing(follows: Follow) -> None:
-    assert follows(OLD, NEW, gone={"two"}).ended == {}
 
 
 def test_the_end_of_who_drew_and_never_registered_is_not_told(follows: Follow, server: FakeZooKeeperServer) -> None:

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import pytest
 
-from coordinator_tasks.cli import main
 from coordinator_tasks.core.machine import audit as rules
+from tests.unit.coordinator_tasks.cli.conftest import command_of
 from tests.world.shop import Shop
 from tests.world.site import Site
 
@@ -71,17 +70,9 @@ def test_a_cluster_whose_only_topic_cannot_be_read_is_not_called_healthy(capsys:
     site = Site()
     site.add_topic()
     site.server.overwrite(site.paths.config("orders"), b"{")
-    code, out, err = audited(site, capsys)
+    code, out, err = command_of(site, capsys)("audit")
     assert (code, out) == (1, "no topic could be audited\n")
     assert err.startswith("left out: orders is not audited: ")
-
-
-def audited(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """The command on a site without consumers: exit code, output, errors."""
-    with pytest.raises(SystemExit) as ended:
-        main(("audit",), lambda: nullcontext(site.coordinator))
-    found = capsys.readouterr()
-    return int(str(ended.value.code or 0)), found.out, found.err
 
 
 def test_bad_input_is_refused(shop: Shop, run: Run) -> None:

@@ -661,24 +661,19 @@ def test_an_unreadable_node_hides_no_other_topic_and_is_named(run: Run, site: Si
     assert site.zk.get(path).data == b"{broken"
 
 
-def test_missing_settings_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(SystemExit) as ended:
-        main(["topics"])
-    assert ended.value.code == 2
-    assert "COORDINATOR_ZOOKEEPER" in capsys.readouterr().err
-
-
-def test_the_settings_may_stand_in_a_variable_as_they_do_in_a_pod(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("secret", "says"), [("", "COORDINATOR_ZOOKEEPER"), ('{"cluster": "shop"}', "no ZooKeeper address is set")]
+)
+def test_missing_settings_are_named_also_those_of_a_variable_as_in_a_pod(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, secret: str, says: str
 ) -> None:
     for name in ("COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COORDINATOR_SETTINGS_SECRET", '{"cluster": "shop"}')
-    with pytest.raises(SystemExit):
+    monkeypatch.setenv("COORDINATOR_SETTINGS_SECRET", secret)
+    with pytest.raises(SystemExit) as ended:
         main(["topics"])
-    assert "no ZooKeeper address is set" in capsys.readouterr().err, "they are read"
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
 
 
 def test_version_says_what_is_installed_and_which_formats_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

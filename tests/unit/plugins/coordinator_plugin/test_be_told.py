@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipExceptio
 from airflow.triggers.callback import CallbackTrigger
 from coordinator_plugin import dagparts, notifications, question
 from coordinator_plugin.clusters import Cluster as NamedCluster
+from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.notifications import StuckTopicsNotifier
 from coordinator_plugin.reconcile import reconcile
 from coordinator_plugin.stuck_topics import ASK_AGAIN_S, FLAPS, still_asked
@@ -36,7 +37,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 
 def opened(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
+    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
 
 
 def unowned_site() -> Site:

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from airflow.sdk import BaseHook, Connection, Context
 from coordinator_plugin import bundle, notifications, provider, site_options
+from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.notifications import StuckTopicsNotifier
 from coordinator_plugin.operators import PlanOperator
@@ -157,7 +158,7 @@ def notify(
             raise coordinator
         yield coordinator
 
-    monkeypatch.setattr(notifications.CoordinatorHook, "open", opened)
+    monkeypatch.setattr(CoordinatorHook, "open", opened)
     monkeypatch.setattr(BaseHook, "get_connection", lambda _: connection)
     StuckTopicsNotifier(http_conn_id="chat").notify(cast("Context", {"ti": about}))
 

@@ -215,25 +215,9 @@ def test_subscription_by_name_or_by_an_expression_that_matches_all(topics: tuple
     assert subscribes(member(topics=topics), "orders") is expected
 
 
-@pytest.mark.parametrize(
-    ("ages", "expected"),
-    [
-        ((), 0.0),
-        ((1, 2, 3), 0.0),
-        ((1, 2, 3, 4), 14.0),
-        ((0, 1, 2, 3), 15.0),
-        ((15, 20, 30, 40), 0.0),
-        ((1, 2, 3, 4, 5), 29.0),
-        ((1, 2, 3, 4, 5, 6), 59.0),
-        ((1, 2, 3, 600), 0.0),
-        ((1, 2, 3, 599), 14.0),
-    ],
-)
-def test_an_id_that_flaps_is_left_out_for_longer_each_time(ages: tuple[int, ...], expected: float) -> None:
-    known = claim(registrations=tuple(NOW - age for age in ages))
-    assert in_backoff("a", world(member(), known), POLICY) == expected
-    assert ("a" in targets("orders", {}, world(member(), known), POLICY)) is (expected == 0)
-    assert "a" in targets("orders", {"a": 1}, world(member(), known), POLICY), "what it holds it keeps"
+def flapping(*ages: float) -> IdClaim:
+    """The claim after registrations that long ago."""
+    return claim(registrations=tuple(NOW - age for age in ages))
 
 
 def crashed(*ages: float | None) -> IdClaim:
@@ -245,21 +229,29 @@ def crashed(*ages: float | None) -> IdClaim:
 
 
 @pytest.mark.parametrize(
-    ("ages", "expected"),
+    ("known", "expected"),
     [
-        ((1,), 0.0),
-        ((20, 1), 14.0),
-        ((20, 16), 0.0),
-        ((30, 20, 1), 29.0),
-        ((600, 1), 0.0),
-        ((599, 1), 14.0),
-        ((None, 1), 0.0),
-        ((None, None, None), 0.0),
-        ((5, -1), 0.0),
+        (flapping(), 0.0),
+        (flapping(1, 2, 3), 0.0),
+        (flapping(1, 2, 3, 4), 14.0),
+        (flapping(0, 1, 2, 3), 15.0),
+        (flapping(15, 20, 30, 40), 0.0),
+        (flapping(1, 2, 3, 4, 5), 29.0),
+        (flapping(1, 2, 3, 4, 5, 6), 59.0),
+        (flapping(1, 2, 3, 600), 0.0),
+        (flapping(1, 2, 3, 599), 14.0),
+        (crashed(1), 0.0),
+        (crashed(20, 1), 14.0),
+        (crashed(20, 16), 0.0),
+        (crashed(30, 20, 1), 29.0),
+        (crashed(600, 1), 0.0),
+        (crashed(599, 1), 14.0),
+        (crashed(None, 1), 0.0),
+        (crashed(None, None, None), 0.0),
+        (crashed(5, -1), 0.0),
     ],
 )
-def test_an_id_that_ends_with_errors_repeatedly_is_left_out(ages: tuple[float | None, ...], expected: float) -> None:
-    known = crashed(*ages)
+def test_an_id_that_flaps_or_ends_with_errors_is_left_out_for_longer_each_time(known: IdClaim, expected: float) -> None:
     assert in_backoff("a", world(member(), known), POLICY) == expected
     assert ("a" in targets("orders", {}, world(member(), known), POLICY)) is (expected == 0)
     assert "a" in targets("orders", {"a": 1}, world(member(), known), POLICY), "what it holds it keeps"
@@ -273,66 +265,29 @@ def test_a_crash_loop_waits_from_its_last_registration_on_and_ends_with_an_end_w
     assert in_backoff("a", world(member(), known), patient) == 0.0
 
 
+def absent(since_at: float, refused_at: float = 0.0, **more: object) -> IdClaim:
+    return claim(absence=Absence(1, since_at, refused_at), **more)
+
+
 @pytest.mark.parametrize(
     ("known", "answer", "same_boot", "expected", "gone"),
     [
         pytest.param(claim(), SILENT, True, Absence(1, NOW), False, id="first seen absent"),
         pytest.param(claim(), REFUSED, True, Absence(1, NOW, NOW), False, id="first seen absent, and refused"),
         pytest.param(claim(), says(1), True, None, False, id="it answers: detached, not absent"),
-        pytest.param(claim(absence=Absence(1, 5.0)), says(1), True, None, False, id="it answers again"),
+        pytest.param(absent(5.0), says(1), True, None, False, id="it answers again"),
         pytest.param(claim(), says(2), True, Absence(1, NOW), False, id="its successor answers at its address"),
-        pytest.param(claim(absence=Absence(1, 5.0)), SILENT, True, Absence(1, 5.0), False, id="absent since then"),
+        pytest.param(absent(5.0), SILENT, True, Absence(1, 5.0), False, id="absent since then"),
+        pytest.param(claim(absence=Absence(2, 5.0)), SILENT, True, Absence(1, NOW), False, id="another was absent"),
+        pytest.param(absent(5.0, NOW - 9), REFUSED, True, Absence(1, 5.0, NOW - 9), False, id="not long enough"),
+        pytest.param(absent(5.0, NOW - 10), REFUSED, True, Absence(1, 5.0, NOW - 10), True, id="long enough"),
+        pytest.param(absent(5.0, NOW - 99), SILENT, True, Absence(1, 5.0), False, id="the row of refusals broke"),
+        pytest.param(absent(NOW + 9e4), SILENT, True, Absence(1, NOW), False, id="noted by a clock that jumped"),
+        pytest.param(absent(5.0, NOW + 9e4), REFUSED, True, Absence(1, 5.0, NOW), False, id="refused by such a clock"),
+        pytest.param(absent(5.0, NOW - 99), REFUSED, False, Absence(1, 5.0), False, id="loopback, other boot"),
+        pytest.param(absent(5.0, NOW - 99, direct=False), REFUSED, True, Absence(1, 5.0), False, id="a proxy"),
         pytest.param(
-            claim(absence=Absence(2, 5.0)), SILENT, True, Absence(1, NOW), False, id="another was absent before"
-        ),
-        pytest.param(
-            claim(absence=Absence(1, 5.0, NOW - 9)),
-            REFUSED,
-            True,
-            Absence(1, 5.0, NOW - 9),
-            False,
-            id="not long enough",
-        ),
-        pytest.param(
-            claim(absence=Absence(1, 5.0, NOW - 10)), REFUSED, True, Absence(1, 5.0, NOW - 10), True, id="long enough"
-        ),
-        pytest.param(
-            claim(absence=Absence(1, 5.0, NOW - 99)),
-            SILENT,
-            True,
-            Absence(1, 5.0),
-            False,
-            id="the row of refusals broke",
-        ),
-        pytest.param(
-            claim(absence=Absence(1, NOW + 9e4)),
-            SILENT,
-            True,
-            Absence(1, NOW),
-            False,
-            id="noted by a clock that jumped",
-        ),
-        pytest.param(
-            claim(absence=Absence(1, 5.0, NOW + 9e4)),
-            REFUSED,
-            True,
-            Absence(1, 5.0, NOW),
-            False,
-            id="the first refusal was noted by a clock that jumped",
-        ),
-        pytest.param(
-            claim(absence=Absence(1, 5.0, NOW - 99)), REFUSED, False, Absence(1, 5.0), False, id="loopback, other boot"
-        ),
-        pytest.param(
-            claim(absence=Absence(1, 5.0, NOW - 99), direct=False), REFUSED, True, Absence(1, 5.0), False, id="a proxy"
-        ),
-        pytest.param(
-            claim(absence=Absence(1, 5.0, NOW - 99), answered=0),
-            REFUSED,
-            True,
-            Absence(1, 5.0),
-            False,
-            id="it has never answered us there",
+            absent(5.0, NOW - 99, answered=0), REFUSED, True, Absence(1, 5.0), False, id="never answered there"
         ),
     ],
 )

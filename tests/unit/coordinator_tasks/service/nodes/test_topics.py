@@ -12,7 +12,7 @@ from coordinator_tasks.core.errors import (
     TopicConflict,
 )
 from coordinator_tasks.core.machine.causes import recreated
-from coordinator_tasks.core.model import StartRule
+from coordinator_tasks.core.model import StartRule, TopicConfig
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.service.nodes.topics import (
     add_topic,
@@ -118,7 +118,8 @@ def test_two_clusters_cannot_manage_the_same_topic_for_one_group(shop: Cluster) 
 def test_a_topic_that_another_cluster_takes_at_the_same_moment_is_not_added(
     shop: Cluster, removed_before: bool
 ) -> None:
-    other, path, kept = Cluster("mall", server=shop.server, kafka=shop.kafka), shop.paths.config("orders"), ()
+    other, path = Cluster("mall", server=shop.server, kafka=shop.kafka), shop.paths.config("orders")
+    kept: tuple[TopicConfig, ...] = ()
     if removed_before:
         add_topic(shop.coordinator, "orders", "g", actor=PERSON)
         kept = (remove_topic(shop.coordinator, "orders", PERSON),)
