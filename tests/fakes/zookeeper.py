@@ -51,6 +51,18 @@ class FakeZooKeeperServer:
         self._watches: set[_Watch] = set()
         self._nodes = {"/": znodes.fresh(b"", 0, 0, self.clock.now())}
 
+    def before_next(
+        self, act: Callable[[], object], matches: Callable[["FakeZooKeeper", Sequence[Operation]], bool]
+    ) -> None:
+        """Act once, ahead of the next transaction that matches."""
+
+        def before(session: "FakeZooKeeper", operations: Sequence[Operation]) -> None:
+            if matches(session, operations):
+                self.before_write = None
+                act()
+
+        self.before_write = before
+
     def connect(self, session_timeout_s: float = 10.0) -> "FakeZooKeeper":
         session = FakeZooKeeper(self, session_timeout_s)
         self.sessions.append(session)

@@ -43,6 +43,10 @@ class Shop(Cluster):
         path = self.paths.state("orders")
         return decode_state(path, self.zk.get(path).data).state
 
+    def starts(self, consumer: str) -> None:
+        self.join(consumer)
+        self.statuses.answers[consumer] = self.answer
+
     def settle(self) -> None:
         for _ in range(6):
             self.clock.advance(10.0)
@@ -63,8 +67,7 @@ def open_shop() -> Shop:
         shop.kafka.append("orders", partition, 40, at_ms=5_000)
         shop.kafka.expire("orders", partition, 10)
     add_topic(shop.coordinator, "orders", "g", actor=PERSON)
-    shop.join("a")
-    shop.statuses.answers["a"] = shop.answer
+    shop.starts("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     shop.settle()
     assert shop.state is State.STABLE

@@ -3,6 +3,7 @@
 Nothing happens by itself: a test (or a scenario file) says when a consumer reads, acts or dies and when a task runs.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -183,6 +184,18 @@ class Site(Cluster):
         process = self.processes[consumer]
         process.zk.expire()
         process.zk.suspend()
+
+    def tells(self, consumer: str, change: Callable[[TopicStatus], TopicStatus]) -> None:
+        """Change what the consumer's interface says of each topic from now on."""
+        answer = self.processes[consumer].answer
+
+        def answered(asked: Member) -> Answer:
+            said = answer(asked)
+            if not isinstance(said, ConsumerStatus):
+                return said
+            return replace(said, topics={topic: change(one) for topic, one in said.topics.items()})
+
+        self.statuses.answers[consumer] = answered
 
     def everybody_acts(self, *names: str) -> None:
         for _ in range(2):  # a taker needs the giver's release

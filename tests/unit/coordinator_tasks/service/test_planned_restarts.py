@@ -10,18 +10,16 @@ from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import (
-    Answer,
-    ConsumerStatus,
     Directive,
     Draining,
     Ending,
     Isolation,
     LastPass,
-    Member,
     Silence,
     State,
     Taken,
     TopicConfig,
+    TopicStatus,
     Unreachable,
 )
 from coordinator_tasks.core.protocol.znodes import put
@@ -265,16 +263,11 @@ def test_the_history_tells_a_planned_restart_as_one_rebalance_with_its_wait() ->
 
 def takes_up(site: Site, consumer: str, taken: Taken) -> None:
     """From now on this consumer says that it has taken up its partitions so."""
-    answer = site.processes[consumer].answer
 
-    def answers(asked: Member) -> Answer:
-        status = answer(asked)
-        assert isinstance(status, ConsumerStatus)
-        topic = status.topics["orders"]
-        running = {p: replace(one, taken=taken) for p, one in topic.running.items()}
-        return replace(status, topics={"orders": replace(topic, running=running)})
+    def said(one: TopicStatus) -> TopicStatus:
+        return replace(one, running={p: replace(each, taken=taken) for p, each in one.running.items()})
 
-    site.statuses.answers[consumer] = answers
+    site.tells(consumer, said)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,15 @@ from coordinator_plugin.upkeep import ReconcileOperator
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from coordinator_tasks.core.machine.decision import TopicOutcome
-from coordinator_tasks.core.model import Answer, ConsumerStatus, Member, Move, MoveKind, Pause, Pauses, State, Unmoved
+from coordinator_tasks.core.model import (
+    Move,
+    MoveKind,
+    Pause,
+    Pauses,
+    State,
+    TopicStatus,
+    Unmoved,
+)
 from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.airflow_process import said_by_airflow
 from tests.statsd_server import StatsdServer
@@ -31,16 +39,12 @@ SINCE_S = 90
 def one_turn() -> None:
     """One run of `reconcile` and what the tasks of `rebalance` send: a lags behind in orders.eu, and nobody owns payments."""
     site = stable_site("a", names=("orders.eu",))
-    answer = site.processes["a"].answer
 
-    def answers(asked: Member) -> Answer:
-        status = answer(asked)
-        assert isinstance(status, ConsumerStatus)
-        topic = status.topics["orders.eu"]
+    def lags(topic: TopicStatus) -> TopicStatus:
         late = {p: replace(one, lag_records=100 * p, rate=10.0) for p, one in topic.running.items() if p}
-        return replace(status, topics={"orders.eu": replace(topic, running={**topic.running, **late})})
+        return replace(topic, running={**topic.running, **late})
 
-    site.statuses.answers["a"] = answers
+    site.tells("a", lags)
     site.add_topic("payments")
     setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))  # noqa: B010 - in a process of its own
     began_at = datetime.now(UTC)

@@ -17,15 +17,12 @@ from coordinator_plugin.reconcile import reconcile
 from coordinator_tasks.core.machine.audit import FindingKind
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import (
-    Answer,
-    ConsumerStatus,
-    Member,
     Move,
     MoveKind,
     Pause,
     Pauses,
-    RunningPartition,
     State,
+    TopicStatus,
     Unmoved,
 )
 from coordinator_tasks.service.fleets import autoscale
@@ -145,16 +142,11 @@ def reconciled(site: Site, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def lagging(site: Site, says: dict[int, dict[str, Any]]) -> None:
     """From now on consumer a says this of its partitions."""
-    answer = site.processes["a"].answer
 
-    def answers(asked: Member) -> Answer:
-        status = answer(asked)
-        assert isinstance(status, ConsumerStatus)
-        topic = status.topics["orders"]
-        running: dict[int, RunningPartition] = {p: replace(one, **says[p]) for p, one in topic.running.items()}
-        return replace(status, topics={"orders": replace(topic, running=running)})
+    def said(one: TopicStatus) -> TopicStatus:
+        return replace(one, running={p: replace(each, **says[p]) for p, each in one.running.items()})
 
-    site.statuses.answers["a"] = answers
+    site.tells("a", said)
 
 
 @pytest.mark.usefixtures("tagged")

@@ -295,8 +295,7 @@ def test_who_returns_from_a_drain_returns_to_its_fleet_in_one_transaction(shop: 
 @pytest.fixture
 def site() -> Shop:
     shop = open_shop()
-    shop.join("b")
-    shop.statuses.answers["b"] = shop.answer
+    shop.starts("b")
     shop.settle()
     fleet.set_fleet(shop.coordinator, Fleet(APP, "app.py", ("a", "b")))
     return shop
@@ -549,8 +548,7 @@ def never_leaves(site: Shop) -> None:
 
 
 def never_stable(site: Shop) -> None:
-    site.join("c")
-    site.statuses.answers["c"] = site.answer
+    site.starts("c")
     transitions.plan(site.coordinator, ["orders"], PERSON)
     assert (list(upkeep.redeploy(site.coordinator)), site.state) == ([], State.CLOSING)
     site.clock.advance(site.coordinator.policy.stuck_after_s)

@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -34,7 +33,6 @@ from coordinator_tasks.service.nodes.directives import (
 from coordinator_tasks.service.nodes.fleet import fleets, record_end, set_fleet
 from coordinator_tasks.service.nodes.observe import load_directives
 from tests.fakes.cluster import Cluster
-from tests.fakes.zookeeper import FakeZooKeeper
 
 NODE = TopicNode("broker:9092", "g", 7, "gen", "id-1", incarnations={"a": 1})
 
@@ -128,13 +126,10 @@ def test_a_removed_topic_is_confirmed_by_who_has_never_had_it_as_well(
 
 def changed_meanwhile(cluster: Cluster, operation: Operation) -> None:
     """The next write of a directive finds that this was written just before."""
-
-    def write(_: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        if operations[-1].path == cluster.paths.directive("a"):
-            cluster.server.before_write = None
-            cluster.server.connect().transact([operation])
-
-    cluster.server.before_write = write
+    cluster.server.before_next(
+        lambda: cluster.server.connect().transact([operation]),
+        lambda _, operations: operations[-1].path == cluster.paths.directive("a"),
+    )
 
 
 @pytest.mark.parametrize("what", ["topic", "id", "directive"])

@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,13 +6,12 @@ from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import InvalidName, LookAgain, Refused
 from coordinator_tasks.core.model import Directive, Ending, Fleet, Isolation
-from coordinator_tasks.core.ports import Create, Operation
+from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service.nodes.directives import drain, isolate
 from coordinator_tasks.service.nodes.fleet import fleets, launch_of, missing, record_end, set_fleet
 from coordinator_tasks.service.nodes.observe import PLATFORM
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import Cluster
-from tests.fakes.zookeeper import FakeZooKeeper
 
 ETL = Fleet("etl", "app.py", ("a", "b"), ("--fast",), {"spark.x": "1"})
 
@@ -53,12 +51,7 @@ def test_one_id_belongs_to_one_fleet(shop: Cluster) -> None:
 
 def test_two_fleets_that_take_the_same_id_at_once_do_not_both_get_it(shop: Cluster) -> None:
     set_fleet(shop.coordinator, Fleet("ml", "app.py", ()))
-
-    def in_between(_: FakeZooKeeper, __: Sequence[Operation]) -> None:
-        shop.server.before_write = None
-        set_fleet(shop.coordinator, Fleet("ml", "app.py", ("n",)))
-
-    shop.server.before_write = in_between
+    shop.server.before_next(lambda: set_fleet(shop.coordinator, Fleet("ml", "app.py", ("n",))), lambda *_: True)
     with pytest.raises(Refused, match="consumer 'n' is in the fleet of 'ml' already"):
         set_fleet(shop.coordinator, replace(ETL, consumers=("n",)))
 

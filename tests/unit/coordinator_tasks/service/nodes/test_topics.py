@@ -123,13 +123,10 @@ def test_a_topic_that_another_cluster_takes_at_the_same_moment_is_not_added(
     if removed_before:
         add_topic(shop.coordinator, "orders", "g", actor=PERSON)
         kept = (remove_topic(shop.coordinator, "orders", PERSON),)
-
-    def in_between(_: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        if operations[0].path == path and isinstance(operations[0], SetData) is removed_before:
-            shop.server.before_write = None
-            add_topic(other.coordinator, "orders", "g", actor=PERSON)
-
-    shop.server.before_write = in_between
+    shop.server.before_next(
+        lambda: add_topic(other.coordinator, "orders", "g", actor=PERSON),
+        lambda _, first: first[0].path == path and isinstance(first[0], SetData) is removed_before,
+    )
     with pytest.raises(TopicConflict, match="cluster 'mall'"):
         add_topic(shop.coordinator, "orders", "g", actor=PERSON)
     assert list_topics(shop.coordinator) == kept, "its consumers have not stopped yet"
@@ -178,14 +175,13 @@ def test_new_partitions_get_nodes_and_the_others_keep_theirs(shop: Cluster) -> N
 def added_anew_in_between(shop: Cluster, partitions: int) -> None:
     """Before the next write goes out, the topic is recreated in Kafka, and removed and added again here."""
 
-    def meanwhile(_session: FakeZooKeeper, _operations: Sequence[Operation]) -> None:
-        shop.server.before_write = None
+    def meanwhile() -> None:
         shop.kafka.create_topic("orders", partitions)
         if shop.zk.find(shop.paths.config("orders")) is not None:
             remove_topic(shop.coordinator, "orders", PERSON)
         add_topic(shop.coordinator, "orders", "h", actor=PERSON)
 
-    shop.server.before_write = meanwhile
+    shop.server.before_next(meanwhile, lambda *_: True)
 
 
 def test_a_stale_refresh_creates_nothing_in_a_topic_that_was_added_anew(shop: Cluster) -> None:

@@ -180,8 +180,7 @@ def history_plan() -> Explanation:
 
 
 def test_while_a_partition_is_moved_its_offsets_are_not_reset(shop: Shop) -> None:
-    shop.join("b")
-    shop.statuses.answers["b"] = shop.answer
+    shop.starts("b")
     shop.clock.advance(10.0)
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     (moving,) = shop.node.handoff

@@ -19,6 +19,7 @@ from coordinator_tasks.core.model import (
     Stall,
     State,
     Taken,
+    TopicStatus,
 )
 from coordinator_tasks.core.ports import Operation, SetData
 from coordinator_tasks.service.nodes import directives, history
@@ -41,16 +42,12 @@ def told(
     of: Container[int] = range(100),
 ) -> None:
     """From now on this consumer says how it has taken up what it runs `of` these, and how what it kept was disturbed."""
-    answer = site.processes[consumer].answer
 
-    def answers(asked: Member) -> Answer:
-        status = answer(asked)
-        assert isinstance(status, ConsumerStatus)
-        topic = status.topics["orders"]
-        running = {p: replace(one, taken=taken if p in of else None) for p, one in topic.running.items()}
-        return replace(status, topics={"orders": replace(topic, running=running, stalls=stalls or {})})
+    def said(one: TopicStatus) -> TopicStatus:
+        running = {p: replace(each, taken=taken if p in of else None) for p, each in one.running.items()}
+        return replace(one, running=running, stalls=stalls or {})
 
-    site.statuses.answers[consumer] = answers
+    site.tells(consumer, said)
 
 
 def pauses_of(site: Site) -> Pauses | None:

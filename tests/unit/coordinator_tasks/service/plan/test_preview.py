@@ -9,7 +9,7 @@ from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.measure.pause_prediction import learned
-from coordinator_tasks.core.model import ConsumerStatus, Member, MoveKind, Pause, Pauses, RunningPartition, Silence
+from coordinator_tasks.core.model import MoveKind, Pause, Pauses, Silence, TopicStatus
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import directives
@@ -17,7 +17,7 @@ from coordinator_tasks.service.plan import operations_under_way, overrides, prev
 from coordinator_tasks.service.plan.cluster_view import site_of
 from coordinator_tasks.show import preview_rows
 from tests.fakes.cluster import PERSON
-from tests.world.site import Process, Site, stable_site
+from tests.world.site import Site, stable_site
 
 
 @pytest.fixture
@@ -25,29 +25,18 @@ def shop() -> Site:
     return stable_site("a", "b", names=("orders", "payments"))
 
 
-def behind(process: Process, lags: dict[int, int]) -> None:
-    """The process says that its partitions are so far behind."""
-    answer = process.answer
+def behind(site: Site, consumer: str, lags: dict[int, int]) -> None:
+    """The consumer says that its partitions are so far behind."""
 
-    def said(asked: Member) -> ConsumerStatus:
-        found = answer(asked)
-        assert isinstance(found, ConsumerStatus)
-        topics = {
-            name: replace(one, running={p: _lagging(r, lags.get(p)) for p, r in one.running.items()})
-            for name, one in found.topics.items()
-        }
-        return replace(found, topics=topics)
+    def said(one: TopicStatus) -> TopicStatus:
+        return replace(one, running={p: replace(each, lag_records=lags.get(p)) for p, each in one.running.items()})
 
-    process.site.statuses.answers[process.member.consumer] = said
-
-
-def _lagging(one: RunningPartition, lag: int | None) -> RunningPartition:
-    return replace(one, lag_records=lag)
+    site.tells(consumer, said)
 
 
 def test_a_preview_has_moves_reasons_and_backlogs_and_writes_nothing(shop: Site) -> None:
-    for process in shop.processes.values():
-        behind(process, {0: 1_200, 1: 1, 2: 30, 3: 7})
+    for consumer in shop.processes:
+        behind(shop, consumer, {0: 1_200, 1: 1, 2: 30, 3: 7})
     zxid = shop.server.zxid
     (found,) = preview.preview(shop.coordinator, SiteChange(join=1), ["orders"])
     assert shop.server.zxid == zxid

@@ -278,16 +278,9 @@ def test_a_release_counts_as_the_givers_confirmation_when_the_taker_is_lost() ->
 # Two at once ---------------------------------------------------------------------------------------------------------
 
 
-def interrupting(site: Site, act: Callable[[], object]) -> None:
-    """Do something just before the coordinator's first write of a state."""
-    done: list[bool] = []
-
-    def before(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        if zk is site.zk and any("/state/" in op.path for op in operations) and not done:
-            done.append(True)
-            act()
-
-    site.server.before_write = before
+def interrupting(site: Site, act: Callable[[], object], folder: str = "/state/") -> None:
+    """Do something just before the coordinator's next write in this folder."""
+    site.server.before_next(act, lambda zk, operations: zk is site.zk and any(folder in op.path for op in operations))
 
 
 def up_to(site: Site, stage: str) -> Task:
@@ -997,13 +990,6 @@ def test_loads_of_many_topics_are_added_up_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_claim_noted_twice_at_once_is_noted_once(site: Site) -> None:
     site.dies("b", how=None)
-    raced: list[object] = []
-
-    def race(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        first = operations[0]
-        if zk is site.zk and isinstance(first, SetData) and "/ids/" in first.path and not raced:
-            raced.append(observe.snapshot(other(site), ["orders"]))
-
-    site.server.before_write = race
+    interrupting(site, lambda: observe.snapshot(other(site), ["orders"]), "/ids/")
     look(site)
     assert observe.load_claims(site.coordinator, ["b"], {})["b"].absence is not None
