@@ -6,8 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from coordinator_tasks.core.assignors.explain import Explainer
 from coordinator_tasks.core.assignors.problem import Problem
-from coordinator_tasks.core.assignors.topic_strategies import ONE_TOPIC_ASSIGNORS
-from coordinator_tasks.core.assignors.weighted.strategy import Weighted
+from coordinator_tasks.core.assignors.topic_strategies import ASSIGNORS
 from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy
 from coordinator_tasks.core.model import TopicConfig
@@ -79,9 +78,6 @@ class Measuring(Protocol):
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
         """How long a topic has to be Stable before changed loads alone cause a plan; `None` = they never do."""
-
-
-ASSIGNORS: Mapping[str, Assignor] = {**ONE_TOPIC_ASSIGNORS, "weighted": Weighted()}
 
 
 def is_partial(strategy: Assignor) -> bool:

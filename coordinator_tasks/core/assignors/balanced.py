@@ -12,6 +12,11 @@ from heapq import heapify, heappop, heappush, heapreplace
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.quotas import Quotas, quotas_of
 
+NAMES = ("balanced", "sticky", "uniform", "cooperative-sticky")
+"""Strategies of this name: what else distinguishes cooperative-sticky, the coordinator does for every strategy. No
+consumer starts a partition before its owner has released it.
+"""
+
 
 class Balanced:
     """See the module."""

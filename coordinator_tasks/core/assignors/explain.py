@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coordinator_tasks.core.assignors.balanced import Balanced
+from coordinator_tasks.core.assignors import balanced
 from coordinator_tasks.core.assignors.problem import Problem
-from coordinator_tasks.core.assignors.topic_strategies import ONE_TOPIC_ASSIGNORS
 from coordinator_tasks.core.model import Explanation, Reason, Split
 
 
@@ -192,7 +191,7 @@ class CountExplainer:
         return f"{self.strategy} gives it to nobody" if self.problem.members else "no live consumer may have it"
 
     def _rule(self) -> str:
-        if self.strategy not in _EVEN:
+        if self.strategy not in balanced.NAMES:
             return f", by the rule of {self.strategy}"
         counts = [self.after[m] for m in self.problem.members]
         return f"; the even share is {_span(min(counts), max(counts))}" if max(counts) - min(counts) <= 1 else ""
@@ -200,6 +199,3 @@ class CountExplainer:
 
 def _span(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
-
-
-_EVEN = frozenset(name for name, one in ONE_TOPIC_ASSIGNORS.items() if isinstance(one, Balanced))

@@ -1,13 +1,13 @@
-"""The strategies for one topic by name, as used by the coordinator."""
+"""The strategies by name, as used by the coordinator."""
 
 from collections.abc import Mapping
 
-from coordinator_tasks.core.assignors import rocketmq
-from coordinator_tasks.core.assignors.balanced import Balanced
+from coordinator_tasks.core.assignors import balanced, rocketmq
 from coordinator_tasks.core.assignors.group import GroupAssignor
 from coordinator_tasks.core.assignors.one_topic import OneTopic
 from coordinator_tasks.core.assignors.range_assignor import RangeAssignor, ServerRange
 from coordinator_tasks.core.assignors.roundrobin import RoundRobin
+from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 
 STATELESS: Mapping[str, GroupAssignor] = {
     "range": RangeAssignor(),
@@ -20,9 +20,8 @@ STATELESS: Mapping[str, GroupAssignor] = {
 }
 """Strategies that ignore present owners."""
 
-# For one topic, `balanced` takes fixed partitions and the load of other topics into account. The coordinator does for
-# every strategy what distinguishes cooperative-sticky: no consumer starts a partition before its owner has released it.
-ONE_TOPIC_ASSIGNORS: Mapping[str, Balanced | OneTopic] = {
-    **dict.fromkeys(("balanced", "sticky", "uniform", "cooperative-sticky"), Balanced()),
+ASSIGNORS: Mapping[str, balanced.Balanced | OneTopic | Weighted] = {
+    **dict.fromkeys(balanced.NAMES, balanced.Balanced()),
     **{name: OneTopic(strategy) for name, strategy in STATELESS.items()},
+    "weighted": Weighted(),
 }
