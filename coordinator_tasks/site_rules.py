@@ -5,16 +5,14 @@ A rule is a callable that takes `Facts` (a step of an upgrade) and returns why t
 line: the upgrade does not begin then, or pauses.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from coordinator_tasks.core.errors import BadRule
 from coordinator_tasks.core.fleet.upgrade_rule import Facts, SiteRule
 from coordinator_tasks.core.names import MAX_WORDS_CHARS
-from coordinator_tasks.site_strategies import FAILURES, one_line
+from coordinator_tasks.site_strategies import FAILURES, imported, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +46,9 @@ class _Named:
 
 def _imported(name: str, source: str) -> SiteRule:
     """The rule. Raises `BadRule`."""
-    module, _, path = source.partition(":")
     advice = "correct it, or install it here; then begin the upgrade, or continue it if it is paused"
     try:
-        found: Any = importlib.import_module(module.strip())
-        for part in path.strip().split("."):
-            found = getattr(found, part)
+        found = imported(source)
     except FAILURES as error:
         raise BadRule(f"the rule {name!r} ({source}) cannot be imported: {one_line(error)}; {advice}") from error
     if not callable(found):

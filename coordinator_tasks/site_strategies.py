@@ -5,7 +5,6 @@ returns partition → member. Every error in a strategy, or of its import, becom
 the topics with this strategy.
 """
 
-import importlib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -103,19 +102,22 @@ def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[st
 
 def _loaded(entry: EntryPoint) -> Assignor:
     named = f"strategy {entry.name!r} is to be {entry.value!r}"
-    module, colon, name = entry.value.partition(":")
-    if not colon or not module or not name.strip():
-        return Broken(f"{named}, which is not package.module:name; correct it in the settings")
     try:
-        found: Any = importlib.import_module(module.strip())
-        for part in name.strip().split("."):
-            found = getattr(found, part)
+        found = imported(entry.value)
         partial = getattr(found, "partial", False) is True
     except FAILURES as error:
         return Broken(f"{named}, which cannot be imported: {one_line(error)}; correct the name, or install it")
     if not callable(found):
         return Broken(f"{named}, which is no callable but {type(found).__name__}; name a function of a Problem")
     return SiteStrategy(entry.name, entry.value, found, partial)
+
+
+def imported(source: str) -> Any:
+    """Return the object at `package.module:name`; raises `FAILURES`."""
+    match = EntryPoint.pattern.match(source)
+    if match is None or not match["attr"]:
+        raise ValueError("this is not package.module:name")
+    return EntryPoint("", source, "").load()
 
 
 def _read_only(problem: Problem) -> Problem:

@@ -76,9 +76,9 @@ def test_an_entry_point_is_a_strategy_and_replaces_none(module: ModuleType, monk
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("site_rules", "'site_rules', which is not package.module:name; correct it in the settings"),
-        (":by_tier", "which is not package.module:name"),
-        ("site_rules:", "which is not package.module:name"),
+        ("site_rules", "'site_rules', which cannot be imported: ValueError: this is not package.module:name"),
+        (":by_tier", "this is not package.module:name"),
+        ("site_rules:", "this is not package.module:name"),
         ("nowhere.rules:f", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("site_rules:missing", "cannot be imported: AttributeError: module 'site_rules' has no attribute 'missing'"),
         ("site_rules:number", "which is no callable but int"),
