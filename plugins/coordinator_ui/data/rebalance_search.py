@@ -9,6 +9,7 @@ import heapq
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
@@ -17,10 +18,12 @@ from coordinator_tasks.core.machine import rollback
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.what_if import due_owners
 from coordinator_tasks.core.model import Record, State
+from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store
 from coordinator_tasks.service.nodes.history import Rebalance, key_of
+from coordinator_ui.data.paging import ListPage, RowOrder
 from coordinator_ui.texts import words
 
 MOST_READ = 6_000
@@ -59,18 +62,24 @@ class RebalanceFilter:
         return all(not text or any(text.casefold() in said.casefold() for said in listed) for text, listed in checks)
 
 
-@dataclass(frozen=True, slots=True)
-class RebalancePage:
-    """Rebalances, newest first; `rest` = everything before this key has not been looked at (`None` = there is no more)."""
+def _place(one: Rebalance) -> str:
+    return f"{one.began_at!r}:{one.topic}"
 
-    found: tuple[Rebalance, ...] = ()
-    rest: Key | None = None
-    problems: tuple[str, ...] = ()
+
+def _key(place: str) -> Key | None:
+    at, _, topic = place.partition(":")
+    with suppress(ValueError):
+        if math.isfinite(began_at := float(at)) and is_topic(topic):
+            return -began_at, topic
+    return None
+
+
+ORDER: RowOrder[Rebalance, Key] = RowOrder(key_of, _place, _key)
 
 
 def rebalances(
     c: Coordinator, wanted: RebalanceFilter, limit: int, since: Key | None = None, of: Collection[str] | None = None
-) -> RebalancePage:
+) -> ListPage[Rebalance]:
     """Return at most `limit` rebalances after `since` in the order. An unreadable history is a sentence in `problems`.
 
     `of`: the only topics whose histories are opened.
@@ -89,8 +98,8 @@ def rebalances(
         if wanted.takes(one):
             found.append(one)
         if len(found) == limit or read >= MOST_READ:
-            return RebalancePage(tuple(found), key, tuple(problems))
-    return RebalancePage(tuple(found), None, tuple(problems))
+            return ListPage(tuple(found), _place(one), tuple(problems))
+    return ListPage(tuple(found), None, tuple(problems))
 
 
 def _merged(c: Coordinator, topics: Sequence[str], before_at: float, problems: list[str]) -> Iterator[Rebalance]:

@@ -44,6 +44,7 @@ from coordinator_ui.data import live, page_data, rebalance_search, timeline
 from coordinator_ui.data.api_json import rebalance_row, rebalance_whole
 from coordinator_ui.data.audits import FRESH_S, audit_data, audited
 from coordinator_ui.data.health import health, rows
+from coordinator_ui.data.paging import MOST_REST
 from coordinator_ui.data.reading import ClusterReader, SharedAnswers, each
 from coordinator_ui.data.rebalance_search import RebalanceFilter, Sides
 from coordinator_ui.data.task_times import task_spans
@@ -87,7 +88,7 @@ code_router = APIRouter()
 Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 Topic = Annotated[str, Query(max_length=rebalance_search.MOST_TEXT + 49)]
-Rest = Annotated[str, Query(alias="rest", max_length=400)]
+Rest = Annotated[str, Query(alias="rest", max_length=MOST_REST)]
 Filter = Annotated[RebalanceFilter, Depends(wanted_of)]
 AskedFilter = Annotated[action_list.ActionFilter, Depends(action_list.wanted_of)]
 
@@ -197,7 +198,7 @@ async def rebalances_data(
 
 @router.get("/actions")
 async def actions(
-    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: action_list.Rest = ""
+    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> HTMLResponse:
     """The actions of persons in all the user's clusters, newest first."""
     found = await action_list.listed(request, readable, wanted, limit, rest)
@@ -217,7 +218,7 @@ async def actions(
 
 @data_router.get("/actions")
 async def actions_data(
-    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: action_list.Rest = ""
+    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> Response:
     """The actions of persons in all the user's clusters, newest first."""
     found = await action_list.listed(request, readable, wanted, limit, rest)

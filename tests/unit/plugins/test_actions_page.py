@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
+from coordinator_ui.data.paging import ListPage, merged
 from coordinator_ui.pages import action_list
-from coordinator_ui.pages.action_list import ActionPage, merged
+from coordinator_ui.pages.action_list import ORDER
 
 from coordinator_tasks.core.codecs.history_codec import encode_asked
 from coordinator_tasks.core.errors import StoreUnavailable
@@ -171,10 +172,10 @@ def record(at: float, sequence: int) -> ActionRecord:
 
 def test_clusters_are_one_list_by_time_and_each_goes_on_where_it_was() -> None:
     eu, us = (record(50, 9), record(30, 8)), (record(40, 3), record(20, 2))
-    found = merged({"eu": ActionPage(eu), "us": ActionPage(us)}, 3, {})
+    found = merged({"eu": ListPage(eu), "us": ListPage(us)}, ORDER, 3, {})
     assert [(name, one.at) for name, one in found.found] == [("eu", 50), ("us", 40), ("eu", 30)]
     assert found.rest == "eu:0,us:3"
-    assert merged({"us": ActionPage(us[1:])}, 3, {"eu": 0, "us": 3}).rest == ""
+    assert merged({"us": ListPage(us[1:])}, ORDER, 3, {"eu": "0", "us": "3"}).rest == ""
 
 
 def test_a_silent_cluster_hides_no_other_and_keeps_its_place(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
