@@ -14,6 +14,7 @@ from pathlib import Path
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.text.name_values import once
 from coordinator_tasks.http_connections import host_and_port
 from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import PREFIX
@@ -21,7 +22,7 @@ from coordinator_tasks.wiring import settings_from_environment
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
-from spark_apps.option_values import capacity, once, seconds
+from spark_apps.option_values import capacity, seconds
 
 HOST, ADDRESS = "host", "address"
 """Words for `--advertise`."""
@@ -158,7 +159,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         topics=tuple(name for one in given.topics.split(",") if (name := one.strip())),
         rack=given.rack,
         capacity=given.capacity,
-        attributes=once("--attribute", dict.fromkeys(given.attribute)),  # a fleet's version may be named once more
+        attributes=once(dict.fromkeys(given.attribute), "--attribute"),  # a fleet's version may be named once more
         host=host,
         port=port,
         advertised="" if by_word else given.advertise,

@@ -21,6 +21,7 @@ if __name__ == "__main__":  # spark-submit puts this file's folder on the path, 
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.core.text.name_values import name_value, once
 from coordinator_tasks.fleet_values import DATABASE, REGISTRY, REGISTRY_LOG_IN
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
@@ -29,7 +30,6 @@ from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
 from spark_apps.consumer import Consumer, SparkSettings
 from spark_apps.delivery.hooks import Hooks
-from spark_apps.option_values import once
 from spark_apps.pipelines import Build
 from spark_apps.spark import session
 
@@ -100,8 +100,8 @@ def _log_level(text: str) -> str:
 
 def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
     """Return name, pattern and place of each pipeline; the default pipeline has neither name nor pattern."""
-    found = [(key, "", place) for key, place in once("--pipeline", map(_with_place, given.pipeline)).items()]
-    found += [("", key, place) for key, place in once("--pattern", map(_with_place, given.pattern)).items()]
+    found = [(key, "", place) for key, place in once(map(_with_place, given.pipeline), "--pipeline").items()]
+    found += [("", key, place) for key, place in once(map(_with_place, given.pattern), "--pattern").items()]
     if given.default:
         found.append(("", "", given.default))
     if not found:
@@ -131,8 +131,12 @@ def _hooks(given: argparse.Namespace) -> Hooks:
 def _how(given: argparse.Namespace, site: Settings) -> SparkSettings:
     kafka = RunFolder(Path(given.run_folder)).kafka
     return SparkSettings(
-        options=once("--option", map(_pair, given.option), str.lower),  # case does not matter, as in Spark
-        pipeline=with_addresses({**_from_environment(os.environ), **once("--set", map(_pair, given.set))}, site),
+        options=once(
+            (name_value(one, "--option") for one in given.option), "--option", str.lower
+        ),  # case does not matter, as in Spark
+        pipeline=with_addresses(
+            {**_from_environment(os.environ), **once((name_value(one, "--set") for one in given.set), "--set")}, site
+        ),
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
         idempotent_sink=given.idempotent_sink,
@@ -162,14 +166,11 @@ def with_addresses(given: Mapping[str, str], site: Settings) -> dict[str, str]:
 def _with_place(text: str) -> tuple[str, str]:
     """The topics and the place of a pipeline: an expression may have the sign too."""
     name, found, place = text.rpartition("=")
-    return (name, place) if found and name and ":" in place else _pair(text)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, found, value = text.partition("=")
-    if not found or not name:
-        raise Refused(f"{text!r} is not of the form name=value")
-    return name, value
+    return (
+        (name, place)
+        if found and name and ":" in place
+        else name_value(text, "--pipeline or --pattern", "--pipeline topic=module:function")
+    )
 
 
 if __name__ == "__main__":

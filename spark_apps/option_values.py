@@ -3,25 +3,7 @@
 import argparse
 import sys
 import threading
-from collections.abc import Callable, Iterable
 from contextlib import suppress
-
-from coordinator_tasks.core.errors import Refused
-
-
-def once(argument: str, pairs: Iterable[tuple[str, str]], same: Callable[[str], str] = str) -> dict[str, str]:
-    """Return the pairs of a repeatable option by name; raises `Refused` for a repeated name.
-
-    `same`: name → a key that is equal for equivalent names, such as `str.lower`.
-    """
-    found: dict[str, str] = {}
-    names: set[str] = set()
-    for name, value in pairs:
-        if same(name) in names:
-            raise Refused(f"{argument} {name} is given twice; give it once")
-        names.add(same(name))
-        found[name] = value
-    return found
 
 
 def seconds(text: str) -> float:

@@ -202,16 +202,3 @@ def exit_if_left_out(problems: Sequence[str]) -> None:
 def say_how_to_execute() -> None:
     """Print the hint on standard error, after the dry run."""
     print("nothing was changed; add --execute to do it", file=sys.stderr)
-
-
-def name_values(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """The values of a repeatable option name=value; raises `Refused`."""
-    found: dict[str, str] = {}
-    for one in given or ():
-        name, equals, value = one.partition("=")
-        if not equals or not name:
-            raise Refused(f"{option} {one!r} is not name=value; write it like {option} name=value")
-        if name in found:
-            raise Refused(f"{option} gives {name!r} twice; give it once")
-        found[name] = value
-    return found

@@ -24,6 +24,7 @@ from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.measure.pause_prediction import learned
+from coordinator_tasks.core.text.name_values import name_value, once
 from coordinator_tasks.core.text.partition_text import counted, shown
 from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.service.fleets.growth_replay import Growing, replayed
@@ -177,14 +178,5 @@ def _number(step: str, value: str) -> int:
 
 
 def _parameters(step: str, texts: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise Refused(
-                f"{text[:80]!r} in {step[:80]!r} is not name=value; write it like strategy=weighted,measure=lag"
-            )
-        if name in found:
-            raise Refused(f"{step[:80]!r} gives {name[:40]!r} twice; give it once")
-        found[name] = value
-    return found
+    said = repr(step[:80])
+    return once((name_value(text, f"{said} with", "strategy=weighted,measure=lag") for text in texts), said)

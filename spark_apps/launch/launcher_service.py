@@ -30,6 +30,7 @@ from pathlib import Path
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
+from coordinator_tasks.core.text.name_values import name_value, once
 from coordinator_tasks.fleet_values import PRIVATE_PREFIXES
 from coordinator_tasks.run_folder import RunFolder, make_folder, write_private
 from coordinator_tasks.service.coordinator import Coordinator
@@ -38,7 +39,7 @@ from coordinator_tasks.service.nodes.fleet import Launch
 from coordinator_tasks.settings import Settings, for_consumers, plain_settings, settings_from_environment
 from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.wiring import open_coordinator
-from spark_apps.option_values import once, seconds
+from spark_apps.option_values import seconds
 
 LOOK_S = 2.0
 LAUNCHER_LIMIT_S = 30.0
@@ -303,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        conf = once("--conf", map(_pair, given.conf))
+        conf = once((name_value(one, "--conf", "--conf spark.cores.max=2") for one in given.conf), "--conf")
         host = Host(given.base.absolute(), given.master, given.submit, tuple(given.app), conf, given.stop_limit)
         settings = settings_from_environment()
         logs.set_up(settings.log_format)
@@ -325,13 +326,6 @@ def why_left(folder: RunFolder) -> str:
     if folder.exit_code() is None:
         return f"{name} has not ended; its launcher still waits for it, see {folder.log}"
     return f"{name} has ended, and ZooKeeper has not been told; its launcher still tries, see {folder.log}"
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise Refused(f"--conf {text!r} is not name=value; write it like --conf spark.cores.max=2")
-    return name, value
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def test_rack_capacity_and_free_attributes_go_into_the_registration() -> None:
 
 
 def test_an_attribute_that_is_given_two_values_is_refused() -> None:
-    with pytest.raises(Refused, match="--attribute tier is given twice; give it once"):
+    with pytest.raises(Refused, match="--attribute gives 'tier' twice; give it once"):
         given("--attribute", "tier=gold", "--attribute", "tier=silver")
     assert given("--attribute", "code=7", "--attribute", "code=7").attributes == {"code": "7"}
 

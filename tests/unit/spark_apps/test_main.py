@@ -25,19 +25,19 @@ def test_a_setting_is_split_at_its_first_sign(text: str) -> None:
 
 @pytest.mark.parametrize("option", ["--set", "--option"])
 def test_a_setting_that_is_given_twice_is_refused(option: str) -> None:
-    with pytest.raises(Refused, match=f"{option} database is given twice; give it once"):
+    with pytest.raises(Refused, match=f"{option} gives 'database' twice; give it once"):
         main._how(main._parse([*LEAST, option, "database=a", f"{option}=database=b"]), SITE)
 
 
 def test_an_option_of_the_source_is_given_twice_in_any_case() -> None:
-    with pytest.raises(Refused, match="--option minpartitions is given twice; give it once"):
+    with pytest.raises(Refused, match="--option gives 'minpartitions' twice; give it once"):
         main._how(main._parse([*LEAST, "--option", "minPartitions=4", "--option", "minpartitions=8"]), SITE)
 
 
 @pytest.mark.parametrize("option", ["--pipeline", "--pattern"])
 def test_a_pipeline_that_is_given_twice_is_refused(option: str) -> None:
     given = main._parse([*LEAST, option, "orders=shop:a", option, "clicks=shop:a", option, "orders=shop:b"])
-    with pytest.raises(Refused, match=f"{option} orders is given twice; give it once"):
+    with pytest.raises(Refused, match=f"{option} gives 'orders' twice; give it once"):
         main._pipelines(given)
 
 

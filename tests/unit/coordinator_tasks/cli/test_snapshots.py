@@ -134,7 +134,7 @@ def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file
         (["leave=zoe"], "consumer 'zoe' is not registered (registered: a, b); name one of these"),
         (["crash=a", "crash=a"], "consumer 'a' is not registered (registered: b); name one of these"),
         (["strategy=best"], "there is no strategy 'best'"),
-        (["strategy=weighted,lag"], "'lag' in 'strategy=weighted,lag' is not name=value"),
+        (["strategy=weighted,lag"], "'strategy=weighted,lag' with 'lag' is not name=value"),
         (["strategy=weighted,measure=lag,measure=bytes"], "gives 'measure' twice; give it once"),
         (["growth=capacity=9,capacity=8"], "gives 'capacity' twice; give it once"),
         (["growth="], "'growth=' is no step"),

@@ -422,7 +422,7 @@ def test_a_base_folder_that_takes_no_file_is_one_line(
     ("arguments", "says"),
     [
         (["--conf", "x"], "--conf 'x' is not name=value"),
-        (["--conf", "a=1", "--conf", "a=2"], "--conf a is given twice; give it once"),
+        (["--conf", "a=1", "--conf", "a=2"], "--conf gives 'a' twice; give it once"),
         ([], "no ZooKeeper address is set"),
     ],
 )

@@ -1,0 +1,28 @@
+"""Values of options that are given as name=value."""
+
+from collections.abc import Callable, Iterable
+
+from coordinator_tasks.core.errors import Refused
+
+
+def name_value(text: str, option: str, example: str = "") -> tuple[str, str]:
+    """Return name and value of an option's text; raises `Refused`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Refused(f"{option} {text[:80]!r} is not name=value; write it like {example or f'{option} name=value'}")
+    return name, value
+
+
+def once(pairs: Iterable[tuple[str, str]], option: str, same: Callable[[str], str] = str) -> dict[str, str]:
+    """Return the pairs of a repeatable option by name; raises `Refused` for a repeated name.
+
+    `same`: name → a key that is equal for equivalent names, such as `str.lower`.
+    """
+    found: dict[str, str] = {}
+    names: set[str] = set()
+    for name, value in pairs:
+        if same(name) in names:
+            raise Refused(f"{option} gives {name[:80]!r} twice; give it once")
+        names.add(same(name))
+        found[name] = value
+    return found
