@@ -11,12 +11,9 @@ from coordinator_tasks.core.model import MoveKind, State
 from coordinator_tasks.exposition import Families
 from coordinator_tasks.service.watch.overview import by_presence
 from coordinator_tasks.service.watch.survey import PartitionLag, Survey, TopicEvents
-from coordinator_tasks.service.watch.topic_metrics import TopicFigures
+from coordinator_tasks.service.watch.topic_metrics import MAX_CONSUMERS, MAX_FLEETS, MAX_TOPICS, TopicFigures
 
-MAX_TOPICS = 1_000
-MAX_CONSUMERS = 2_000
 MAX_PARTITIONS = 10_000
-MAX_FLEETS = 1_000
 MAX_GROUPS = 1_000
 _STATUSES = ", ".join(f"{one.value} = {one.name}" for one in LagStatus)
 

@@ -23,13 +23,17 @@ from coordinator_tasks.service.plan.pauses import Told
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.watch import lag_moments, overview
 from coordinator_tasks.service.watch.audit import Audit
-from coordinator_tasks.service.watch.topic_metrics import TopicFigures, TopicLag, figures, lags
+from coordinator_tasks.service.watch.topic_metrics import (
+    MAX_CONSUMERS,
+    MAX_FLEETS,
+    MAX_TOPICS,
+    TopicFigures,
+    TopicLag,
+    figures,
+    lags,
+)
 
 PREFIX = "coordinator."
-MAX_TOPICS = 1_000
-MAX_FLEETS = 1_000
-MAX_CONSUMERS = 2_000
-"""Maximum consumers with gauges, the first by name."""
 _NO_LAG = TopicLag(records=0, seconds=0.0)
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_/.-]")
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
