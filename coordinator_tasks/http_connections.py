@@ -5,6 +5,7 @@ replaces the slowest, so that proper requests always get in.
 """
 
 import errno
+import hmac
 import io
 import logging
 import socket
@@ -12,8 +13,9 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
@@ -161,6 +163,25 @@ class BoundedHandler(BaseHTTPRequestHandler):
         if len(body) < length:
             raise ConnectionAbortedError("the connection ended within the body of a request")
         return body
+
+    def brings_one_of(self, tokens: Collection[str]) -> bool:
+        """Return whether the request has one of these tokens."""
+        given = self.headers.get("Authorization", "").encode()
+        return any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens)
+
+    def send(self, code: HTTPStatus, body: bytes, kind: str = "application/json") -> None:
+        """Send an answer that nobody keeps."""
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's
+        log.debug(format, *arguments)
 
 
 class _Stream(io.RawIOBase):

@@ -4,7 +4,6 @@
 interface is open on loopback; any other address needs the status token, as a consumer's does.
 """
 
-import hmac
 import json
 import logging
 import signal
@@ -12,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -149,28 +148,16 @@ class _Handler(BoundedHandler):
 
     def do_GET(self) -> None:  # noqa: N802 - the base class looks for it
         tokens = self.tokens.all()
-        given = self.headers.get("Authorization", "").encode()
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
         if "Origin" in self.headers or not (tokens or is_loopback(host)):
             # A page can let its own name point here; without a token we answer to loopback's names only.
-            self._send(HTTPStatus.FORBIDDEN, b'{"error": "web pages get no answer"}')
-        elif tokens and not any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens):
-            self._send(HTTPStatus.UNAUTHORIZED, b'{"error": "the token is missing or wrong"}')
+            self.send(HTTPStatus.FORBIDDEN, b'{"error": "web pages get no answer"}')
+        elif tokens and not self.brings_one_of(tokens):
+            self.send(HTTPStatus.UNAUTHORIZED, b'{"error": "the token is missing or wrong"}')
         elif self.path == METRICS_PATH:
-            self._send(HTTPStatus.OK, self.page.metrics, CONTENT_TYPE)
+            self.send(HTTPStatus.OK, self.page.metrics, CONTENT_TYPE)
         elif self.path == TARGETS_PATH:
-            self._send(HTTPStatus.OK, self.page.targets)
+            self.send(HTTPStatus.OK, self.page.targets)
         else:
             known = {"error": f"there are {METRICS_PATH} and {TARGETS_PATH}"}
-            self._send(HTTPStatus.NOT_FOUND, json.dumps(known).encode())
-
-    def _send(self, code: HTTPStatus, body: bytes, kind: str = "application/json") -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's
-        log.debug(format, *arguments)
+            self.send(HTTPStatus.NOT_FOUND, json.dumps(known).encode())

@@ -49,13 +49,13 @@ def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Site:
 def codes(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How often the consumers' interfaces have answered with each code."""
     counted: Counter[int] = Counter()
-    send = status_server._Handler._send
+    send = status_server._Handler.send
 
     def counting(self: status_server._Handler, code: HTTPStatus, body: bytes) -> None:
         counted[int(code)] += 1
         send(self, code, body)
 
-    monkeypatch.setattr(status_server._Handler, "_send", counting)
+    monkeypatch.setattr(status_server._Handler, "send", counting)
     return counted
 
 

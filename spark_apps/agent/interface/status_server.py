@@ -7,16 +7,14 @@ it may remove the topic.
 Web pages get no answer: requests with an `Origin`, or to another host name than this consumer's, are refused.
 """
 
-import hmac
 import ipaddress
 import json
 import logging
 import re
 import socket
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core.codecs.status_codec import encode_status
@@ -148,10 +146,10 @@ class _Handler(BoundedHandler):
         starting = (HTTPStatus.SERVICE_UNAVAILABLE, {"health": "starting"})
         if self.path == METRICS_PATH:
             metrics = self.interface.metrics()
-            self._answer(*starting) if metrics is None else self._send(HTTPStatus.OK, metrics, CONTENT_TYPE)
+            self._answer(*starting) if metrics is None else self.send(HTTPStatus.OK, metrics, CONTENT_TYPE)
         elif self.path == STATUS_PATH:
             status = self.interface.status()
-            self._answer(*starting) if status is None else self._send(HTTPStatus.OK, encode_status(status))
+            self._answer(*starting) if status is None else self.send(HTTPStatus.OK, encode_status(status))
         else:
             known = f"there are {STATUS_PATH}, {METRICS_PATH} and {HEALTH_PATH}"
             self._answer(HTTPStatus.NOT_FOUND, {"error": known})
@@ -189,15 +187,11 @@ class _Handler(BoundedHandler):
             self._answer(HTTPStatus.FORBIDDEN, {"error": "web pages get no answer"})
         elif needs_token and not tokens:
             self._answer(HTTPStatus.FORBIDDEN, {"error": "without a status token no topic node is taken; set one"})
-        elif tokens and not self._brings_one_of(tokens):
+        elif tokens and not self.brings_one_of(tokens):
             self._answer(HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"})
         else:
             return True
         return False
-
-    def _brings_one_of(self, tokens: Collection[str]) -> bool:
-        given = self.headers.get("Authorization", "").encode()
-        return any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens)
 
     def _is_for_us(self) -> bool:
         """Return whether the request names this consumer.
@@ -210,20 +204,7 @@ class _Handler(BoundedHandler):
         return name in self.names or _is_address(name)
 
     def _answer(self, code: HTTPStatus, body: Mapping[str, object]) -> None:
-        self._send(code, json.dumps(body).encode())
-
-    def _send(self, code: HTTPStatus, body: bytes, kind: str = "application/json") -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's
-        log.debug(format, *arguments)
+        self.send(code, json.dumps(body).encode())
 
 
 def _is_address(host: str) -> bool:
