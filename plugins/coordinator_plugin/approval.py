@@ -6,7 +6,7 @@ The text has names and figures of consumers and topics in a code block, where Ma
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -68,17 +68,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
     def wait(self, context: Context) -> NoReturn:
         """Wait in the triggerer for the answer, which Airflow keeps."""
         topic, digest = _plan(context)
-        trigger = QuestionTrigger(
-            cluster=self.cluster,
-            topic=topic,
-            consumer="",
-            digest=digest,
-            ti_id=context["ti"].id,
-            options=self.options,
-            defaults=self.defaults,
-            params=self.serialized_params,
-            timeout_datetime=datetime.now(UTC) + timedelta(seconds=ASK_AGAIN_S),
-        )
+        trigger = QuestionTrigger.of(self, context["ti"].id, topic, digest=digest)
         self.defer(trigger=trigger, method_name="execute_complete")
 
     def ask(self, c: Coordinator, topic: str, digest: str) -> None:

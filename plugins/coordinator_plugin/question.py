@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from airflow.providers.standard.operators.hitl import HITLOperator
@@ -96,16 +96,7 @@ class QuestionOperator(ClusterOperator, HITLOperator):
             return
         with suppress(*WAITING):  # Airflow's own wait, which a topic's change cannot end
             super().execute(context)
-        trigger = QuestionTrigger(
-            cluster=self.cluster,
-            topic=context["params"]["topic"],
-            consumer=context["params"]["consumer"],
-            ti_id=context["ti"].id,
-            options=self.options,
-            defaults=self.defaults,
-            params=self.serialized_params,
-            timeout_datetime=datetime.now(UTC) + timedelta(seconds=ASK_AGAIN_S),
-        )
+        trigger = QuestionTrigger.of(self, context["ti"].id, params["topic"], params["consumer"])
         self.defer(trigger=trigger, method_name="execute_complete")
 
     def _about_consumer(self, c: Coordinator, context: Context) -> None:

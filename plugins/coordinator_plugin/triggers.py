@@ -218,6 +218,21 @@ class QuestionTrigger(HITLTrigger):
         self.consumer = consumer
         self.digest = digest
 
+    @classmethod
+    def of(cls, asks: Any, ti_id: Any, topic: str, consumer: str = "", digest: str = "") -> "QuestionTrigger":
+        """The wait for the answer to an operator's question, until its `response_timeout`."""
+        return cls(
+            cluster=asks.cluster,
+            topic=topic,
+            consumer=consumer,
+            digest=digest,
+            ti_id=ti_id,
+            options=asks.options,
+            defaults=asks.defaults,
+            params=asks.serialized_params,
+            timeout_datetime=datetime.now(UTC) + asks.response_timeout,
+        )
+
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return path and arguments, as stored by Airflow."""
         names = ("cluster", "topic", "consumer", "digest")
