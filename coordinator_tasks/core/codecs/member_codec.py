@@ -97,13 +97,16 @@ _CLAIM = Shape(
         ),  # missing in claims of earlier versions
     },
 )
+_DIRECTED = {
+    "by": Item("by", kinds.TEXT),
+    "why": Item("why", kinds.TEXT, ""),
+    "at": Item("at", kinds.TIME, 0.0),
+    "incarnation": Item("incarnation", kinds.COUNT, 0),
+}
 _ISOLATION = Shape(
     Isolation,
     {
-        "by": Item("by", kinds.TEXT),
-        "why": Item("why", kinds.TEXT, ""),
-        "at": Item("at", kinds.TIME, 0.0),
-        "incarnation": Item("incarnation", kinds.COUNT, 0),
+        **_DIRECTED,
         "until": Item("until_at", kinds.TIME, 0.0),
         "readmit": Item("readmit", kinds.FLAG, False),
     },
@@ -131,10 +134,7 @@ def _draining(by: str, why: str, at: float, incarnation: int, leaving: int, owne
 _DRAINING = Shape(
     _draining,
     {
-        "by": Item("by", kinds.TEXT),
-        "why": Item("why", kinds.TEXT, ""),
-        "at": Item("at", kinds.TIME, 0.0),
-        "incarnation": Item("incarnation", kinds.COUNT, 0),
+        **_DIRECTED,
         "leaving": Item("leaving", kinds.COUNT, 0),
         "owner": Item("owner", FieldKind(kinds.optional(_OWNER.nested).read, _write_owner), None, sparse=True),
     },
