@@ -11,21 +11,13 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from enum import StrEnum
 from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from coordinator_tasks.log_format import LogFormat
 from coordinator_tasks.tables import visible, visible_line
-
-
-class LogFormat(StrEnum):
-    """How lines are written."""
-
-    TEXT = "text"
-    JSON = "json"
-
 
 FIELDS = ("cluster", "consumer", "incarnation", "topic", "epoch", "rebalance")
 """In this order behind the text of a line."""

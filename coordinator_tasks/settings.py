@@ -26,7 +26,7 @@ from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.names import check_cluster
 from coordinator_tasks.core.text.json_fields import read_json
 from coordinator_tasks.links import why_no_template
-from coordinator_tasks.logs import LogFormat
+from coordinator_tasks.log_format import LogFormat
 from coordinator_tasks.private_files import read_private
 from coordinator_tasks.status_tokens import is_token
 from coordinator_tasks.tls_files import TlsFiles
@@ -63,7 +63,7 @@ class Settings:
     status_key_password: str = field(default="", repr=False)
     """Pass phrase of an encrypted key."""
     status_ca: str = ""
-    """File in PEM: authorities of the consumers' certificates; empty = the authorities known to httpx. With
+    """File in PEM: authorities of the consumers' certificates; empty = the authorities of certifi. With
     `status_ca`, a consumer registered with plain http is sent nothing.
     """
     status_http: str = ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-import httpx
+import certifi
 
 from coordinator_tasks.adapters.http_exchange import BadAnswer, NotConnected, Peer
 from coordinator_tasks.adapters.look_budget import MOST_OTHERS, READ_CPU_S, Allowance, NoBudget, SharedBytes, in_order
@@ -300,7 +300,7 @@ class HttpStatusClient:
 
 def _trusting(ca: str) -> ssl.SSLContext:
     if not ca:
-        return httpx.create_ssl_context(trust_env=False)
+        return ssl.create_default_context(cafile=certifi.where())
     files = TlsFiles("status_", "TLS to the consumers' interfaces", ca)
     return files.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 

@@ -167,6 +167,13 @@ def test_the_modules_of_the_report_are_imported_before_the_consumer_ends(consume
     assert (consumer.folder.path / "early").read_text() == "True"
 
 
+def test_the_modules_of_the_report_are_few_since_every_consumer_has_a_launcher() -> None:
+    code = "import sys; from spark_apps.launch import launcher as l; l._import_report(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "coordinator_tasks.wiring" in loaded
+    assert not {"httpx", "structlog", "rich", "numpy"} & {*loaded}
+
+
 def test_sigterm_reaches_the_consumer_itself_so_that_it_can_leave_cleanly(consumer: Launched) -> None:
     launcher_pid, _, _ = up(consumer)
     os.kill(launcher_pid, signal.SIGTERM)
