@@ -124,7 +124,8 @@ class KazooSession:
 
     def _note_granted_timeout(self) -> None:
         """Keep the time-out that the server grants; kazoo only logs it. The log-in is done by then."""
-        connection = self.client._connection  # noqa: SLF001 - there is no public way to it
+        # kazoo's listeners learn the state alone: neither the granted time-out, nor why an attempt has failed.
+        connection = self.client._connection  # noqa: SLF001
         connect = connection._connect  # noqa: SLF001
 
         def connect_and_note(host: str, ip: str, port: int) -> tuple[float, float]:
