@@ -20,6 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
+from coordinator_tasks.core.names import MAX_PORT
+
 MAX_CONNECTIONS = 32
 REQUEST_S = 10.0
 """From the accept or the last answer to the last byte of the next answer; longer than the coordinator keeps a
@@ -28,8 +30,6 @@ connection.
 MAX_HEAD_BYTES = 16 * 1024
 DROP_S = 0.2  # how long the thread of a dropped connection may take to end
 SHORTAGE_S = 0.2  # the pause while this process has no open file left
-
-MAX_PORT = 65_535
 
 log = logging.getLogger(__name__)
 

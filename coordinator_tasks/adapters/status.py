@@ -20,7 +20,7 @@ from coordinator_tasks.core.codecs.status_codec import decode_status
 from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.fleet.interface_addresses import PLAIN, is_plain
 from coordinator_tasks.core.model import Answer, Member, Silence, Unreachable
-from coordinator_tasks.core.names import MAX_ID_BYTES, check_topic
+from coordinator_tasks.core.names import MAX_ID_BYTES, STATUS_PATH, check_topic
 from coordinator_tasks.private_files import stamp
 from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.tls_files import TlsFiles, bad_certificate
@@ -31,7 +31,6 @@ MAX_CONNECTIONS = 256
 OWNERS_LIMITS = 4
 """Requests to owners may begin for this multiple of an answer's limit; requests to other consumers for one limit."""
 IDLE_S = 60.0  # seconds until the client of an unused address is closed
-STATUS_PATH = "/v1/status"
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)

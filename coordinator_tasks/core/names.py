@@ -18,6 +18,7 @@ MAX_HOST_CHARS = 253
 MAX_DIGITS = 19  # of 2^63-1
 MAX_PARTITION = 2**31 - 1  # Kafka's own limit
 MAX_PORT = 65_535
+STATUS_PATH = "/v1/status"  # of a consumer's interface
 MAX_TOPIC_CHARS = 249  # Kafka's own limit (org.apache.kafka.common.internals.Topic)
 INTERNAL = "__"
 """Prefix of Kafka's own topics, and of many programs around Kafka."""

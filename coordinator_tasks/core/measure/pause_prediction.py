@@ -98,6 +98,10 @@ def _interval(values: Iterable[float]) -> Interval:
     return Interval(median(found), found[low - 1], found[high - 1])
 
 
+LEARNED_RECORDS = 500
+"""The newest records of a topic that a prediction learns from."""
+
+
 def learned(records: Iterable[Record]) -> tuple[PastMove, ...]:
     """Return the moves with a known pause from a topic's records, both the newest first.
 

@@ -14,14 +14,12 @@ from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine.decision import Decision, TopicOutcome
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.measure.budget import counted_moves, why_over
-from coordinator_tasks.core.measure.pause_prediction import Prediction, learned, predict
+from coordinator_tasks.core.measure.pause_prediction import LEARNED_RECORDS, Prediction, learned, predict
 from coordinator_tasks.core.model import Move, MoveKind, TopicConfig
 from coordinator_tasks.core.text.partition_text import because
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.plan import operations_under_way
-
-LEARNED_RECORDS = 500
 
 
 def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: Decision) -> Decision:

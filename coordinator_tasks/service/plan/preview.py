@@ -13,7 +13,14 @@ from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.machine.what_if import ClusterMoment, PredictedTopic, SiteChange
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.budget import counted_moves, why_over
-from coordinator_tasks.core.measure.pause_prediction import MIN_MOVES, PastMove, Prediction, learned, predict
+from coordinator_tasks.core.measure.pause_prediction import (
+    LEARNED_RECORDS,
+    MIN_MOVES,
+    PastMove,
+    Prediction,
+    learned,
+    predict,
+)
 from coordinator_tasks.core.model import Move, MoveKind
 from coordinator_tasks.core.text.move_ways import HOW, way
 from coordinator_tasks.core.text.partition_text import counted, named, shown
@@ -24,7 +31,6 @@ from coordinator_tasks.service.plan import operations_under_way
 from coordinator_tasks.service.plan.approvals import ending
 from coordinator_tasks.service.plan.cluster_view import site_of
 
-LEARNED_RECORDS = 500
 SHOWN_MOVES = 200  # of a topic in a text; a program gets all
 
 

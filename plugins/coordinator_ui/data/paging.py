@@ -16,6 +16,8 @@ from coordinator_ui.data.reading import ClusterReader, each
 
 MOST_REST = 8_000
 """Characters of a place in a list: one of each cluster."""
+MOST_READ = 6_000
+"""Records that a request reads of each cluster."""
 ENDED = "0"
 """The place after the last row."""
 T = TypeVar("T")

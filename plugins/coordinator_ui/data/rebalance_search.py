@@ -23,11 +23,9 @@ from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store
 from coordinator_tasks.service.nodes.history import Rebalance, key_of
-from coordinator_ui.data.paging import ListPage, RowOrder
+from coordinator_ui.data.paging import MOST_READ, ListPage, RowOrder
 from coordinator_ui.texts import words
 
-MOST_READ = 6_000
-"""Records of rebalances that one request looks at."""
 MOST_TEXT = 200
 _FIRST = 10  # records of a topic read at once: a cluster may have a thousand topics
 _CHUNK = 40  # the same further back

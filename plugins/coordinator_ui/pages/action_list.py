@@ -15,13 +15,11 @@ from coordinator_tasks.service.nodes import action_log
 from coordinator_ui.access import ReadableCluster
 from coordinator_ui.data import paging
 from coordinator_ui.data.api_json import actor_data
-from coordinator_ui.data.paging import Listed, ListPage, RowOrder
+from coordinator_ui.data.paging import MOST_READ, Listed, ListPage, RowOrder
 from coordinator_ui.data.reading import ClusterReader
 from coordinator_ui.pages.rebalance_list import Text, moment
 from coordinator_ui.texts import words
 
-MOST_READ = 6_000
-"""Records that a request looks at in each cluster."""
 _APART_S = 3_600.0
 """Maximum seconds between hosts' clocks: a record older than the wanted time by this ends the search."""
 ORDER: RowOrder[ActionRecord, int] = RowOrder(lambda one: -one.at, lambda one: str(one.sequence), number_of)

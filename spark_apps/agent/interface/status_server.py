@@ -21,6 +21,7 @@ from coordinator_tasks.core.codecs.status_codec import encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.fleet.interface_addresses import is_loopback
 from coordinator_tasks.core.model import Condition, ConsumerStatus
+from coordinator_tasks.core.names import STATUS_PATH
 from coordinator_tasks.core.text.json_fields import MAX_BYTES
 from coordinator_tasks.exposition import CONTENT_TYPE
 from coordinator_tasks.http_connections import BoundedHandler, BoundedServer
@@ -29,7 +30,6 @@ from coordinator_tasks.tls_files import TlsFiles
 from spark_apps.agent.interface.served_certificate import ServedCertificate
 
 HEALTH_PATH = "/v1/health"
-STATUS_PATH = "/v1/status"
 METRICS_PATH = "/metrics"
 _TOPIC_PATH = re.compile(r"/v1/topics/([A-Za-z0-9._-]{1,249})")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
