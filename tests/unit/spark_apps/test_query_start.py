@@ -386,7 +386,7 @@ def test_what_ended_a_query_is_said_by_its_deepest_cause(why: str, says: str) ->
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [({"pattern": "("}, "does not close a group"), ({}, "one of"), ({"name": "a", "pattern": "b"}, "one of")],
+    [({"pattern": "("}, "is no pattern of topics: missing"), ({}, "one of"), ({"name": "a", "pattern": "b"}, "one of")],
 )
 def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: str) -> None:
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})

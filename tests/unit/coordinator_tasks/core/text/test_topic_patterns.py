@@ -65,6 +65,8 @@ def test_any_text_is_a_pattern_or_refused_with_a_sentence_and_matches_what_it_na
         pytest.param("(a|aa|.)*x", id="alternatives that overlap"),
         pytest.param(".*" * 100 + "x", id="many repetitions in a row"),
         pytest.param("(.?){100}x", id="a large bounded repetition"),
+        pytest.param("(a?){500}a{500}", id="a larger one"),
+        pytest.param("[ab]*a[ab]{200}x", id="an automaton with too many states"),
         pytest.param("(((a{100}){100}){100}){100}", id="repetitions that multiply"),
         pytest.param("((((){100}){100}){100}){100}", id="repetitions of nothing that multiply"),
         pytest.param("(" * 200, id="groups in groups"),
@@ -74,32 +76,32 @@ def test_any_text_is_a_pattern_or_refused_with_a_sentence_and_matches_what_it_na
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
     """Python's own engine takes for ever with the first ones."""
-    began = time.process_time()
+    began = time.thread_time()
     assert not matches(pattern, "a" * 249)
     assert problem([pattern]) is not None
-    assert time.process_time() - began < 2.0
+    assert time.thread_time() - began < 0.5
 
 
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        ("(?=a)b", "groups that begin with (?"),
-        ("(?i)orders", "groups that begin with (?"),
-        (r"(a)\1", r"\1 is not supported"),
-        ("a**", "repeats a repetition"),
-        ("a++", "repeats a repetition"),
-        ("*a", "'*' stands where a letter"),
-        ("a^b", "'^' stands where a letter"),
-        ("(a", "does not close a group"),
-        ("a)", "closes a group that it has not opened"),
-        ("[a", "ends too soon"),
-        ("[b-a]", "a range in a class"),
+        ("(?=a)b", "invalid perl operator: (?="),
+        (r"(a)\1", r"invalid escape sequence: \1"),
+        ("a**", "bad repetition operator: **"),
+        ("a++", "bad repetition operator: ++"),
+        ("*a", "no argument for repetition operator: *"),
+        ("(a", "missing ): (a"),
+        ("a)", "unexpected ): a)"),
+        ("[a", "missing ]: [a"),
+        ("[b-a]", "invalid character class range: b-a"),
         ("a{x}", "write a repetition as"),
-        ("a{3,2}", "a repetition goes from"),
-        ("a{101}", "a repetition goes from"),
-        ("a\\", "ends too soon"),
+        ("a{,3}", "write a repetition as"),
+        ("a{3,2}", "invalid repetition size: {3,2}"),
+        ("a{1001}", "invalid repetition size: {1001}"),
+        ("a\\", "trailing \\"),
+        ("\ud800.*", "it is no text"),
         (".*" * 200, f"more than {MAX_CHARS} characters"),
-        ("(a|b|c){100}", "too large"),
+        ("(abcdefghij){1000}", "too large"),
     ],
 )
 def test_what_is_not_supported_is_refused_and_matches_nothing(pattern: str, why: str) -> None:
@@ -131,6 +133,10 @@ def test_a_registration_is_sorted_into_names_and_patterns_once(monkeypatch: pyte
     for number in range(300):
         assert not any_matches(registered, f"us.payments.{number}-{'x' * 150}")
     assert len(looked) <= len(registered), "for each topic again, the plain loop took seconds for a round"
+
+
+def test_a_name_that_no_topic_can_have_matches_no_pattern() -> None:
+    assert not any_matches(["orders.*"], "orders\ud800")
 
 
 def test_a_name_that_is_meant_exactly_is_no_other() -> None:
