@@ -305,7 +305,7 @@ def test_two_that_write_the_same_keys_do_not_wait_for_each_other(postgres: Postg
     both, databases = threading.Barrier(2), [Database(postgres.url) for _ in range(2)]
 
     def write(number: int) -> None:
-        names = [f"{one:02}" for one in range(400)]
+        names = [f"{one:03}" for one in range(postgresql.STAGED_ROWS)]
         rows = [("orders", number, offset, one) for offset, one in enumerate(names if number else names[::-1])]
         with databases[number].transaction() as cursor:
             both.wait(10)

@@ -50,7 +50,7 @@ _SESSION = {
     "tcp_keepalives_count": "3",
 }
 """A writer that stops within a transaction, or loses its host, must not lock its rows for hours."""
-STAGED_ROWS = 100
+STAGED_ROWS = 500
 """From so many rows on, COPY into a temporary table and one INSERT are quicker than an INSERT for each row."""
 _MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMP')"
 _ENDS = frozenset({"57P01", "57P02", "57P03"})
