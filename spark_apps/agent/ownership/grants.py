@@ -41,6 +41,7 @@ class Grants:
         self._releases: dict[int, Release] = {}
         self._granted: dict[int, Grant] | None = None
         self._concerned: set[int] = set()  # partitions with possible reports
+        self._unread_since: float | None = None  # partitions are granted, and no query has ever read the topic
 
     # Events ----------------------------------------------------------------------------------------------------------
 
@@ -249,6 +250,20 @@ class Grants:
         if self._astray or not self.opened:
             allowed = {p: g for p, g in allowed.items() if p in running}
         return changes(allowed, running, closing, owed, self._releasing.written)
+
+    def unread(self, limit_s: float, *, failing: bool) -> tuple[int, ...]:
+        """Return granted partitions that have waited for the topic's first query for `limit_s`.
+
+        A query that fails to start (`failing`) is told and started again: then the wait begins anew.
+        """
+        if self._granted is None:
+            return ()  # the node has just changed
+        if self.opened or failing or not self._granted:
+            self._unread_since = None
+            return ()
+        now = self._clock.monotonic()
+        self._unread_since = now if self._unread_since is None else self._unread_since
+        return tuple(sorted(self._granted)) if now - self._unread_since > limit_s else ()
 
     def _is_void(self, token: Token) -> bool:
         return self._void is not None and token.generation == self._void[0] and token.epoch <= self._void[1]

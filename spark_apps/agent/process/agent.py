@@ -14,6 +14,7 @@ One thread calls `step`; callbacks and other threads only wake it. Rules:
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from coordinator_tasks.core.codecs.codec import decode_node
 from coordinator_tasks.core.codecs.member_codec import decode_claim, encode_claim, encode_directive, encode_leave
@@ -280,6 +281,9 @@ class Agent:
             stalled = self._topics.edit(topic, lambda ownership: ownership.batches.stalled(limits.stalled_s))
             if stalled and not found:
                 found = f"topic {topic}: no progress for {limits.stalled_s:g} s in partitions {list(stalled)}"
+            unread = self._topics.edit(topic, partial(_unread, limit_s=limits.stalled_s, failing=bool(said)))
+            if unread and not found:
+                found = f"topic {topic}: no query has read partitions {list(unread)} for {limits.stalled_s:g} s"
             kept = self._topics.edit(topic, lambda ownership: ownership.batches.kept(limits.stop_s, limits.stalled_s))
             if kept and not found:
                 found = f"topic {topic}: {kept}"
@@ -405,3 +409,7 @@ def _standing(ownership: TopicOwnership) -> TopicAccount:
     accepted = ownership.holdings.accepted
     epoch = accepted.epoch if accepted is not None else 0
     return TopicAccount(ownership.problems(), frozenset(ownership.holdings.held), epoch)
+
+
+def _unread(ownership: TopicOwnership, limit_s: float, failing: bool) -> tuple[int, ...]:
+    return ownership.grants.unread(limit_s, failing=failing)

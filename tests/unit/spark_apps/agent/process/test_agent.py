@@ -682,6 +682,26 @@ def test_a_consumer_that_fails_at_a_partition_says_so_and_is_not_stalled_while_i
     assert "no progress for 300 s in partitions [0]" in stage.agent.failure, "a sink that hangs is noticed as ever"
 
 
+def test_a_consumer_whose_topic_no_query_ever_reads_leaves(stage: Stage) -> None:
+    stage.topics.acquiring = False
+    stage.own(0, 1)
+    for _ in range(30):
+        stage.step(10.0)
+        stage.write()  # a new epoch does not begin the wait anew
+    assert stage.agent.failure == ""
+    stage.topics.edit("t", lambda h: h.query_failed("the query could not be started: no such table"))
+    for _ in range(30):
+        stage.step(5.0)
+    assert stage.agent.failure == "", "what fails is told, and tried again"
+    stage.topics.edit("t", lambda h: h.open())
+    stage.step(400.0)
+    assert stage.agent.failure == ""
+    stage.topics.edit("t", lambda h: setattr(h.grants, "opened", False))
+    for _ in range(32):
+        stage.step(10.0)
+    assert stage.agent.failure == "topic t: no query has read partitions [0, 1] for 300 s"
+
+
 def test_a_consumer_none_of_whose_queries_starts_does_not_register_and_says_why(stage: Stage) -> None:
     stage.topics.acquiring = False
     stage.write()
