@@ -183,8 +183,8 @@ def exit_if_unowned(
     for text in (*(one.told for one in failures), *unwell):
         print(visible(text), file=sys.stderr)
     for topic, partitions in found.items():
-        told = {p for one in failures for p in one.partitions.get(topic, ())}
-        for why, said in by_reason({p: why for p, why in partitions.items() if p not in told}):
+        named = {p for one in failures for p in one.partitions.get(topic, ())}
+        for why, said in by_reason({p: why for p, why in partitions.items() if p not in named}):
             print(visible(f"nobody reads {said} of topic {topic}: {why}"), file=sys.stderr)
     exit_if_left_out(problems)
     if found or failures or unwell:

@@ -39,8 +39,8 @@ def status(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
         listed(found, how_of(how, json), show.consumers_text, show.consumers)
         unowned = overview.unowned(c, problems)
     failures = overview.failures(found)
-    told = {consumer for failure in failures for consumer in failure.consumers}
-    failing = (one for one in found if one.condition is Condition.FAILING and one.consumer not in told)
+    named = {consumer for failure in failures for consumer in failure.consumers}
+    failing = (one for one in found if one.condition is Condition.FAILING and one.consumer not in named)
     unwell = [f"{one.consumer}: {one.health}" for one in failing]
     exit_if_unowned(unowned, [f"{topic}: {problem.told}" for topic, problem in problems.items()], failures, unwell)
 

@@ -391,7 +391,8 @@ class Deciding:
         absent = causes.absences(self.view.node, self.world, self.policy)
         reasons = "; ".join(text for text in (homeless, kept, absent) if text)
         outcome = TopicOutcome.HELD if homeless else TopicOutcome.UNCHANGED
-        return Decision(outcome, reasons or (causes.REMOVED if removed else causes.SETTLED))
+        settled = not (reasons or removed)
+        return Decision(outcome, reasons or (causes.REMOVED if removed else causes.SETTLED), settled=settled)
 
     def write(
         self,

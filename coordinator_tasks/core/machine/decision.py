@@ -46,6 +46,7 @@ class Decision:
     - `pack_over`: pack the node above this number of bytes; `None` = never.
     - `may_wait`: a plan for all partitions; without the plan every partition still has an owner.
     - `approval`: digest for a person's approval; empty if no approval is needed.
+    - `settled`: every partition is where it should be, and the reason says only this.
     """
 
     outcome: TopicOutcome
@@ -62,3 +63,4 @@ class Decision:
     pack_over: int | None = None
     may_wait: bool = False
     approval: str = ""
+    settled: bool = False

@@ -59,12 +59,17 @@ def failures_of(
     )
 
 
+def cause_key(one: CommonFailure | Failure) -> str | None:
+    """Return what failures of one cause have in common: the text of the user's error; `None` for any sink that is away."""
+    return None if one.away else one.why
+
+
 def by_cause(found: Iterable[CommonFailure]) -> tuple[CommonFailure, ...]:
     """Return the failures with equal errors merged, in order. All failures of sinks that are away have one cause."""
     merged: dict[str | None, CommonFailure] = {}
     for one in found:
-        cause = None if one.away else one.why
-        merged[cause] = _merged(merged[cause], one) if cause in merged else one
+        key = cause_key(one)
+        merged[key] = _merged(merged[key], one) if key in merged else one
     return tuple(merged.values())
 
 

@@ -45,7 +45,7 @@ class TopicReport:
     `explanation`: of the call's last plan, if any; `left_out` names consumers and offsets that do not count, each with
     its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: what owners cannot
     process, `unread`: partition → why it has no reader; only for a preview. `causes`: of a plan that is or would be
-    written.
+    written. `settled`: as in `Decision`.
     """
 
     topic: str
@@ -60,6 +60,7 @@ class TopicReport:
     explanation: Explanation | None = None
     left_out: tuple[str, ...] = ()
     approval: str = ""
+    settled: bool = False
     failing: tuple[CommonFailure, ...] = ()
     unread: Mapping[int, str] = field(default_factory=dict)
     causes: tuple[Cause, ...] = ()
@@ -500,6 +501,7 @@ def _report(stored: Stored, decision: Decision) -> TopicReport:
         explanation=decision.explanation,
         left_out=decision.left_out,
         approval=decision.approval,
+        settled=decision.settled,
         causes=decision.record.causes if decision.record is not None else (),
     )
 

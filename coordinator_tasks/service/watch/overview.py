@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import crashes, fleet_topics
-from coordinator_tasks.core.machine.causes import SETTLED, absence
+from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.crashes import Exits
 from coordinator_tasks.core.machine.failures import CommonFailure, by_cause, failures_of
 from coordinator_tasks.core.machine.fleet_topics import conflicts
@@ -261,7 +261,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
 
 def _reason(report: transitions.TopicReport) -> str:
     """Return the step due or awaited; a settled topic whose owners fail is not told as settled."""
-    return "" if report.failing and report.reason == SETTLED else report.reason
+    return "" if report.failing and report.settled else report.reason
 
 
 def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, Mapping[int, str]]:

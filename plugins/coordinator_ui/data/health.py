@@ -85,8 +85,8 @@ def _consumers(seen: Now) -> Iterator[Line]:
     yield from (Line(cut(one.told, MOST_TOLD), bad=True) for one in failures[:MOST_NAMED])
     if len(failures) > MOST_NAMED:
         yield Line(f"and {counted(len(failures) - MOST_NAMED, 'more failure')}", bad=True)
-    told = {consumer for failure in failures for consumer in failure.consumers}
-    unwell = [one.consumer for one in seen.consumers if one.unwell and one.consumer not in told]
+    known = {consumer for failure in failures for consumer in failure.consumers}
+    unwell = [one.consumer for one in seen.consumers if one.unwell and one.consumer not in known]
     if unwell:
         yield Line(
             f"{counted(len(unwell), 'consumer')} {agreed(len(unwell), 'is', 'are')} not well: {_named(unwell)}",

@@ -16,7 +16,7 @@ from coordinator_tasks.core.errors import (
     NodeMissing,
     NotManaged,
 )
-from coordinator_tasks.core.machine.failures import by_cause, failures_of
+from coordinator_tasks.core.machine.failures import by_cause, cause_key, failures_of
 from coordinator_tasks.core.model import Condition, Record, State
 from coordinator_tasks.core.text.partition_text import joined
 from coordinator_tasks.service.actions.fleet_actions import kept_until
@@ -78,11 +78,11 @@ class Consumers:
             for failure in failures_of(who, topic, running.assigned, running.failures)
         )
         shared = [one for one in failures if one.away or len(one.consumers) > 1]
-        errors = {one.why for one in shared}
+        keys = {None, *map(cause_key, shared)}
         found = [one.told for one in shared]
         for who, one in answering.items():
             here = said.get(who, RunningTopic(topic))
-            told = [failure.why for failure in here.failures if failure.away or failure.why in errors]
+            told = [failure.why for failure in here.failures if cause_key(failure) in keys]
             fails_here = one.condition is Condition.FAILING and here.failures
             health = "" if fails_here or one.condition is Condition.OK else one.health
             found += [f"{who}: {text}" for text in (health, *here.reports_without(told)) if text]
