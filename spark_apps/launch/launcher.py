@@ -261,7 +261,10 @@ def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
 
 
 def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
-    """Return how a consumer ended, with its reason or the last error in its log; empty after a clean leave."""
+    """Return how a consumer ended, with its reason or the last error in its log; empty after a clean leave.
+
+    After SIGKILL the last error is left out: it may be of any age.
+    """
     if code == 0:
         return ""
     number = -code if code < 0 else code - 128  # a shell or spark-submit adds 128 to the number of a signal
@@ -269,7 +272,8 @@ def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
     how = (
         f"killed by {named or f'signal {number}'}" if code < 0 else f"exit code {code}{f' ({named})' if named else ''}"
     )
-    said = folder.leaves() or last_error(folder.log_tail(LOG_LINES, LOG_BYTES))
+    killed = number == signal.SIGKILL  # no line of the log is about the kill
+    said = folder.leaves() or ("" if killed else last_error(folder.log_tail(LOG_LINES, LOG_BYTES)))
     for secret in folder.secrets():
         said = said.replace(secret, HIDDEN)
     return ": ".join(part for part in (how, URL_PASSWORD.sub(HIDDEN, said), forced) if part)

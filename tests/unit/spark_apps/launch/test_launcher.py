@@ -277,6 +277,16 @@ def test_how_a_consumer_ended_is_said_in_words(tmp_path: Path, code: int, how: s
     assert launcher.reason_of(code, RunFolder(tmp_path)) == how
 
 
+@pytest.mark.parametrize(("code", "how"), [(137, "exit code 137 (SIGKILL)"), (-9, "killed by SIGKILL")])
+def test_a_kill_is_not_explained_by_an_older_error_of_the_log(tmp_path: Path, code: int, how: str) -> None:
+    folder = RunFolder(tmp_path)
+    folder.log.write_text("Traceback (most recent call last):\nBrokenPipeError: [Errno 32] Broken pipe\n")
+    assert launcher.reason_of(code, folder) == how
+    assert "BrokenPipeError" in launcher.reason_of(1, folder)
+    folder.write_leaving("topic t: no progress for 300 s", 1.0)
+    assert launcher.reason_of(code, folder) == f"{how}: topic t: no progress for 300 s"
+
+
 def test_it_survives_the_death_of_everybody_around_its_caller(consumer: Launched) -> None:
     command = [sys.executable, str(consumer.patch), *consumer.arguments]
     caller = subprocess.Popen(
