@@ -33,12 +33,14 @@ def last_error(log: str) -> str:
 
 def _last(lines: Iterable[str], *, with_sentences: bool, from_jvm: bool = False) -> str:
     """`from_jvm`: the text continues a stack of the JVM; its causes follow each other, the deepest last."""
-    found, inside = "", False
+    found, inside, indent = "", False, 0
     for line in lines:
         if line.endswith(TRACEBACK):
             inside, from_jvm = True, False
-        elif inside and line[:1].strip():
-            found, inside, from_jvm = _shown(line), False, _CALLING in line
+            # Spark indents the whole traceback of an executor's Python process.
+            indent = len(line) - len(TRACEBACK) if line.strip() == TRACEBACK else 0
+        elif inside and line[indent : indent + 1].strip():
+            found, inside, from_jvm = _shown(line.strip()), False, _CALLING in line
         elif from_jvm and line.startswith(_CAUSES):
             found = _shown(line.partition(": ")[2])
         elif with_sentences and not inside and (said := _sentence(line)):

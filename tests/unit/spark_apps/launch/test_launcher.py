@@ -247,6 +247,11 @@ def test_a_full_disk_leaves_no_half_a_consumer_and_its_end_is_reported(consumer:
             "B: why",
         ),
         ("Traceback (most recent call last):\n  File x\n", ""),
+        (
+            "Error from python worker:\n  Traceback (most recent call last):\n    File x\n  zipimport.ZipImportError: bad header\n"
+            "PYTHONPATH was:\n  /x\n",
+            "ZipImportError: bad header",
+        ),
     ],
     ids=[
         "nothing",
@@ -257,6 +262,7 @@ def test_a_full_disk_leaves_no_half_a_consumer_and_its_end_is_reported(consumer:
         "the JVM's",
         "its cause",
         "a torn traceback",
+        "an indented traceback",
     ],
 )
 def test_the_last_error_of_a_log_is_found(log: str, said: str) -> None:
