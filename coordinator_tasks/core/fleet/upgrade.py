@@ -13,13 +13,14 @@ from math import ceil
 from typing import TypeAlias
 
 from coordinator_tasks.core.model import DrainKind, DrainOwner, FleetVersion
-from coordinator_tasks.core.text.partition_text import agreed, because, counted, joined, named, shown
+from coordinator_tasks.core.text.partition_text import agreed, because, counted, cut, joined, named, shown
 
 BASELINE_S = 10.0
 """Seconds of counting each partition's records before the first move."""
 CONFIRM_S = 10.0
 """Seconds that a failure has to last. Shared dependencies fail for both versions, but not in the same second."""
 MAX_EVENTS = 100
+_END_CHARS = 300  # of the reason of one consumer's end
 _RATE_DIGITS = 3  # a record has a rate for each partition, and has to fit into a write
 ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
 """Topic → partition → number."""
@@ -190,7 +191,8 @@ class TopicSeen:
 class UpgradeObservation:
     """The current observations. `registered`: consumer → incarnation; `wanted`: consumers in the fleet.
 
-    `topics`: managed topics of the upgrade. `positions`: as reported by the owners.
+    `topics`: managed topics of the upgrade. `positions`: as reported by the owners. `ended`: unregistered new consumer
+    → why its last process ended.
     """
 
     now: float
@@ -198,6 +200,7 @@ class UpgradeObservation:
     wanted: frozenset[str]
     topics: Mapping[str, TopicSeen]
     positions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    ended: Mapping[str, str] = field(default_factory=dict)
 
 
 def advanced(
@@ -306,7 +309,9 @@ def _starting(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) ->
         return replace(upgrade, mark=UpgradeMark(seen.now, seen.positions), since_at=min(upgrade.since_at, seen.now))
     missing = _missing(upgrade.new_consumers, seen)
     if missing and _late(upgrade, seen):
-        return back(upgrade, seen.now, f"{shown(missing)} did not start within {upgrade.patience_s:g} s")
+        ends = joined(f"{one}: {cut(seen.ended[one], _END_CHARS)}" for one in missing if one in seen.ended)
+        late = f"{shown(missing)} did not start within {upgrade.patience_s:g} s"
+        return back(upgrade, seen.now, f"{late}{because(ends)}")
     if missing or seen.now - upgrade.mark.at < BASELINE_S:
         return upgrade
     measured = rates(upgrade.mark, seen.positions, seen.now)

@@ -1,17 +1,19 @@
 """Facts for an upgrade: its consumers, its topics, and the health of moved partitions."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import BadRule, KafkaUnavailable, NotManaged
 from coordinator_tasks.core.fleet.upgrade import ENDURES, TopicSeen, Upgrade, UpgradeObservation, UpgradePhase
 from coordinator_tasks.core.fleet.upgrade_rule import Facts, SiteRule, facts_of, failures, runs_any, shared, sinks_away
+from coordinator_tasks.core.machine.churn import failed_in_a_row
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.model import Answer, State, TopicConfig, TopicNode, topic_status
 from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.core.text.partition_text import joined
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet, store, topics
+from coordinator_tasks.service.nodes.observe import load_claims
 
 
 def look(c: Coordinator, upgrade: Upgrade) -> tuple[UpgradeObservation, Mapping[str, Answer]]:
@@ -33,7 +35,19 @@ def look(c: Coordinator, upgrade: Upgrade) -> tuple[UpgradeObservation, Mapping[
         seen[topic] = _topic(c, upgrade, config, node)
     registered = {one: member.incarnation for one, member in members.items() if not member.problem}
     wanted = frozenset(fleet.fleet_of(c, upgrade.app).consumers)
-    return UpgradeObservation(c.clock.now(), registered, wanted, seen, _positions(nodes, answers)), answers
+    missing = [one for one in upgrade.new_consumers if one not in registered]
+    ended = _ended(c, upgrade, missing) if upgrade.phase is UpgradePhase.STARTING else {}
+    return UpgradeObservation(c.clock.now(), registered, wanted, seen, _positions(nodes, answers), ended), answers
+
+
+def _ended(c: Coordinator, upgrade: Upgrade, missing: Collection[str]) -> dict[str, str]:
+    """Return consumer → why its last process has ended with an error since the upgrade launches it."""
+    found = {}
+    for consumer, claim in load_claims(c, missing, {}).items():
+        for incarnation in failed_in_a_row(claim)[:1]:
+            if claim.failed_at.get(incarnation, 0.0) >= upgrade.since_at:
+                found[consumer] = claim.reasons[incarnation]
+    return found
 
 
 def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:

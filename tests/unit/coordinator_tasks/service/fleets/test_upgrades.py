@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.codecs.upgrade_codec import encode_upgrade
 from coordinator_tasks.core.errors import (
@@ -20,7 +21,7 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradeMark, UpgradePhase, rates
 from coordinator_tasks.core.fleet.upgrade_rule import Facts
-from coordinator_tasks.core.model import Actor, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
+from coordinator_tasks.core.model import Actor, Ending, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
 from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.text.partition_text import ranges
@@ -321,6 +322,15 @@ def test_consumers_that_do_not_start_end_the_upgrade(site: UpgradingSite) -> Non
     done = site.ends()
     assert done.reason == "b-4 did not start within 120 s"
     is_as_before(site)
+
+
+def test_the_reason_of_a_new_consumer_that_ends_at_its_start_is_told(site: UpgradingSite) -> None:
+    site.broken = {"b-4"}
+    to_v2(site, patience_s=120.0)
+    site.turns(2)
+    incarnation = claim_incarnation(site.zk, site.paths, "b-4", 1)
+    fleet.record_end(site.coordinator, "b-4", incarnation, Ending.REAPED, "exit code 2: no module named shop")
+    assert site.ends().reason == "b-4 did not start within 120 s: b-4: exit code 2: no module named shop"
 
 
 def test_partitions_that_cannot_move_end_the_upgrade_and_are_named(site: UpgradingSite) -> None:
