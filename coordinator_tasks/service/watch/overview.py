@@ -50,12 +50,16 @@ from coordinator_tasks.service.nodes.observe import (
 )
 from coordinator_tasks.service.plan import overrides, transitions
 from coordinator_tasks.service.watch.consumer_pages import NO_PAGES, ConsumerPages, pages_of
+from coordinator_tasks.service.watch.fleet_starts import FleetStart, fleet_starts, starts_of
 from coordinator_tasks.service.watch.silent_kafka import silenced
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
 PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
-_UNSEEN = "it has never registered; if that lasts, `driver.log` in its run folder says why"
+_UNSEEN = (
+    "it has never registered: the launcher or the DAG `consumers` starts it; if that lasts, `driver.log` in its run "
+    "folder says why"
+)
 _WISHES = frozenset({CauseKind.PAUSED, CauseKind.PINNED, CauseKind.ROLLED_BACK, CauseKind.SPLIT})
 """Causes that `wishes` tell as well."""
 _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
@@ -186,8 +190,25 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
             pass  # an account without the right sees ZooKeeper's facts, as a plan does
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
-    ended = _ended(c)
-    return [replace(one, reason="; ".join(filter(None, (silent, one.reason, _ended_of(one, ended))))) for one in found]
+    ended, starts = _ended(c), fleet_starts(c) if any(one.unowned for one in found) else ()
+    return [
+        replace(
+            one,
+            reason="; ".join(filter(None, (silent, one.reason, _ended_of(one, ended), _starting(one, starts)))),
+            unread=_with_starts(one.unread, starts_of(one.topic, starts)),
+        )
+        for one in found
+    ]
+
+
+def _starting(topic: TopicOverview, starts: Collection[FleetStart]) -> str:
+    """Return who is being started to read a topic that nobody reads; empty if somebody reads the topic."""
+    return starts_of(topic.topic, starts) if topic.unowned and not topic.owners else ""
+
+
+def _with_starts(unread: Mapping[int, str], starts: str) -> Mapping[int, str]:
+    """Name the consumers that are being started as the reason of partitions without an owner."""
+    return {p: f"no owner; {starts}" if starts and why == NO_OWNER else why for p, why in unread.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +293,12 @@ def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None)
     """
     views = dict(_views(c, problems))
     world = observe.snapshot(c, transitions.topics(c), note=False).world
-    found = {view.topic: unread(view, world, c.policy) for view in observe.describe(c, list(views.values()))}
-    return {topic: partitions for topic, partitions in found.items() if partitions}
+    found: dict[str, Mapping[int, str]] = {
+        view.topic: unread(view, world, c.policy) for view in observe.describe(c, list(views.values()))
+    }
+    found = {topic: partitions for topic, partitions in found.items() if partitions}
+    starts = fleet_starts(c) if found else ()
+    return {topic: _with_starts(partitions, starts_of(topic, starts)) for topic, partitions in found.items()}
 
 
 def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> Iterator[tuple[str, TopicView]]:

@@ -216,9 +216,15 @@ def says(one: TopicSummary) -> str:
             f"It waits for {counted(len({p for ps in awaited.values() for p in ps}), 'partition')} to {verb}: {waits}."
         )
     if one.unowned:
-        return f"Nobody reads {counted(len(one.unowned), 'partition')}: {'start a consumer' if not one.owners else 'the next plan gives them to whoever may have them'}."
+        return f"Nobody reads {counted(len(one.unowned), 'partition')}: {_remedy(one)}."
     said = words.meaning(one.state)
     return f"{said[:1].upper()}{said[1:]}."
+
+
+def _remedy(one: TopicSummary) -> str:
+    if one.owners:
+        return "the next plan gives them to whoever may have them"
+    return one.starts or "start a consumer"
 
 
 def drain_s(lag: float, rate: float, speed: float) -> float:

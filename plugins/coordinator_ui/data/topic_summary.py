@@ -19,6 +19,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store
 from coordinator_tasks.service.nodes.observe import load_claims, load_directives, load_members
 from coordinator_tasks.service.plan import overrides
+from coordinator_tasks.service.watch.fleet_starts import fleet_starts, starts_of
 
 _MOVING = (State.CLOSING, State.STARTING)
 LATE_S = 10.0
@@ -35,8 +36,8 @@ class TopicSummary:
     `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → unconfirmed
     partitions; `blockers`: consumer → its missing confirmation; `overrides`: a person's freezes, pauses and pins;
     `frozen`: owned partitions stay; `paused`: partitions that are not read; `last`: the newest record, `last_problem`:
-    why it is unreadable; `late`: its rebalance lasts longer than usual; `problem`: why the topic is unreadable (the
-    figures are then empty).
+    why it is unreadable; `late`: its rebalance lasts longer than usual; `starts`: who is being started, if nobody owns
+    anything; `problem`: why the topic is unreadable (the figures are then empty).
     """
 
     topic: str
@@ -59,6 +60,7 @@ class TopicSummary:
     last_problem: str = ""
     removed: bool = False
     late: bool = False
+    starts: str = ""
     problem: str = ""
 
     @property
@@ -81,10 +83,16 @@ def summaries(
     found = [view for view in views.values() if isinstance(view, TopicView)]
     missing, seen = _blockers(c, found, world)
     late = _late(c, found)
-    return tuple(
+    made = [
         replace(_summary(c, topic, view, missing.get(topic, {}), seen), late=topic in late)
         for topic, view in views.items()
-    )
+    ]
+    starts = fleet_starts(c) if any(_is_idle(one) for one in made) else ()
+    return tuple(replace(one, starts=starts_of(one.topic, starts)) if _is_idle(one) else one for one in made)
+
+
+def _is_idle(one: TopicSummary) -> bool:
+    return bool(one.unowned) and not one.owners
 
 
 def _summary(

@@ -249,7 +249,9 @@ def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> No
     }
     assert found["consumer-a"]["problem"] == "no answer within 2 s"
     assert found["consumer-d"]["problem"].startswith("incarnation 1 is absent: it keeps its partitions until")
-    assert found["consumer-e"]["problem"].startswith("it has never registered; if that lasts, `driver.log`")
+    assert found["consumer-e"]["problem"].startswith(
+        "it has never registered: the launcher or the DAG `consumers` starts"
+    )
     (topic,) = found["consumer-c"]["topics"]
     assert len(topic["running"]) * 3 == topic["lag_records"]
     out = run("status")[1]
@@ -327,6 +329,23 @@ def test_an_outage_of_the_sink_is_told_once_for_all_consumers_and_topics(
     assert (code, error) == (1, f"{outage}: SinkUnavailable: no route from consumer-a\n")
     assert ("no route" in out, "claims" in out) == (False, False)
     assert out.count("the sink does not answer") == {"topics": 2, "status": 4}[command]
+
+
+def test_a_fleet_that_is_being_started_is_told_instead_of_asking_for_a_consumer(run: Run, site: Site) -> None:
+    run("add-topic", "orders", "--group", "g", "--why", "x")
+    fleet = ("set-fleet", "sales", "--application", "app.py", "--argument=--topics=orders", "--why", "x")
+    run(*fleet, "--consumer", "consumer-a", "--consumer", "consumer-b")
+    steps(run)
+    starts = "consumer-a, consumer-b of fleet sales are being started: see the runs of the DAG `consumers`"
+    code, out, error = run("topics")
+    assert (code, starts in out, starts in error, "start a consumer" in error) == (1, True, True, False)
+    assert f"no owner; {starts}" in run("status")[2]
+    claim_incarnation(site.server.connect(), site.paths, "consumer-a", 1)
+    record_end(site.coordinator, "consumer-a", 1, Ending.REAPED, "exit code 1: no such file")
+    assert "consumer-b of fleet sales is being started" in run("topics")[1]
+    site.joins("consumer-b")
+    steps(run)
+    assert "being started" not in "".join(map(str, run("topics")))
 
 
 def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_something(run: Run, site: Site) -> None:

@@ -1,0 +1,70 @@
+"""The consumers that a fleet wants and that have not registered yet: their launch is due or under way."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+
+from coordinator_tasks.core.errors import CoordinatorError
+from coordinator_tasks.core.machine import crashes, fleet_topics
+from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.machine.presence import wants
+from coordinator_tasks.core.machine.world import World
+from coordinator_tasks.core.text.partition_text import agreed, joined, shown
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.fleet import fleets
+from coordinator_tasks.service.nodes.observe import load_claims, load_directives
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStart:
+    """A fleet's consumers without a registration. `topics`: names and patterns of the fleet, empty = any."""
+
+    app: str
+    consumers: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """Return a sentence with the place to look at."""
+        return (
+            f"{shown(self.consumers)} of fleet {self.app} {agreed(len(self.consumers), 'is', 'are')} being started: "
+            "see the runs of the DAG `consumers`, or the log of the launcher"
+        )
+
+
+def fleet_starts(c: Coordinator) -> tuple[FleetStart, ...]:
+    """Return the fleets with consumers that are to be launched or are starting; empty if a node is unreadable.
+
+    Left out: consumers whose last process ended with an error, isolated and drained consumers, and fleets that this
+    host may not launch.
+    """
+    with suppress(CoordinatorError):
+        members = c.discovery.members()
+        missing = [
+            (fleet, [one for one in fleet.consumers if one not in members]) for fleet in fleets(c) if not fleet.problem
+        ]
+        names = sorted({consumer for _, consumers in missing for consumer in consumers})
+        world = World(c.clock.now(), members, load_claims(c, names, {}), load_directives(c, {}))
+        found = [
+            FleetStart(
+                fleet.app,
+                tuple(one for one in consumers if _starts(one, world, c)),
+                fleet_topics.named(fleet.arguments),
+            )
+            for fleet, consumers in missing
+        ]
+        return tuple(one for one in found if one.consumers)
+    return ()
+
+
+def _starts(consumer: str, world: World, c: Coordinator) -> bool:
+    following = Life(consumer, 0, directive=world.directives.get(consumer))
+    held = following.draining is not None or (
+        following.isolation is not None and not following.isolation.is_over(world.now)
+    )
+    return not held and crashes.exits(consumer, world, c.policy) is None
+
+
+def starts_of(topic: str, starts: Collection[FleetStart]) -> str:
+    """Return the sentences of the fleets that read this topic; empty if none is starting."""
+    return joined(one.told for one in starts if wants(one.topics, topic))
