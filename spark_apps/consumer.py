@@ -250,6 +250,8 @@ class Consumer(TopicReaders[TopicQuery]):
         gave_up = [one.gave_up for one in self._topics.values()]
         if gave_up and all(gave_up):
             problem = problem or gave_up[0]
+        if self._executors is not None:
+            problem = problem or self._executors.lost()
         if self._topics and all(one.over for one in self._topics.values()):
             self.leave()
         return problem

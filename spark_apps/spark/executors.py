@@ -17,6 +17,11 @@ from spark_apps.spark.session import is_local
 ASK_S = 2.0
 WITHOUT_S = 10.0
 """Seconds that an application may be without executors: a master replaces a dead executor within a few seconds."""
+LOST_S = 90.0
+"""Seconds without executors after which an application that had some gets none any more.
+
+A restarted standalone master does not know the application, unless its recovery mode keeps applications.
+"""
 DYNAMIC = "spark.dynamicAllocation.enabled"
 
 
@@ -31,6 +36,7 @@ class Executors:
         self._come_and_go = str(spark.sparkContext.getConf().get(DYNAMIC, "false")).strip().lower() == "true"
         self._ask_at = 0.0
         self._without_since: float | None = None
+        self._had_some = False
 
     def missing(self, *, busy: bool) -> str:
         """Return why nothing can be read, as a sentence; empty while executors exist. `busy`: a batch is under way.
@@ -42,6 +48,7 @@ class Executors:
             self._ask_at = now + ASK_S
             with suppress(Py4JError, OSError):  # the queries notice the end of Spark itself
                 found = self._asking.ask(lambda: count(self._spark), about=self._spark)
+                self._had_some = self._had_some or bool(found)
                 if found or (self._come_and_go and not busy):
                     self._without_since = None
                 elif found == 0 and self._without_since is None:
@@ -52,6 +59,16 @@ class Executors:
             f"the application has had no executor for {now - self._without_since:.0f} s: "
             f"check that {self._spark.sparkContext.master} has free cores (spark.cores.max limits those of each consumer), and start "
             "the consumer again if it gets none"
+        )
+
+    def lost(self) -> str:
+        """Return why the application has to start anew; empty while Spark may still give executors."""
+        since = self._without_since
+        if since is None or not self._had_some or self._come_and_go or self._clock() - since < LOST_S:
+            return ""
+        return (
+            f"the application has lost its executors {self._clock() - since:.0f} s ago, and "
+            f"{self._spark.sparkContext.master} gives no new ones: a restarted master forgets its applications"
         )
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_apps.spark.executors import ASK_S, WITHOUT_S, Executors
+from spark_apps.spark.executors import ASK_S, LOST_S, WITHOUT_S, Executors
 
 
 class Spark:
@@ -48,6 +48,23 @@ def test_an_application_without_executors_for_a_while_is_told_so_until_it_has_so
     assert over(spark, watch, 2 * ASK_S).startswith("the application has had no executor for 1")
     spark.executors = 1
     assert over(spark, watch, 2 * ASK_S) == ""
+
+
+def test_an_application_that_lost_its_executors_starts_anew_and_one_that_waits_for_the_first_does_not() -> None:
+    spark, waiting = Spark("spark://h:7077"), Spark("spark://h:7077")
+    watch, first = spark.watch(), waiting.watch()
+    waiting.executors = 0
+    over(waiting, first, 2 * LOST_S)
+    assert first.lost() == ""
+    over(spark, watch, 60)
+    spark.executors = 0
+    over(spark, watch, LOST_S - ASK_S)
+    assert watch.lost() == ""
+    over(spark, watch, 2 * ASK_S)
+    assert watch.lost().startswith("the application has lost its executors 9")
+    spark.executors = 1
+    over(spark, watch, ASK_S)
+    assert watch.lost() == ""
 
 
 @pytest.mark.parametrize("on", ["true", "True", " true "], ids=["lower case", "as Airflow's JSON gives it", "blanks"])
