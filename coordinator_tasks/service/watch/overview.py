@@ -55,7 +55,9 @@ from coordinator_tasks.service.watch.silent_kafka import silenced
 
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
-PRESENCES = (*Presence, DRAINING, STARTING, NOT_STARTED)
+EXPECTED = "expected"
+"""In figures: absent for an announced restart."""
+PRESENCES = (*Presence, EXPECTED, DRAINING, STARTING, NOT_STARTED)
 _UNSEEN = (
     "it has never registered: the launcher or the DAG `consumers` starts it; if that lasts, `driver.log` in its run "
     "folder says why"
@@ -144,7 +146,8 @@ class ConsumerOverview:
     `ended`: why the last life ended, if gone or flapping, with its `exits`; `reports`: why the replacement waits, the
     registration's problem, and the consumer's reports outside of topics; `release`: of this product, `code`: the
     fleet's version of the code; empty = not registered, or an older release. `pages`: Spark UI and driver's log;
-    `left`: gone after a clean leave; `drained`: asked to give everything away.
+    `left`: gone after a clean leave; `drained`: asked to give everything away;
+    `expected`: absent for an announced restart.
     """
 
     consumer: str
@@ -164,6 +167,7 @@ class ConsumerOverview:
     exits: Exits | None = None
     left: bool = False
     drained: bool = False
+    expected: bool = False
 
     @property
     def unwell(self) -> str:
@@ -403,8 +407,11 @@ def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> 
 
 
 def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Return the number of consumers by presence, zeros included: an unsent gauge keeps the last value."""
-    counted = Counter(one.presence for one in found)
+    """Return the number of consumers by presence, zeros included: an unsent gauge keeps the last value.
+
+    A consumer that is away for an announced restart counts as `expected`, not as absent.
+    """
+    counted = Counter(EXPECTED if one.expected else one.presence for one in found)
     return {str(one): counted[one] for one in PRESENCES}
 
 
@@ -455,6 +462,7 @@ def _consumer(
     return ConsumerOverview(
         consumer=consumer,
         presence=there,
+        expected=there == Presence.ABSENT and life.restart is not None,
         incarnation=incarnation,
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",

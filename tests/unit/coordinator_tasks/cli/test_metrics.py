@@ -83,6 +83,18 @@ def test_a_stable_topic_is_in_one_state_and_has_empty_histograms() -> None:
     assert values(raw, "coordinator_assigned_partitions", consumer_id="a") == [2]
 
 
+def test_a_consumer_away_for_an_announced_restart_is_expected_and_not_absent() -> None:
+    site = stable_site("a", "b")
+    directives.expect_restart(site.coordinator, "b", 600.0, moves=False, by="me", why="new kernel")
+    site.dies("b", None)
+    raw = look(site).metrics
+    assert {p: values(raw, "coordinator_consumers", presence=p) for p in ("live", "absent", "expected")} == {
+        "live": [1],
+        "absent": [0],
+        "expected": [1],
+    }
+
+
 def test_a_partition_whose_owner_tells_its_lag_has_only_burrows_series_here() -> None:
     found = replace(NOTHING, lags=(lag(0), lag(1, told=True)), groups={"g": LagStatus.ERR})
     raw = text(found)
