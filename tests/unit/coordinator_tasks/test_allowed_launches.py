@@ -76,29 +76,12 @@ def test_the_site_allows_applications_by_patterns() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "spark.driver.extraJavaOptions",
-        "spark.executor.extraJavaOptions",
-        "spark.jars",
-        "spark.jars.packages",
-        "spark.submit.pyFiles",
-        "spark.files",
-        "spark.archives",
-        "spark.plugins",
-        "spark.extraListeners",
-        "spark.pyspark.python",
-        "spark.executorEnv.PYTHONPATH",
-        "spark.yarn.dist.files",
-        "spark.yarn.appMasterEnv.LD_PRELOAD",
-        "spark.kubernetes.container.image",
-        "spark.driver.extraClassPath",
-        "spark.sql.extensions",
-        "spark.sql.streaming.streamingQueryListeners",
-        "spark.eventLog.dir",
-        "spark.master",
-        "spark.hadoop.fs.file.impl",
-        "spark.cores.max=2 --conf spark.jars",
-        "SPARK.cores.max",
-        "",
+        *("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.jars", "spark.jars.packages"),
+        *("spark.submit.pyFiles", "spark.files", "spark.archives", "spark.plugins", "spark.extraListeners"),
+        *("spark.pyspark.python", "spark.executorEnv.PYTHONPATH", "spark.yarn.dist.files"),
+        *("spark.yarn.appMasterEnv.LD_PRELOAD", "spark.kubernetes.container.image", "spark.driver.extraClassPath"),
+        *("spark.sql.extensions", "spark.sql.streaming.streamingQueryListeners", "spark.eventLog.dir", "spark.master"),
+        *("spark.hadoop.fs.file.impl", "spark.cores.max=2 --conf spark.jars", "SPARK.cores.max", ""),
     ],
 )
 def test_a_spark_setting_that_can_run_code_is_refused_unless_the_site_allows_it(name: str) -> None:
@@ -111,19 +94,8 @@ def test_a_spark_setting_that_can_run_code_is_refused_unless_the_site_allows_it(
 
 def test_no_harmless_setting_names_code_or_files() -> None:
     words = (
-        "jar",
-        "class",
-        "java",
-        "file",
-        "dir",
-        "path",
-        "env",
-        "python",
-        "plugin",
-        "listener",
-        "extension",
-        "image",
-        "url",
+        *("jar", "class", "java", "file", "dir", "path", "env", "python", "plugin", "listener", "extension"),
+        *("image", "url"),
     )
     assert [one for one in HARMLESS_CONF if any(word in one.lower() for word in words)] == []
 

@@ -408,14 +408,8 @@ def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypat
         (RunResult((), False, False, False), "drain is under way"),
     ],
     ids=[
-        "a dry run",
-        "done",
-        "marked",
-        "a marked dry run",
-        "failed",
-        "a failed dry run",
-        "a failed later task",
-        "under way",
+        *("a dry run", "done", "marked", "a marked dry run", "failed", "a failed dry run"),
+        *("a failed later task", "under way"),
     ],
 )
 def test_the_tab_of_an_actions_run_says_what_was_changed(shop: Cluster, result: RunResult, says: str) -> None:

@@ -454,14 +454,7 @@ def test_the_remedy_for_a_partition_without_a_start_is_a_command_that_gives_it_o
 def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
     site.joins("consumer-a")
     arguments = (
-        "set-fleet",
-        "sales",
-        "--application",
-        "app.py",
-        "--consumer",
-        "consumer-a",
-        "--conf",
-        "spark.cores.max=2",
+        *("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a", "--conf", "spark.cores.max=2"),
     )
     assert "consumer-a" in run(*arguments)[1]
     assert the_json(run("fleet", "--json"))[0]["conf"] == {"spark.cores.max": "2"}

@@ -251,15 +251,8 @@ def told(ago_s: float | None) -> Answers:
         (None, 2 * 86_400.0, CheckResult.OK),
     ],
     ids=[
-        "told",
-        "quiet for long",
-        "not told",
-        "only the one before told",
-        "clocks apart",
-        "nothing told ever",
-        "just now",
-        "just now, first",
-        "events were cleaned",
+        *("told", "quiet for long", "not told", "only the one before told", "clocks apart", "nothing told ever"),
+        *("just now", "just now, first", "events were cleaned"),
     ],
 )
 def test_a_silent_watcher_does_not_run(told_ago_s: float | None, changed_ago_s: float, result: CheckResult) -> None:

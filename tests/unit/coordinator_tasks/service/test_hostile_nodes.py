@@ -166,22 +166,9 @@ def test_an_isolated_consumer_gets_nothing_back_when_its_directive_cannot_be_rea
 
 
 ADDRESSES = [
-    "http://127.0.0.1:99999",
-    "http://xn--zzzzzz--:80",
-    "http://h",
-    "http://h:0",
-    "http://h:80/behind",
-    "http://user@h:80",
-    "http://h:80?x",
-    "http://h:80#x",
-    "ftp://h:80",
-    "file:///etc/passwd",
-    "http://[::1:80",
-    "http://[zz]:80",
-    "http://h ost:80",
-    "http://hö:80",
-    "//h:80",
-    "",
+    *("http://127.0.0.1:99999", "http://xn--zzzzzz--:80", "http://h", "http://h:0", "http://h:80/behind"),
+    *("http://user@h:80", "http://h:80?x", "http://h:80#x", "ftp://h:80", "file:///etc/passwd", "http://[::1:80"),
+    *("http://[zz]:80", "http://h ost:80", "http://hö:80", "//h:80", ""),
 ]
 
 

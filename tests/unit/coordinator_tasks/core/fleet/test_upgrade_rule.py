@@ -59,14 +59,10 @@ def facts(said: Mapping[str, Answer], position: int, before: float | None, held_
         (100, None, 100.0, 50.0, None),
     ],
     ids=[
-        "nothing waits",
-        "at what is written",
-        "at what is processed now",
+        *("nothing waits", "at what is written", "at what is processed now"),
         "at what was processed before: what is written is not known well yet",
-        "at what was processed before: it has hardly begun",
-        "at what is processed now, as it is the highest",
-        "nothing moves, and nothing else is known",
-        "unknown",
+        *("at what was processed before: it has hardly begun", "at what is processed now, as it is the highest"),
+        *("nothing moves, and nothing else is known", "unknown"),
     ],
 )
 def test_a_lag_in_seconds_is_at_the_highest_known_rate(

@@ -97,13 +97,9 @@ def a_survivor_of_the_kill(run: Evidence) -> Evidence:
 @pytest.mark.parametrize(
     "lie",
     [
-        a_giver_that_goes_on_after_its_release,
-        a_giver_that_dates_its_late_rows_back,
-        a_giver_that_claims_the_next_epoch,
-        a_taker_that_does_not_wait_for_the_release,
-        a_stranger,
-        another_incarnation,
-        a_survivor_of_the_kill,
+        *(a_giver_that_goes_on_after_its_release, a_giver_that_dates_its_late_rows_back),
+        *(a_giver_that_claims_the_next_epoch, a_taker_that_does_not_wait_for_the_release, a_stranger),
+        *(another_incarnation, a_survivor_of_the_kill),
     ],
     ids=lambda lie: lie.__name__.replace("_", " "),
 )

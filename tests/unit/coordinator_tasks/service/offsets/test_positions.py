@@ -48,14 +48,8 @@ def shop() -> Shop:
         ("1970-01-01T01:00:10+01:00", [100, 100, 100]),
     ],
     ids=[
-        "the first that is there",
-        "the end",
-        "an offset",
-        "an offset beyond the log",
-        "an offset that has expired",
-        "where they are, or the end",
-        "a time",
-        "a time after the last record",
+        *("the first that is there", "the end", "an offset", "an offset beyond the log", "an offset that has expired"),
+        *("where they are, or the end", "a time", "a time after the last record"),
     ],
 )
 def test_a_preview_says_where_partitions_are_and_go_and_writes_nothing(shop: Shop, to: str, targets: list[int]) -> None:

@@ -147,13 +147,8 @@ def drained_in_the_words_of_a_growth(site: Site) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        just_grown,
-        back_after_a_shrink,
-        moved_long_ago,
-        moved_in_another_topic,
-        restart_that_moves_nothing,
-        drained_by_a_person_named_as_the_fleet,
-        drained_in_the_words_of_a_growth,
+        *(just_grown, back_after_a_shrink, moved_long_ago, moved_in_another_topic, restart_that_moves_nothing),
+        *(drained_by_a_person_named_as_the_fleet, drained_in_the_words_of_a_growth),
     ],
 )
 def test_what_only_stands_beside_it_waits(asked: Callable[[Site], None]) -> None:

@@ -26,14 +26,8 @@ def report(outcome: TopicOutcome, *kinds: MoveKind) -> TopicReport:
         ([report(TopicOutcome.OVERTAKEN, MoveKind.HANDOFF)], BUSY_S),
     ],
     ids=[
-        "nothing is managed",
-        "nothing is due",
-        "a plan of hand-offs",
-        "a plan, and a topic that is at rest",
-        "a barrier waits for us",
-        "another topic waits",
-        "the end of a rebalance",
-        "a plan that was not written",
+        *("nothing is managed", "nothing is due", "a plan of hand-offs", "a plan, and a topic that is at rest"),
+        *("a barrier waits for us", "another topic waits", "the end of a rebalance", "a plan that was not written"),
     ],
 )
 def test_the_loop_looks_later_at_what_consumers_do_among_themselves(reports: list[TopicReport], pause_s: float) -> None:
